@@ -1,0 +1,1 @@
+"""The machine room: sockets, files and clocks around the cores."""

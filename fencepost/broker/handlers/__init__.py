@@ -1,0 +1,1 @@
+"""Request to answer, one file per API."""

@@ -1,0 +1,1 @@
+"""Partition logs on files or in memory."""

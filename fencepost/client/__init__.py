@@ -1,0 +1,1 @@
+"""The client that a program uses, on trio."""

@@ -1,0 +1,21 @@
+"""What a pure decision says: what to remember, what to answer, what to start afterwards; in that order."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+ReplyT = TypeVar("ReplyT")
+RecordT = TypeVar("RecordT")
+EffectT = TypeVar("EffectT")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[RecordT, ReplyT, EffectT]):
+    """The outcome of one command against one state.
+
+    `log` is appended as one atomic batch and applied; `reply` may be shown to the outside only once `log` is durable;
+    `then` holds duties that may start only after that (write markers, wake members, ...).
+    """
+
+    reply: ReplyT
+    log: tuple[RecordT, ...] = ()
+    then: tuple[EffectT, ...] = ()

@@ -1,0 +1,1 @@
+"""The cluster's metadata: topics, settings, features and producer-id blocks."""

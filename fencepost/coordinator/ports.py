@@ -1,0 +1,137 @@
+"""What the coordinators need from the machine room; `broker/node.py` hands it in, tests hand in doubles of it."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+KeyValue = tuple[bytes | None, bytes | None]
+"""One record of a coordinator's log; a value of None is a tombstone."""
+
+
+class Clock(Protocol):
+    """The only source of time."""
+
+    def now_ms(self) -> int:
+        """Wall-clock time, in ms since 1970."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerTag:
+    """Marks a batch of a coordinator's log as part of a client's transaction (transactional offset commits)."""
+
+    producer_id: int
+    producer_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedBatch:
+    """One batch of a coordinator's log, read back in order at start."""
+
+    base_offset: int
+    producer_id: int
+    producer_epoch: int
+    transactional: bool
+    marker_commits: bool | None
+    """None: a data batch. True or False: a COMMIT or an ABORT marker of `producer_id`; `records` is then empty."""
+    records: Sequence[KeyValue]
+    timestamp_ms: int
+
+
+class LogWriteFailed(Exception):
+    """An append to a coordinator's log was refused; `code` is what the client hears."""
+
+    def __init__(self, code: ErrorCode, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+class CoordinatorLog(Protocol):
+    """One partition of an internal topic, as its coordinator sees it."""
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record will get."""
+        ...
+
+    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
+        """Append `records` as one atomic batch and return the end offset after it. Not yet durable on return.
+
+        Raises LogWriteFailed.
+        """
+        ...
+
+    async def durable(self, end_offset: int) -> None:
+        """Return when everything below `end_offset` is durable (at once, without a checkpoint, where it already is)."""
+        ...
+
+    def replay(self) -> Iterator[ReplayedBatch]:
+        """Every batch of the log from its start, in order."""
+        ...
+
+
+class CoordinatorLogs(Protocol):
+    """The partitions of one internal topic."""
+
+    @property
+    def count(self) -> int:
+        """How many partitions the topic has (50, as in Kafka; never changed at run time)."""
+        ...
+
+    def log(self, partition: int) -> CoordinatorLog:
+        """The log of `partition`, made on first use."""
+        ...
+
+    def existing(self) -> Collection[int]:
+        """The partitions that have a log on disk: those to replay at start."""
+        ...
+
+
+class MarkerWriter(Protocol):
+    """Writes the control batches that end a transaction on its partitions."""
+
+    async def write_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        partitions: Collection[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Append a marker to each partition and return when all are durable and visible.
+
+        Markers on `__consumer_offsets` also tell the group coordinator (it applies or drops the pending offsets).
+        """
+        ...
+
+
+class ProducerIdSource(Protocol):
+    """Hands out producer ids, each once for ever."""
+
+    async def next_producer_id(self) -> int:
+        """A fresh producer id (>= 1; blocks of 1000 are reserved in the metadata log, so none is repeated after a crash)."""
+        ...
+
+
+class TopicView(Protocol):
+    """What the coordinators may ask about topics."""
+
+    def exists(self, partition: TopicPartition) -> bool:
+        """Whether the partition is in the cluster's metadata."""
+        ...
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """The name behind a 16-byte topic id."""
+        ...
+
+    def topic_id(self, topic: str) -> bytes | None:
+        """The 16-byte id of a topic."""
+        ...

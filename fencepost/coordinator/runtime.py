@@ -1,0 +1,67 @@
+"""The shell around a pure coordinator: decide, append, apply, wait until durable, reply, act; the same for all of them."""
+
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.ports import Clock, CoordinatorLog, KeyValue, ProducerTag
+
+StateT = TypeVar("StateT")
+RecordT = TypeVar("RecordT")
+ReplyT = TypeVar("ReplyT")
+EffectT = TypeVar("EffectT")
+
+
+class Shard(Generic[StateT, RecordT]):
+    """One log partition and the state it folds to.
+
+    A record is applied as soon as it is appended, and nothing that depends on it leaves the broker before the log is
+    durable up to the end offset seen after the decision: a decision that writes nothing waits as well, because it may
+    rest on records of a neighbour that are not durable yet. The log is one sequence, so waiting for an offset covers
+    all that came before it (docs/decisions/0003-apply-at-append.md).
+    """
+
+    def __init__(
+        self,
+        log: CoordinatorLog,
+        clock: Clock,
+        state: StateT,
+        apply: Callable[[StateT, RecordT], StateT],
+        encode: Callable[[RecordT], KeyValue],
+    ) -> None:
+        self.log = log
+        self.state = state
+        self._clock = clock
+        self._apply = apply
+        self._encode = encode
+
+    def decide(
+        self,
+        decide: Callable[[StateT, int], Decision[RecordT, ReplyT, EffectT]],
+        producer: ProducerTag | None = None,
+    ) -> tuple[Decision[RecordT, ReplyT, EffectT], int]:
+        """Decide, append and apply without a checkpoint; return the decision and the end offset its reply has to wait for.
+
+        Raises LogWriteFailed; the state is then as it was.
+        """
+        decision = decide(self.state, self._clock.now_ms())
+        if decision.log:
+            self.write(decision.log, producer)
+        return decision, self.log.end_offset
+
+    def write(self, records: Sequence[RecordT], producer: ProducerTag | None = None) -> int:
+        """Append `records` as one batch, apply them, and return the end offset after it."""
+        end_offset = self.log.append([self._encode(record) for record in records], self._clock.now_ms(), producer)
+        for record in records:
+            self.state = self._apply(self.state, record)
+        return end_offset
+
+    async def run(
+        self,
+        decide: Callable[[StateT, int], Decision[RecordT, ReplyT, EffectT]],
+        producer: ProducerTag | None = None,
+    ) -> Decision[RecordT, ReplyT, EffectT]:
+        """As `decide`, and return once the reply may leave: when the log is durable that far."""
+        decision, end_offset = self.decide(decide, producer)
+        await self.log.durable(end_offset)
+        return decision

@@ -1,0 +1,1 @@
+"""Kafka's messages, one file per API, numbered as on the wire."""
