@@ -1,4 +1,4 @@
-"""The shell around a pure coordinator: decide, append, apply, wait until durable, reply, act; the same for all of them."""
+"""The shell around a pure coordinator: decide, append, apply, wait until durable, reply, act; one for all of them."""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -40,7 +40,7 @@ class Shard(Generic[StateT, RecordT]):
         decide: Callable[[StateT, int], Decision[RecordT, ReplyT, EffectT]],
         producer: ProducerTag | None = None,
     ) -> tuple[Decision[RecordT, ReplyT, EffectT], int]:
-        """Decide, append and apply without a checkpoint; return the decision and the end offset its reply has to wait for.
+        """Decide, append and apply without a checkpoint; return the decision and the end offset its reply waits for.
 
         Raises LogWriteFailed; the state is then as it was.
         """
