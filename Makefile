@@ -1,0 +1,54 @@
+# fencepost's one front door. `make` alone says what there is.
+VENV   ?= .venv
+PYTHON ?=
+BIN    := $(VENV)/bin
+PY     := $(BIN)/python
+# What ruff and mypy look at: the rooms themselves, since the links at the root point into them.
+SOURCES := fencepost pyspark_fencepost tests bench examples tools
+# Extra words for the tools: make test ARGS="-k fencing -x", make bench KAFKA=127.0.0.1:9392 KAFKA_PID=4711
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench pins clean
+
+help: ## This text
+	@echo "fencepost: a broker that speaks Kafka's protocol, with true transactions and no JVM"
+	@echo
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-14s %s\n", $$1, $$2}'
+	@echo
+	@echo "Each makes its own $(VENV) at first use, from any Python >= 3.11. Spark's part needs Java 17 or newer."
+	@echo "Then:  $(BIN)/fencepost serve --data ./data --listen 127.0.0.1:9092"
+
+setup: ## Only make the virtual environment
+	@PYTHON="$(PYTHON)" sh tools/set_up.sh "$(VENV)"
+
+demo: setup ## 336,776 real flights through transactions, kills and Spark; exits 1 on any difference
+	@sh tools/check_java.sh
+	$(PY) -m examples.flights $(ARGS)
+
+test: setup ## All tests, with other people's clients and Spark
+	@sh tools/check_java.sh
+	$(PY) -m pytest $(ARGS)
+
+check: setup ## What to run before a commit: format, lint, types, architecture, fast tests
+	$(BIN)/ruff format --check $(wildcard $(SOURCES))
+	$(BIN)/ruff check $(wildcard $(SOURCES))
+	$(BIN)/mypy --strict fencepost
+	$(BIN)/lint-imports
+	$(PY) -m pytest -q tests/unit tests/property tests/architecture $(ARGS)
+
+format: setup ## Let ruff write the code's form
+	$(BIN)/ruff format $(wildcard $(SOURCES))
+	$(BIN)/ruff check --fix $(wildcard $(SOURCES))
+
+bench: setup ## Load against fencepost, beside a Kafka where KAFKA=host:port names one; table into bench/out
+	$(PY) -m bench $(if $(KAFKA),--kafka $(KAFKA)) $(if $(KAFKA_PID),--kafka-pid $(KAFKA_PID)) $(ARGS)
+
+pins: setup ## Renew constraints.txt from pyproject.toml (needs uv)
+	uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --upgrade \
+	    --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --output-file constraints.txt
+
+clean: ## Remove what the other targets made
+	rm -rf $(VENV) .demo bench/out build dist *.egg-info spark-warehouse
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

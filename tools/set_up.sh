@@ -1,0 +1,46 @@
+#!/bin/sh
+# Makes the virtual environment that every make target runs in, once; later runs see the stamp and return at once.
+#
+#   tools/set_up.sh [DIRECTORY]          default .venv
+#
+# It needs nothing but a Python >= 3.11 with the venv module. Every dependency comes from constraints.txt, by hash; the
+# project itself is installed in place. The stamp holds the digest of what was installed, so that a changed pin or a
+# changed pyproject.toml installs again, and a mere new time stamp on a file does not (nor does it need a network).
+set -eu
+cd "$(dirname "$0")/.."
+venv=${1:-.venv}
+
+new_enough() {
+    "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+}
+
+find_python() {
+    for candidate in ${PYTHON:-} python3.13 python3.12 python3.11 python3 python; do
+        if new_enough "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+    {
+        echo "fencepost needs Python 3.11 or newer with the venv module, and found none on the PATH."
+        echo "  Debian, Ubuntu:  apt-get install python3 python3-venv"
+        echo "  macOS:           brew install python@3.12"
+        echo "  elsewhere:       name one:  make PYTHON=/path/to/python3.12 $*"
+    } >&2
+    exit 1
+}
+
+wanted=$(cat constraints.txt pyproject.toml tools/set_up.sh | cksum)
+stamp=$venv/.fencepost-installed
+if [ -x "$venv/bin/python" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
+    exit 0
+fi
+
+if ! [ -x "$venv/bin/python" ]; then
+    python=$(find_python)
+    echo "Setting up $venv with $("$python" --version 2>&1) (once; a few minutes, most of it pyspark)"
+    "$python" -m venv "$venv"
+fi
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+echo "$wanted" >"$stamp"
