@@ -1,0 +1,39 @@
+"""Fixtures that every kind of test may use."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kit.broker_process import BrokerProcess
+
+StartBroker = Callable[..., BrokerProcess]
+
+
+@pytest.fixture
+def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
+    """Start brokers with settings of the test's own: `start_broker(files=True, settings={...}, arguments=[...])`."""
+    started: list[BrokerProcess] = []
+
+    def start(*, files: bool = False, **options: Any) -> BrokerProcess:
+        work_dir = tmp_path / f"broker-{len(started)}"
+        broker = BrokerProcess(work_dir, data_dir=work_dir / "data" if files else None, **options)
+        started.append(broker)
+        return broker.start()
+
+    yield start
+    for broker in started:
+        broker.__exit__(None, None, None)
+
+
+@pytest.fixture
+def broker(start_broker: StartBroker) -> BrokerProcess:
+    """A broker that keeps everything in memory."""
+    return start_broker()
+
+
+@pytest.fixture
+def file_broker(start_broker: StartBroker) -> BrokerProcess:
+    """A broker on files, durable by fsync, in a directory of its own."""
+    return start_broker(files=True)

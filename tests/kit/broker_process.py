@@ -1,0 +1,187 @@
+"""A real `fencepost serve` process for tests: started on port 0, killed, stopped, paused, started again on its port."""
+
+import os
+import re
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+READY_TIMEOUT_SECONDS = 30.0
+STOP_TIMEOUT_SECONDS = 20.0
+_READY = re.compile(r"^fencepost ready on (?P<host>\[?[^\s]+?\]?):(?P<port>\d+)(?P<rest>( \w+=\S+)*)$")
+
+
+class BrokerFailed(Exception):
+    """The process ended, or said nothing, before it was ready; the message holds what it wrote to standard error."""
+
+
+class BrokerProcess:
+    """One broker process and its directory.
+
+    `data_dir` None means `--memory`. `settings` become `--set name=value`, `arguments` are put behind them as they
+    are. A restart takes the port that the first start was given, so that clients find the broker again.
+    """
+
+    def __init__(
+        self,
+        work_dir: Path,
+        *,
+        data_dir: Path | None = None,
+        settings: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.work_dir = work_dir
+        self.data_dir = data_dir
+        self.settings = dict(settings or {})
+        self.arguments = list(arguments)
+        self.environment = dict(environment or {})
+        self.host = "127.0.0.1"
+        self.port = 0
+        self.facts: dict[str, str] = {}
+        """The key=value pairs of the ready line."""
+        self.log_path = work_dir / "broker.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT, as a client's bootstrap setting wants it."""
+        return f"{self.host}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The id of the running process."""
+        assert self._process is not None, "the broker was not started"
+        return self._process.pid
+
+    @property
+    def running(self) -> bool:
+        """Whether the process lives."""
+        return self._process is not None and self._process.poll() is None
+
+    def command(self) -> list[str]:
+        """The command line of the next start."""
+        where = ["--memory"] if self.data_dir is None else ["--data", str(self.data_dir)]
+        settings = [part for name, value in self.settings.items() for part in ("--set", f"{name}={value}")]
+        listen = ["--listen", f"{self.host}:{self.port}"]
+        return [sys.executable, "-m", "fencepost", "serve", *where, *listen, *settings, *self.arguments]
+
+    def start(self) -> Self:
+        """Start the process and return when its ready line was read; raise BrokerFailed otherwise."""
+        assert not self.running, "the broker runs already"
+        self.work_dir.mkdir(parents=True, exist_ok=True)
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env={**os.environ, "PYTHONUNBUFFERED": "1", **self.environment},
+            )
+        self._read_ready_line()
+        return self
+
+    def kill(self) -> None:
+        """End the process as a crash would (SIGKILL)."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """Ask the process to end (SIGTERM) and return its exit code; kill it when it does not listen."""
+        return self._end(signal.SIGTERM)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal and do not wait."""
+        assert self._process is not None
+        self._process.send_signal(number)
+
+    def pause(self) -> None:
+        """Freeze the process (SIGSTOP): the fault that makes zombies."""
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a frozen process go on."""
+        self.signal(signal.SIGCONT)
+
+    def restart(self) -> Self:
+        """Kill the process if it lives, and start it again on the same directory and port."""
+        if self.running:
+            self.kill()
+        return self.start()
+
+    def wait(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> int:
+        """Wait for the process to end by itself and return its exit code."""
+        assert self._process is not None
+        return self._process.wait(timeout_seconds)
+
+    def log(self) -> str:
+        """Everything the process wrote to standard error, over all its starts."""
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
+    def rss_bytes(self) -> int:
+        """Resident memory of the process."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        for line in status.splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+        raise BrokerFailed("the process has no resident memory: it ended")
+
+    def connect(self, timeout_seconds: float = 10.0) -> socket.socket:
+        """A raw TCP connection to the broker."""
+        return socket.create_connection((self.host, self.port), timeout_seconds)
+
+    def __enter__(self) -> Self:
+        return self if self.running else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def _end(self, number: signal.Signals) -> int:
+        process = self._process
+        assert process is not None, "the broker was not started"
+        if process.poll() is None:
+            process.send_signal(number)
+            try:
+                process.wait(STOP_TIMEOUT_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(STOP_TIMEOUT_SECONDS)
+        if process.stdout is not None:
+            process.stdout.close()
+        return process.returncode
+
+    def _read_ready_line(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = _read_line(self._process.stdout.fileno(), READY_TIMEOUT_SECONDS)
+        found = _READY.match(line)
+        if found is None:
+            self._end(signal.SIGKILL)
+            raise BrokerFailed(f"no ready line but {line!r}; exit code {self._process.returncode}; log:\n{self.log()}")
+        self.port = int(found["port"])
+        self.facts = dict(pair.split("=", 1) for pair in found["rest"].split())
+
+
+def _read_line(descriptor: int, timeout_seconds: float) -> str:
+    """One line from a pipe, or what came before its end or the deadline."""
+    deadline = time.monotonic() + timeout_seconds
+    line = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(descriptor, selectors.EVENT_READ)
+        while not line.endswith(b"\n"):
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                break
+            chunk = os.read(descriptor, 4096)
+            if not chunk:
+                break
+            line += chunk
+    return line.decode(errors="replace").rstrip("\n")
