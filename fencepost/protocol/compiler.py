@@ -1,0 +1,392 @@
+"""A construct tree of one (message, version) -> generated encode and decode functions, made on first use."""
+
+import struct
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from construct import Bytes, Flag, FormatField
+
+from fencepost.protocol.primitives import (
+    ArrayOf,
+    LengthPrefixed,
+    NullableStruct,
+    TaggedFields,
+    VersionedStruct,
+    minimum_size,
+    unsigned_varint,
+)
+
+DecodeFunction = Callable[[memoryview, int], tuple[Any, int]]
+EncodeFunction = Callable[[Any], list[Any]]
+
+
+class Codec(NamedTuple):
+    """The two generated functions and, for reading, their source."""
+
+    decode: DecodeFunction
+    encode: EncodeFunction
+    source: str
+
+
+class Malformed(Exception):
+    """The generated decoder met bytes it can not accept; the plain decoder then says which field they are."""
+
+
+VARINTS = [unsigned_varint(number) for number in range(128)]
+
+
+def put_varint(number: int) -> bytes:
+    """Encode a length; small ones from a table."""
+    return VARINTS[number] if number < 128 else unsigned_varint(number)
+
+
+def get_varint(b: memoryview, o: int) -> tuple[int, int]:
+    """A varint of at most five bytes at `o`, and where it ends."""
+    number = shift = 0
+    while True:
+        byte = b[o]
+        o += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            break
+        shift += 7
+        if shift > 28:
+            raise Malformed("varint")
+    if number > 0xFFFFFFFF:
+        raise Malformed("varint")
+    return number, o
+
+
+def put_records(write: Callable[[Any], None], value: Any, compact: bool) -> None:
+    """Write a records field: its length, then the buffers as they are (one, or a list of them)."""
+    if value is None:
+        write(b"\0" if compact else b"\xff\xff\xff\xff")
+        return
+    parts = value if isinstance(value, list) else (value,)
+    length = sum(map(len, parts))
+    write(put_varint(length + 1) if compact else struct.pack(">i", length))
+    for part in parts:
+        write(part)
+
+
+def fixed_format(subcon: Any) -> tuple[str, int] | None:
+    """The struct format and size of a type of fixed width, None for the others."""
+    if isinstance(subcon, FormatField):
+        return subcon.fmtstr[1:], subcon.length
+    if subcon is Flag:
+        return "?", 1
+    if isinstance(subcon, Bytes):
+        return f"{subcon.length}s", subcon.length
+    return None
+
+
+class Source:
+    """The lines of one generated function, and the names that they use."""
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self.lines: list[str] = []
+        self.scope = scope
+        self._made = 0
+
+    def name(self, prefix: str = "v") -> str:
+        """A name not used before."""
+        self._made += 1
+        return f"{prefix}{self._made}"
+
+    def constant(self, value: Any, prefix: str) -> str:
+        """A name for `value` in the generated function's globals."""
+        name = f"{prefix}_{len(self.scope)}"
+        self.scope[name] = value
+        return name
+
+    def packer(self, fmt: str) -> str:
+        """The name of a big-endian struct for `fmt`; its bound functions are `U<name>` and `P<name>`."""
+        name = "S" + fmt.replace("?", "F")
+        if "U" + name not in self.scope:
+            made = struct.Struct(">" + fmt)
+            self.scope["U" + name], self.scope["P" + name] = made.unpack_from, made.pack
+        return name
+
+    def put(self, depth: int, line: str) -> None:
+        """Add a line."""
+        self.lines.append("    " * depth + line)
+
+
+class DecoderSource(Source):
+    """Writes a decoder: `b` is the frame, `o` the offset, `end` its length."""
+
+    def value(self, subcon: Any, depth: int) -> str:
+        """Add lines that read one value; return the variable that holds it."""
+        fixed = fixed_format(subcon)
+        if fixed:
+            name = self.name()
+            self.put(depth, f"({name},) = U{self.packer(fixed[0])}(b, o); o += {fixed[1]}")
+            return name
+        if isinstance(subcon, LengthPrefixed):
+            return self.blob(subcon, depth)
+        if isinstance(subcon, ArrayOf):
+            return self.array(subcon, depth)
+        if isinstance(subcon, NullableStruct):
+            return self.nullable(subcon, depth)
+        assert isinstance(subcon, VersionedStruct), subcon
+        return self.struct(subcon, depth)
+
+    def length(self, compact: bool, fmt: str, nullable: bool, depth: int) -> str:
+        """Add lines that read a length or count and check its sign."""
+        name = self.name("n")
+        if compact:
+            self.put(depth, f"{name} = b[o]; o += 1")
+            self.put(depth, f"if {name} > 127: {name}, o = get_varint(b, o - 1)")
+            self.put(depth, f"{name} -= 1")
+        else:
+            self.put(depth, f"({name},) = U{self.packer(fmt)}(b, o); o += {struct.calcsize('>' + fmt)}")
+        self.put(depth, f"if {name} < {-1 if nullable else 0}: raise Malformed")
+        return name
+
+    def blob(self, subcon: LengthPrefixed, depth: int) -> str:
+        """A string, bytes or records field."""
+        fmt = "h" if subcon.kind == "string" else "i"
+        n, name = self.length(subcon.compact, fmt, subcon.nullable, depth), self.name()
+        inner = depth
+        if subcon.nullable:
+            self.put(depth, f"if {n} < 0: {name} = None")
+            self.put(depth, "else:")
+            inner += 1
+        self.put(inner, f"e = o + {n}")
+        self.put(inner, "if e > end: raise Malformed")
+        read = {"string": "str(b[o:e], 'utf-8')", "bytes": "bytes(b[o:e])", "records": "b[o:e]"}[subcon.kind]
+        self.put(inner, f"{name} = {read}; o = e")
+        return name
+
+    def array(self, subcon: ArrayOf, depth: int) -> str:
+        """An array; its count times the least size of an element must fit what is left."""
+        n, name = self.length(subcon.compact, "i", subcon.nullable, depth), self.name("a")
+        inner = depth
+        if subcon.nullable:
+            self.put(depth, f"if {n} < 0: {name} = None")
+            self.put(depth, "else:")
+            inner += 1
+        self.put(inner, f"if {n} * {minimum_size(subcon.subcon)} > end - o: raise Malformed")
+        fixed = fixed_format(subcon.subcon)
+        if fixed and len(fixed[0]) == 1:
+            self.put(inner, f"{name} = list(unpack_from('>%d{fixed[0]}' % {n}, b, o)); o += {n} * {fixed[1]}")
+            return name
+        self.put(inner, f"{name} = []")
+        self.put(inner, f"for _ in range({n}):")
+        self.put(inner + 1, f"{name}.append({self.value(subcon.subcon, inner + 1)})")
+        return name
+
+    def nullable(self, subcon: NullableStruct, depth: int) -> str:
+        """A struct behind its null byte."""
+        name = self.name()
+        self.put(depth, f"{name} = None; o += 1")
+        self.put(depth, "if b[o - 1] < 128:")
+        self.put(depth + 1, f"{name} = {self.struct(subcon.subcon, depth + 1)}")
+        return name
+
+    def struct(self, tree: VersionedStruct, depth: int) -> str:
+        """A struct: runs of fixed fields in one unpack, the others one by one, absent ones by their default."""
+        cls, made = tree.maker.cls, self.name("x")
+        self.put(depth, f"{made} = new({self.constant(cls, 'C')})")
+        run: list[tuple[str, str, int]] = []
+
+        def flush() -> None:
+            if run:
+                targets = ", ".join(f"{made}.{name}" for name, _, _ in run)
+                packer = self.packer("".join(fmt for _, fmt, _ in run))
+                self.put(depth, f"({targets},) = U{packer}(b, o); o += {sum(size for _, _, size in run)}")
+                run.clear()
+
+        for name, subcon in tree.fields:
+            fixed = fixed_format(subcon)
+            if fixed:
+                run.append((name, *fixed))
+                continue
+            flush()
+            self.put(depth, f"{made}.{name} = {self.value(subcon, depth)}")
+        flush()
+        self.defaults(tree, made, depth)
+        if tree.tagged is not None:
+            self.tags(tree.tagged, made, depth)
+        return made
+
+    def defaults(self, tree: VersionedStruct, made: str, depth: int) -> None:
+        """What this version does not carry stands at Kafka's default."""
+        present = {name for name, _ in tree.fields}
+        self.put(depth, f"{made}.unknown_tags = None")
+        for name, field in tree.maker.fields.items():
+            if name not in present:
+                value = field.default
+                default = f"{self.constant(value, 'D')}()" if callable(value) else repr(value)
+                self.put(depth, f"{made}.{name} = {default}")
+
+    def tags(self, tagged: TaggedFields, made: str, depth: int) -> None:
+        """The tagged fields; nearly always there are none, which costs one comparison."""
+        n, tag, size, last, stop = (self.name(p) for p in ("n", "t", "s", "l", "e"))
+        self.put(depth, f"{n} = b[o]; o += 1")
+        self.put(depth, f"if {n}:")
+        depth += 1
+        self.put(depth, f"if {n} > 127: {n}, o = get_varint(b, o - 1)")
+        self.put(depth, f"{last} = -1")
+        self.put(depth, f"for _ in range({n}):")
+        depth += 1
+        self.put(depth, f"{tag}, o = get_varint(b, o); {size}, o = get_varint(b, o); {stop} = o + {size}")
+        self.put(depth, f"if {stop} > end or {tag} <= {last}: raise Malformed")
+        self.put(depth, f"{last} = {tag}")
+        for field in tagged.known.values():
+            self.put(depth, f"if {tag} == {field.tag}:")
+            self.put(depth + 1, f"{made}.{field.name} = {self.value(field.subcon, depth + 1)}")
+            self.put(depth + 1, f"if o != {stop}: raise Malformed")
+            self.put(depth + 1, "continue")
+        self.put(depth, f"if {made}.unknown_tags is None: {made}.unknown_tags = {{}}")
+        self.put(depth, f"{made}.unknown_tags[{tag}] = bytes(b[o:{stop}]); o = {stop}")
+
+
+class EncoderSource(Source):
+    """Writes an encoder: `w` adds a buffer to the list of parts."""
+
+    def value(self, subcon: Any, expression: str, depth: int) -> None:
+        """Add lines that write the value of `expression`."""
+        fixed = fixed_format(subcon)
+        if fixed:
+            self.put(depth, f"w(P{self.packer(fixed[0])}({expression}))")
+        elif isinstance(subcon, LengthPrefixed):
+            self.blob(subcon, expression, depth)
+        elif isinstance(subcon, ArrayOf):
+            self.array(subcon, expression, depth)
+        elif isinstance(subcon, NullableStruct):
+            name = self.name()
+            self.put(depth, f"{name} = {expression}")
+            self.put(depth, f"if {name} is None: w(b'\\xff')")
+            self.put(depth, "else:")
+            self.put(depth + 1, "w(b'\\x01')")
+            self.struct(subcon.subcon, name, depth + 1)
+        else:
+            assert isinstance(subcon, VersionedStruct), subcon
+            self.struct(subcon, expression, depth)
+
+    def null(self, name: str, subcon: Any, null: bytes, depth: int) -> int:
+        """Add the branch for None, if the field may be null; return the depth of the other branch."""
+        if not subcon.nullable:
+            return depth
+        self.put(depth, f"if {name} is None: w({null!r})")
+        self.put(depth, "else:")
+        return depth + 1
+
+    def blob(self, subcon: LengthPrefixed, expression: str, depth: int) -> None:
+        """A string, bytes or records field."""
+        if subcon.kind == "records":
+            self.put(depth, f"put_records(w, {expression}, {subcon.compact})")
+            return
+        name, text = self.name(), subcon.kind == "string"
+        fmt = "h" if text else "i"
+        self.put(depth, f"{name} = {expression}")
+        depth = self.null(name, subcon, b"\0" if subcon.compact else b"\xff" * struct.calcsize(fmt), depth)
+        if text:
+            self.put(depth, f"{name} = {name}.encode()")
+        length = f"put_varint(len({name}) + 1)" if subcon.compact else f"P{self.packer(fmt)}(len({name}))"
+        self.put(depth, f"w({length}); w({name})")
+
+    def array(self, subcon: ArrayOf, expression: str, depth: int) -> None:
+        """An array; one of plain numbers is packed in one call."""
+        name = self.name("a")
+        self.put(depth, f"{name} = {expression}")
+        depth = self.null(name, subcon, b"\0" if subcon.compact else b"\xff" * 4, depth)
+        length = f"put_varint(len({name}) + 1)" if subcon.compact else f"P{self.packer('i')}(len({name}))"
+        self.put(depth, f"w({length})")
+        fixed = fixed_format(subcon.subcon)
+        if fixed and len(fixed[0]) == 1:
+            self.put(depth, f"w(pack('>%d{fixed[0]}' % len({name}), *{name}))")
+            return
+        element = self.name("x")
+        self.put(depth, f"for {element} in {name}:")
+        self.value(subcon.subcon, element, depth + 1)
+
+    def struct(self, tree: VersionedStruct, expression: str, depth: int) -> None:
+        """A struct: runs of fixed fields in one pack, then the others, then the tagged fields."""
+        run: list[tuple[str, str]] = []
+
+        def flush(tail: str = "") -> None:
+            if run or tail:
+                packer = self.packer("".join(fmt for _, fmt in run) + tail)
+                self.put(depth, f"w(P{packer}({', '.join(f'{expression}.{name}' for name, _ in run)}))")
+                run.clear()
+
+        for name, subcon in tree.fields:
+            fixed = fixed_format(subcon)
+            if fixed:
+                run.append((name, fixed[0]))
+                continue
+            flush()
+            self.value(subcon, f"{expression}.{name}", depth)
+        if tree.tagged is None:
+            flush()
+        elif not tree.tagged.known:
+            # "x" is a zero byte: no tagged field, unless the value carries ones from a newer peer.
+            self.put(depth, f"if {expression}.unknown_tags is None:")
+            depth += 1
+            saved = list(run)
+            flush("x")
+            depth -= 1
+            self.put(depth, "else:")
+            depth += 1
+            run.extend(saved)
+            flush()
+            self.put(depth, f"put_tags(w, [], {expression}.unknown_tags)")
+        else:
+            flush()
+            self.tags(tree.tagged, expression, depth)
+
+    def tags(self, tagged: TaggedFields, expression: str, depth: int) -> None:
+        """The known tagged fields that differ from their default, and the unknown ones."""
+        known, inner, saved = self.name("k"), self.name("p"), self.name("w")
+        self.put(depth, f"{known} = []")
+        for field in tagged.known.values():
+            value = self.name()
+            self.put(depth, f"{value} = {expression}.{field.name}")
+            empty = f"{value} is not None" if field.default is None else f"{value} != {self.default(field.default)}"
+            self.put(depth, f"if {empty}:")
+            self.put(depth + 1, f"{inner} = []; {saved} = w; w = {inner}.append")
+            self.value(field.subcon, value, depth + 1)
+            self.put(depth + 1, f"w = {saved}; {known}.append(({field.tag}, b''.join({inner})))")
+        self.put(depth, f"put_tags(w, {known}, {expression}.unknown_tags)")
+
+    def default(self, value: Any) -> str:
+        """A tagged field's default as an expression."""
+        return "[]" if value is list else repr(value)
+
+
+def put_tags(write: Callable[[Any], None], known: list[tuple[int, bytes]], unknown: dict[int, bytes] | None) -> None:
+    """Write a tagged-field section in the order of tags."""
+    fields = sorted([*known, *unknown.items()]) if unknown else known
+    write(put_varint(len(fields)))
+    for tag, body in fields:
+        write(put_varint(tag))
+        write(put_varint(len(body)))
+        write(body)
+
+
+def generate(tree: VersionedStruct, name: str) -> Codec:
+    """Generate, compile and return the codec of one tree."""
+    scope: dict[str, Any] = {
+        "Malformed": Malformed,
+        "get_varint": get_varint,
+        "new": object.__new__,
+        "pack": struct.pack,
+        "put_records": put_records,
+        "put_tags": put_tags,
+        "put_varint": put_varint,
+        "unpack_from": struct.unpack_from,
+    }
+    decoder = DecoderSource(scope)
+    decoder.put(0, "def decode(b, o):")
+    decoder.put(1, "end = len(b)")
+    decoder.put(1, f"return {decoder.struct(tree, 1)}, o")
+    encoder = EncoderSource(scope)
+    encoder.put(0, "def encode(root):")
+    encoder.put(1, "parts = []; w = parts.append")
+    encoder.struct(tree, "root", 1)
+    encoder.put(1, "return parts")
+    source = "\n".join([*decoder.lines, "", *encoder.lines, ""])
+    exec(compile(source, f"<generated {name}>", "exec"), scope)
+    return Codec(scope["decode"], scope["encode"], source)

@@ -1,0 +1,41 @@
+"""SyncGroup (14): the leader hands out the assignments, everybody receives theirs.
+
+v3 brings static members (KIP-345), v5 protocol type and name (KIP-559).
+"""
+
+from fencepost.protocol.schema import Array, Bytes, Int16, Int32, Request, Response, Since, String, Struct
+
+VERSIONS = (0, 5)
+FLEXIBLE = 4
+
+SyncGroupRequestAssignment = Struct(
+    "SyncGroupRequestAssignment",
+    "member_id" / String,
+    "assignment" / Bytes,
+)
+
+SyncGroupRequest = Request(
+    14,
+    "SyncGroupRequest",
+    VERSIONS,
+    FLEXIBLE,
+    "group_id" / String,
+    "generation_id" / Int32,
+    "member_id" / String,
+    "group_instance_id" / Since(3, String, default=None, nullable=3),
+    "protocol_type" / Since(5, String, default=None, nullable=5),
+    "protocol_name" / Since(5, String, default=None, nullable=5),
+    "assignments" / Array(SyncGroupRequestAssignment),
+)
+
+SyncGroupResponse = Response(
+    14,
+    "SyncGroupResponse",
+    VERSIONS,
+    FLEXIBLE,
+    "throttle_time_ms" / Since(1, Int32),
+    "error_code" / Int16,
+    "protocol_type" / Since(5, String, default=None, nullable=5),
+    "protocol_name" / Since(5, String, default=None, nullable=5),
+    "assignment" / Bytes,
+)

@@ -1,0 +1,31 @@
+"""InitProducerId (22): a producer id and epoch; with a transactional id, the fence against older producers.
+
+v3 lets a producer bump its own epoch (KIP-360), v4 answers PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE.
+"""
+
+from fencepost.protocol.schema import Field, Int16, Int32, Int64, Request, Response, Since, String
+
+VERSIONS = (0, 5)
+FLEXIBLE = 2
+
+InitProducerIdRequest = Request(
+    22,
+    "InitProducerIdRequest",
+    VERSIONS,
+    FLEXIBLE,
+    "transactional_id" / Field(String, nullable=0),
+    "transaction_timeout_ms" / Int32,
+    "producer_id" / Since(3, Int64, default=-1),
+    "producer_epoch" / Since(3, Int16, default=-1),
+)
+
+InitProducerIdResponse = Response(
+    22,
+    "InitProducerIdResponse",
+    VERSIONS,
+    FLEXIBLE,
+    "throttle_time_ms" / Int32,
+    "error_code" / Int16,
+    "producer_id" / Field(Int64, default=-1),
+    "producer_epoch" / Int16,
+)

@@ -1,0 +1,31 @@
+"""EndTxn (26): commit or abort.
+
+v2 answers PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE, v5 bumps the epoch and says so in the answer (KIP-890).
+"""
+
+from fencepost.protocol.schema import Bool, Int16, Int32, Int64, Request, Response, Since, String
+
+VERSIONS = (0, 5)
+FLEXIBLE = 3
+
+EndTxnRequest = Request(
+    26,
+    "EndTxnRequest",
+    VERSIONS,
+    FLEXIBLE,
+    "transactional_id" / String,
+    "producer_id" / Int64,
+    "producer_epoch" / Int16,
+    "committed" / Bool,
+)
+
+EndTxnResponse = Response(
+    26,
+    "EndTxnResponse",
+    VERSIONS,
+    FLEXIBLE,
+    "throttle_time_ms" / Int32,
+    "error_code" / Int16,
+    "producer_id" / Since(5, Int64, default=-1),
+    "producer_epoch" / Since(5, Int16, default=-1),
+)

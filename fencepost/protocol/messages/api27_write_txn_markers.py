@@ -1,0 +1,59 @@
+"""WriteTxnMarkers (27): control batches that end transactions on partitions.
+
+v2 says which transaction version the marker follows (KIP-1228).
+"""
+
+from fencepost.protocol.schema import Array, Bool, Int8, Int16, Int32, Int64, Request, Response, Since, String, Struct
+
+VERSIONS = (0, 2)
+FLEXIBLE = 1
+
+WritableTxnMarkerTopic = Struct(
+    "WritableTxnMarkerTopic",
+    "name" / String,
+    "partition_indexes" / Array(Int32),
+)
+
+WritableTxnMarker = Struct(
+    "WritableTxnMarker",
+    "producer_id" / Int64,
+    "producer_epoch" / Int16,
+    "transaction_result" / Bool,
+    "topics" / Array(WritableTxnMarkerTopic),
+    "coordinator_epoch" / Int32,
+    "transaction_version" / Since(2, Int8),
+)
+
+WriteTxnMarkersRequest = Request(
+    27,
+    "WriteTxnMarkersRequest",
+    VERSIONS,
+    FLEXIBLE,
+    "markers" / Array(WritableTxnMarker),
+)
+
+WritableTxnMarkerPartitionResult = Struct(
+    "WritableTxnMarkerPartitionResult",
+    "partition_index" / Int32,
+    "error_code" / Int16,
+)
+
+WritableTxnMarkerTopicResult = Struct(
+    "WritableTxnMarkerTopicResult",
+    "name" / String,
+    "partitions" / Array(WritableTxnMarkerPartitionResult),
+)
+
+WritableTxnMarkerResult = Struct(
+    "WritableTxnMarkerResult",
+    "producer_id" / Int64,
+    "topics" / Array(WritableTxnMarkerTopicResult),
+)
+
+WriteTxnMarkersResponse = Response(
+    27,
+    "WriteTxnMarkersResponse",
+    VERSIONS,
+    FLEXIBLE,
+    "markers" / Array(WritableTxnMarkerResult),
+)

@@ -1,0 +1,59 @@
+"""TxnOffsetCommit (28): positions that become visible when the transaction commits.
+
+v3 brings member, generation and instance (KIP-447), v5 adds the group's partition by itself (KIP-890).
+"""
+
+from fencepost.protocol.schema import Array, Field, Int16, Int32, Int64, Request, Response, Since, String, Struct, Until
+
+VERSIONS = (0, 5)
+FLEXIBLE = 3
+
+TxnOffsetCommitRequestPartition = Struct(
+    "TxnOffsetCommitRequestPartition",
+    "partition_index" / Int32,
+    "committed_offset" / Int64,
+    "committed_leader_epoch" / Since(2, Int32, default=-1),
+    "committed_metadata" / Field(String, nullable=0),
+)
+
+TxnOffsetCommitRequestTopic = Struct(
+    "TxnOffsetCommitRequestTopic",
+    "name" / Until(5, String),
+    "partitions" / Array(TxnOffsetCommitRequestPartition),
+)
+
+TxnOffsetCommitRequest = Request(
+    28,
+    "TxnOffsetCommitRequest",
+    VERSIONS,
+    FLEXIBLE,
+    "transactional_id" / String,
+    "group_id" / String,
+    "producer_id" / Int64,
+    "producer_epoch" / Int16,
+    "generation_id_or_member_epoch" / Since(3, Int32, default=-1),
+    "member_id" / Since(3, String),
+    "group_instance_id" / Since(3, String, default=None, nullable=3),
+    "topics" / Array(TxnOffsetCommitRequestTopic),
+)
+
+TxnOffsetCommitResponsePartition = Struct(
+    "TxnOffsetCommitResponsePartition",
+    "partition_index" / Int32,
+    "error_code" / Int16,
+)
+
+TxnOffsetCommitResponseTopic = Struct(
+    "TxnOffsetCommitResponseTopic",
+    "name" / Until(5, String),
+    "partitions" / Array(TxnOffsetCommitResponsePartition),
+)
+
+TxnOffsetCommitResponse = Response(
+    28,
+    "TxnOffsetCommitResponse",
+    VERSIONS,
+    FLEXIBLE,
+    "throttle_time_ms" / Int32,
+    "topics" / Array(TxnOffsetCommitResponseTopic),
+)

@@ -1,0 +1,111 @@
+"""API key -> name, message file and versions: what the broker serves, and what ApiVersions says of it."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from types import ModuleType
+
+from fencepost.protocol.schema import Message
+
+NO_VERSION = 1 << 15
+
+
+@dataclass(frozen=True)
+class Api:
+    """One API. `served` is what we understand, `advertised` what ApiVersions tells (a part of it, or for Produce more).
+
+    A few versions below Kafka 4's floor are served though not advertised, because old librdkafka sends them without
+    asking; Produce is advertised from 0 on, because old librdkafka takes a higher floor for a broker without
+    compression (KAFKA-18659).
+    """
+
+    key: int
+    name: str
+    served: tuple[int, int]
+    advertised: tuple[int, int]
+    flexible_since: int
+
+    @property
+    def module_name(self) -> str:
+        """The last part of the module that declares this API's messages (and of its handler)."""
+        snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in self.name).lstrip("_")
+        return f"api{self.key:02d}_{snake}"
+
+    @cached_property
+    def module(self) -> ModuleType:
+        """The declarations, imported on first use."""
+        return import_module(f"fencepost.protocol.messages.{self.module_name}")
+
+    @cached_property
+    def request(self) -> Message:
+        """The request's declaration."""
+        message: Message = getattr(self.module, f"{self.name}Request")
+        return message
+
+    @cached_property
+    def response(self) -> Message:
+        """The response's declaration."""
+        message: Message = getattr(self.module, f"{self.name}Response")
+        return message
+
+    def serves(self, version: int) -> bool:
+        """Whether a request of `version` can be decoded and answered."""
+        return self.served[0] <= version <= self.served[1]
+
+    def request_header_version(self, version: int) -> int:
+        """1, or 2 (with tagged fields) for flexible requests (KIP-482)."""
+        return 2 if version >= self.flexible_since else 1
+
+    def response_header_version(self, version: int) -> int:
+        """0, or 1 for flexible requests; always 0 for ApiVersions, whose reader does not know our versions yet."""
+        return 1 if version >= self.flexible_since and self.key != API_VERSIONS else 0
+
+
+API_VERSIONS = 18
+
+_ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None], ...] = (
+    # key, name, served, advertised where that differs, first flexible version
+    (0, "Produce", (3, 13), (0, 13), 9),
+    (1, "Fetch", (4, 18), None, 12),
+    (2, "ListOffsets", (0, 11), (1, 11), 6),
+    (3, "Metadata", (0, 13), None, 9),
+    (8, "OffsetCommit", (0, 10), (2, 10), 8),
+    (9, "OffsetFetch", (1, 10), None, 6),
+    (10, "FindCoordinator", (0, 6), None, 3),
+    (11, "JoinGroup", (0, 9), None, 6),
+    (12, "Heartbeat", (0, 4), None, 4),
+    (13, "LeaveGroup", (0, 5), None, 4),
+    (14, "SyncGroup", (0, 5), None, 4),
+    (15, "DescribeGroups", (0, 6), None, 5),
+    (16, "ListGroups", (0, 5), None, 3),
+    (17, "SaslHandshake", (0, 1), None, None),
+    (18, "ApiVersions", (0, 4), None, 3),
+    (19, "CreateTopics", (0, 7), (2, 7), 5),
+    (20, "DeleteTopics", (0, 6), (1, 6), 4),
+    (21, "DeleteRecords", (0, 2), None, 2),
+    (22, "InitProducerId", (0, 5), None, 2),
+    (23, "OffsetForLeaderEpoch", (0, 4), (2, 4), 4),
+    (24, "AddPartitionsToTxn", (0, 5), None, 3),
+    (25, "AddOffsetsToTxn", (0, 4), None, 3),
+    (26, "EndTxn", (0, 5), None, 3),
+    (27, "WriteTxnMarkers", (0, 2), (1, 2), 1),
+    (28, "TxnOffsetCommit", (0, 5), None, 3),
+    (32, "DescribeConfigs", (0, 4), (1, 4), 4),
+    (33, "AlterConfigs", (0, 2), None, 2),
+    (36, "SaslAuthenticate", (0, 2), None, 2),
+    (37, "CreatePartitions", (0, 3), None, 2),
+    (42, "DeleteGroups", (0, 2), None, 2),
+    (44, "IncrementalAlterConfigs", (0, 1), None, 1),
+    (57, "UpdateFeatures", (0, 2), None, 0),
+    (60, "DescribeCluster", (0, 2), None, 0),
+    (61, "DescribeProducers", (0, 0), None, 0),
+    (65, "DescribeTransactions", (0, 0), None, 0),
+    (66, "ListTransactions", (0, 2), None, 0),
+    (75, "DescribeTopicPartitions", (0, 0), None, 0),
+)
+
+API_BY_KEY: dict[int, Api] = {
+    key: Api(key, name, served, advertised or served, NO_VERSION if flexible is None else flexible)
+    for key, name, served, advertised, flexible in _ROWS
+}
+API_BY_NAME: dict[str, Api] = {api.name: api for api in API_BY_KEY.values()}
