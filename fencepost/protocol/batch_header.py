@@ -1,0 +1,193 @@
+"""The 61 bytes in front of every record batch (format v2): reading, checking and patching them in place."""
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import crc32c
+
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.sequence import last_of
+
+HEADER_SIZE = 61
+LOG_OVERHEAD = 12
+MAGIC = 2
+
+CODEC_MASK = 0x07
+LOG_APPEND_TIME_BIT = 0x08
+TRANSACTIONAL_BIT = 0x10
+CONTROL_BIT = 0x20
+DELETE_HORIZON_BIT = 0x40
+
+Buffer = bytes | bytearray | memoryview
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC = struct.Struct(">I")
+_OFFSET = struct.Struct(">q")
+_EPOCH = struct.Struct(">i")
+_ATTRIBUTES = struct.Struct(">h")
+_PRODUCER = struct.Struct(">qhi")
+
+_LENGTH_AT = 8
+_EPOCH_AT = 12
+_CRC_AT = 17
+_CRC_FROM = 21
+_MAX_TIMESTAMP_AT = 35
+_PRODUCER_AT = 43
+
+
+class CorruptBatch(ValueError):
+    """Bytes that can not be a record batch of format v2; the text names the place and what is wrong there."""
+
+
+class InvalidBatch(CorruptBatch):
+    """A batch whose frame is whole but whose header contradicts itself, such as a negative record count."""
+
+
+class BatchHeader(NamedTuple):
+    """A batch's header as it stands on the wire; offsets count records, sizes count bytes, timestamps are epoch ms."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch: the field `batch_length` counts what follows it."""
+        return self.batch_length + LOG_OVERHEAD
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record, also when compaction took that record away."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where a reader goes on after this batch."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def compression(self) -> Compression:
+        """How the bytes after the header are packed."""
+        return Compression(self.attributes & CODEC_MASK)
+
+    @property
+    def timestamp_type(self) -> int:
+        """0: the producer set the timestamps (CreateTime); 1: `max_timestamp` holds for all (LogAppendTime)."""
+        return 1 if self.attributes & LOG_APPEND_TIME_BIT else 0
+
+    @property
+    def is_transactional(self) -> bool:
+        """Part of a transaction: its marker decides whether the batch counts."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Holds a marker, not data; never given to an application."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_delete_horizon(self) -> bool:
+        """`base_timestamp` is the time from which compaction may drop this batch's tombstones (KIP-534)."""
+        return bool(self.attributes & DELETE_HORIZON_BIT)
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record, wrapped at 2**31 - 1; -1 where the batch carries no sequence."""
+        return last_of(self.base_sequence, self.last_offset_delta + 1)
+
+
+def read_header(buffer: Buffer, start: int = 0, *, whole: bool = True) -> BatchHeader:
+    """The header of the batch that begins at `start`.
+
+    `whole=False` lets the batch reach beyond the buffer, for walks that read headers only.
+    Raises CorruptBatch when the buffer is too short, the magic is not 2 or the length is below a header's; InvalidBatch
+    when counts are negative, the record count exceeds the offsets, or the codec is unknown. The CRC is not looked at.
+    """
+    room = len(buffer) - start
+    if room < HEADER_SIZE:
+        raise CorruptBatch(f"batch at byte {start}: {max(room, 0)} bytes left, a header needs {HEADER_SIZE}")
+    header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, start))
+    if header.magic != MAGIC:
+        raise CorruptBatch(f"batch at byte {start}: magic is {header.magic}, only {MAGIC} is spoken here")
+    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
+        raise CorruptBatch(f"batch at byte {start}: length {header.batch_length} can not hold a header")
+    if whole and header.batch_length + LOG_OVERHEAD > room:
+        raise CorruptBatch(f"batch at byte {start}: {header.size_bytes} bytes long, but only {room} are there")
+    if not 0 <= header.record_count <= header.last_offset_delta + 1 or header.last_offset_delta < 0:
+        raise InvalidBatch(
+            f"batch at byte {start}: {header.record_count} records, but last offset delta {header.last_offset_delta}"
+        )
+    if header.attributes & CODEC_MASK > Compression.ZSTD:
+        raise InvalidBatch(f"batch at byte {start}: compression {header.attributes & CODEC_MASK} is not known")
+    return header
+
+
+def check_crc(buffer: Buffer, start: int, header: BatchHeader) -> bool:
+    """Whether the CRC-32C over attributes up to the end of the batch is the one in the header; copies nothing."""
+    with memoryview(buffer) as view:
+        return _crc_of(view, start, header.size_bytes) == header.crc
+
+
+def iter_headers(buffer: Buffer, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
+    """Every whole batch between `start` and `stop` as (position, header).
+
+    Ends before an incomplete last batch: a fetch may cut one off. Raises CorruptBatch where bytes can not be a batch.
+    """
+    end = len(buffer) if stop is None else min(stop, len(buffer))
+    while end - start >= HEADER_SIZE:
+        header = read_header(buffer, start, whole=False)
+        if header.size_bytes > end - start:
+            return
+        yield start, header
+        start += header.size_bytes
+
+
+def assign_offset(buffer: bytearray | memoryview, start: int, base_offset: int, leader_epoch: int) -> None:
+    """Give a batch its place in the log. The CRC does not cover these two fields, so nothing else changes."""
+    _OFFSET.pack_into(buffer, start, base_offset)
+    _EPOCH.pack_into(buffer, start + _EPOCH_AT, leader_epoch)
+
+
+def set_log_append_time(buffer: bytearray | memoryview, start: int, timestamp_ms: int) -> None:
+    """Stamp a batch with the broker's time (KIP-32): type LogAppendTime, one timestamp for all; the CRC is redone."""
+    (attributes,) = _ATTRIBUTES.unpack_from(buffer, start + _CRC_FROM)
+    _ATTRIBUTES.pack_into(buffer, start + _CRC_FROM, attributes | LOG_APPEND_TIME_BIT)
+    _OFFSET.pack_into(buffer, start + _MAX_TIMESTAMP_AT, timestamp_ms)
+    rewrite_crc(buffer, start)
+
+
+def set_producer(
+    buffer: bytearray | memoryview, start: int, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Give a batch its producer's identity and first sequence, as after an epoch bump; the CRC is redone."""
+    _PRODUCER.pack_into(buffer, start + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    rewrite_crc(buffer, start)
+
+
+def rewrite_crc(buffer: bytearray | memoryview, start: int) -> None:
+    """Compute the CRC-32C of the batch at `start` anew and put it into its header."""
+    (length,) = _EPOCH.unpack_from(buffer, start + _LENGTH_AT)
+    with memoryview(buffer) as view:
+        _CRC.pack_into(buffer, start + _CRC_AT, _crc_of(view, start, length + LOG_OVERHEAD))
+
+
+def pack_header(buffer: bytearray | memoryview, start: int, header: BatchHeader) -> None:
+    """Write a header whose CRC field is ignored, then compute the CRC; the records must already be in place."""
+    _HEADER.pack_into(buffer, start, *header)
+    rewrite_crc(buffer, start)
+
+
+def _crc_of(view: memoryview, start: int, size_bytes: int) -> int:
+    with view[start + _CRC_FROM : start + size_bytes] as covered:
+        return int(crc32c.crc32c(covered))

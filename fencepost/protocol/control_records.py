@@ -1,0 +1,110 @@
+"""Control records: the markers that end a transaction, one record in a control batch (row 1 and 3 of section 0)."""
+
+import struct
+from enum import IntEnum
+from typing import NamedTuple
+
+from fencepost.protocol.batch_header import (
+    CONTROL_BIT,
+    HEADER_SIZE,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    CorruptBatch,
+)
+from fencepost.protocol.record_batch import build_batch
+from fencepost.protocol.records import decode_records
+
+_KEY = struct.Struct(">hh")
+_VALUE = struct.Struct(">hi")
+_KEY_VERSION = 0
+_VALUE_VERSION = 0
+
+
+class ControlType(IntEnum):
+    """What a control record says: the second int16 of its key."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class EndTxnMarker(NamedTuple):
+    """A transaction's verdict: `type` is ABORT or COMMIT, `version` that of the value."""
+
+    type: ControlType
+    version: int
+    coordinator_epoch: int
+
+
+def end_txn_marker(
+    producer_id: int,
+    producer_epoch: int,
+    commit: bool,
+    coordinator_epoch: int,
+    timestamp_ms: int,
+    base_offset: int = 0,
+    leader_epoch: int = 0,
+) -> bytearray:
+    """The batch that commits or aborts what `producer_id` wrote into a partition since its last marker."""
+    control_type = ControlType.COMMIT if commit else ControlType.ABORT
+    key = _KEY.pack(_KEY_VERSION, control_type)
+    value = _VALUE.pack(_VALUE_VERSION, coordinator_epoch)
+    return build_batch(
+        [(timestamp_ms, key, value, ())],
+        base_offset=base_offset,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        leader_epoch=leader_epoch,
+        extra_attributes=CONTROL_BIT | TRANSACTIONAL_BIT,
+    )
+
+
+def control_type(buffer: Buffer, start: int, header: BatchHeader) -> ControlType | None:
+    """The type of the control batch at `start`; None for one of a later protocol, which readers pass over.
+
+    Raises CorruptBatch where the batch is no control batch or its record has no readable key.
+    """
+    return _type_of(_key_and_value(buffer, start, header)[0], start)
+
+
+def read_marker(buffer: Buffer, start: int, header: BatchHeader) -> EndTxnMarker:
+    """The verdict in the control batch at `start`; raises CorruptBatch where it holds anything but ABORT or COMMIT.
+
+    Later versions of key and value may be longer: what this one knows is read, the rest is passed over.
+    """
+    key, value = _key_and_value(buffer, start, header)
+    kind = _type_of(key, start)
+    if kind is not ControlType.ABORT and kind is not ControlType.COMMIT:
+        raise CorruptBatch(f"control batch at byte {start}: {kind!r} does not end a transaction")
+    if value is None or len(value) < _VALUE.size:
+        raise CorruptBatch(f"control batch at byte {start}: the marker's value is shorter than {_VALUE.size} bytes")
+    version, coordinator_epoch = _VALUE.unpack_from(value)
+    return EndTxnMarker(kind, version, coordinator_epoch)
+
+
+def _key_and_value(buffer: Buffer, start: int, header: BatchHeader) -> tuple[bytes, bytes | None]:
+    if not header.is_control:
+        raise CorruptBatch(f"batch at byte {start}: not a control batch")
+    records = decode_records(buffer, start, header)
+    if not records:
+        raise CorruptBatch(f"control batch at byte {start}: holds no record")
+    key, value = records[0].key, records[0].value
+    if key is None or len(key) < _KEY.size:
+        raise CorruptBatch(f"control batch at byte {start}: the key is shorter than {_KEY.size} bytes")
+    return key, value
+
+
+def _type_of(key: bytes, start: int) -> ControlType | None:
+    version, number = _KEY.unpack_from(key)
+    if version < 0:
+        raise CorruptBatch(f"control batch at byte {start}: key version {version}")
+    return ControlType(number) if number in ControlType.__members__.values() else None
+
+
+MARKER_SIZE = HEADER_SIZE + 17
+"""Bytes a marker takes in a log, while its timestamp delta is 0."""

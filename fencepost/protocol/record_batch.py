@@ -1,0 +1,105 @@
+"""Record batches, format v2: the header's tools under one roof, and making a whole batch out of records."""
+
+from collections.abc import Sequence
+
+from fencepost.protocol.batch_header import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+    CorruptBatch,
+    InvalidBatch,
+    assign_offset,
+    check_crc,
+    iter_headers,
+    pack_header,
+    read_header,
+    set_log_append_time,
+    set_producer,
+)
+from fencepost.protocol.compression import Compression, compress
+from fencepost.protocol.records import NewRecord, Record, encode_records
+
+__all__ = [
+    "CONTROL_BIT",
+    "DELETE_HORIZON_BIT",
+    "HEADER_SIZE",
+    "LOG_APPEND_TIME_BIT",
+    "LOG_OVERHEAD",
+    "MAGIC",
+    "TRANSACTIONAL_BIT",
+    "BatchHeader",
+    "Buffer",
+    "Compression",
+    "CorruptBatch",
+    "InvalidBatch",
+    "assign_offset",
+    "build_batch",
+    "check_crc",
+    "iter_headers",
+    "read_header",
+    "set_log_append_time",
+    "set_producer",
+]
+
+
+def build_batch(
+    records: Sequence[Record | NewRecord],
+    *,
+    base_offset: int = 0,
+    compression: Compression = Compression.NONE,
+    timestamp_type: int = 0,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    base_sequence: int = -1,
+    transactional: bool = False,
+    leader_epoch: int = -1,
+    log_append_time_ms: int | None = None,
+    last_offset_delta: int | None = None,
+    extra_attributes: int = 0,
+) -> bytearray:
+    """One batch of `Record`s (which keep their offsets) or (timestamp_ms, key, value, headers) tuples, CRC included.
+
+    `log_append_time_ms` makes it a LogAppendTime batch of that time; `last_offset_delta` is for compaction, which
+    keeps a batch's span when its last records are gone. No records make the empty batch that compaction leaves behind.
+    Raises ValueError where offsets do not rise or pass `last_offset_delta`.
+    """
+    base_timestamp = (records[0][1] if isinstance(records[0], Record) else records[0][0]) if records else -1
+    body, last_delta, max_timestamp = encode_records(records, base_timestamp, base_offset)
+    if last_offset_delta is None:
+        last_offset_delta = max(last_delta, 0)
+    elif last_delta > last_offset_delta:
+        raise ValueError(f"records reach offset delta {last_delta}, the batch ends at {last_offset_delta}")
+    if records and compression is not Compression.NONE:
+        body = compress(compression, body)
+    attributes = compression | extra_attributes
+    if log_append_time_ms is not None:
+        timestamp_type, max_timestamp = 1, log_append_time_ms
+    if timestamp_type:
+        attributes |= LOG_APPEND_TIME_BIT
+    if transactional:
+        attributes |= TRANSACTIONAL_BIT
+    batch = bytearray(HEADER_SIZE)
+    batch += body
+    header = BatchHeader(
+        base_offset=base_offset,
+        batch_length=len(batch) - LOG_OVERHEAD,
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=last_offset_delta,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        record_count=len(records),
+    )
+    pack_header(batch, 0, header)
+    return batch

@@ -1,0 +1,239 @@
+"""Records inside a batch: tuples to bytes and back, in plain Python, with every length checked."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, Buffer, CorruptBatch
+from fencepost.protocol.compression import Compression, DecompressionFailed, decompress, unpacked_limit
+
+Headers = tuple[tuple[str, bytes | None], ...]
+NewRecord = tuple[int, bytes | None, bytes | None, Iterable[tuple[str, bytes | None]]]
+"""(timestamp in epoch ms, key, value, headers): a record that has no offset yet."""
+
+MIN_RECORD_BYTES = 7
+MAX_OVERHEAD_BYTES = 1 + 5 + 10 + 5 + 5 + 5 + 5
+
+
+class Record(NamedTuple):
+    """One record as a reader gets it; `timestamp_ms` is epoch milliseconds, -1 where the producer gave none."""
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+
+
+def unpack_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: int | None = None) -> bytes | bytearray:
+    """The bytes of the records of the batch at `start`, decompressed; a copy for uncompressed batches, too.
+
+    `max_bytes` caps what may come out of a codec (default: `unpacked_limit`). Raises CorruptBatch.
+    """
+    with memoryview(buffer) as view, view[start + HEADER_SIZE : start + header.size_bytes] as body:
+        if header.size_bytes > len(view) - start:
+            raise CorruptBatch(f"batch at byte {start}: {header.size_bytes} bytes long, but the buffer ends before")
+        if header.compression is Compression.NONE or header.record_count == 0:
+            return bytes(body)
+        limit = unpacked_limit(len(body)) if max_bytes is None else max_bytes
+        try:
+            return decompress(header.compression, body, limit)
+        except DecompressionFailed as error:
+            raise CorruptBatch(f"batch at byte {start}, offset {header.base_offset}: {error}") from error
+
+
+def decode_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: int | None = None) -> list[Record]:
+    """All records of the batch at `start`, with absolute offsets; with LogAppendTime all carry the batch's timestamp.
+
+    Raises CorruptBatch, naming record and byte, where lengths, counts or offsets do not fit the batch, and where
+    decompressing would pass `max_bytes` (default: `unpacked_limit`). The CRC is the caller's business.
+    """
+    data = bytes(unpack_records(buffer, start, header, max_bytes))
+    if header.record_count * MIN_RECORD_BYTES > len(data):
+        raise CorruptBatch(f"batch at byte {start}: {header.record_count} records can not fit {len(data)} bytes")
+    out: list[Record] = []
+    try:
+        end = _decode_all(data, header, out)
+    except IndexError:
+        raise _corrupt(header, len(out), "the bytes end within it") from None
+    if end != len(data):
+        raise CorruptBatch(f"batch at offset {header.base_offset}: {len(data) - end} bytes after its last record")
+    return out
+
+
+def _corrupt(header: BatchHeader, index: int, what: str) -> CorruptBatch:
+    return CorruptBatch(f"record {index} of {header.record_count}, batch at offset {header.base_offset}: {what}")
+
+
+def _decode_all(data: bytes, header: BatchHeader, out: list[Record]) -> int:
+    # The varints of up to two bytes are spelled out five times: a call for each would double the time.
+    base, last_delta, base_time = header.base_offset, header.last_offset_delta, header.base_timestamp
+    fixed_time = header.max_timestamp if header.timestamp_type else None
+    append, new, at = out.append, tuple.__new__, 0
+    for _ in range(header.record_count):
+        size = data[at]
+        at += 1
+        if size > 127:
+            size, at = _more(data, at, size, 28)
+        end = at + (size >> 1)
+        stamp = data[at + 1]
+        at += 2
+        if stamp > 127:
+            stamp, at = _more(data, at, stamp, 63)
+        delta = data[at]
+        at += 1
+        if delta > 127:
+            delta, at = _more(data, at, delta, 28)
+        size |= delta  # their lowest bits are signs: neither may be negative, and one test below sees both
+        delta >>= 1
+        length = data[at]
+        at += 1
+        if length > 127:
+            length, at = _more(data, at, length, 28)
+        if length & 1:
+            key, odd = None, length
+        else:
+            key, odd = data[at : at + (length >> 1)], 1
+            at += length >> 1
+        length = data[at]
+        at += 1
+        if length > 127:
+            length, at = _more(data, at, length, 28)
+        if length & 1:
+            value, odd = None, odd | length
+        else:
+            value = data[at : at + (length >> 1)]
+            at += length >> 1
+        headers: Headers = ()
+        if data[at]:
+            headers, at = _decode_headers(data, at, end, header, len(out))
+        else:
+            at += 1
+        if at != end or size & 1 or odd != 1 or delta > last_delta:
+            raise _corrupt(header, len(out), f"lengths or offset delta {delta} do not fit (byte {at}, its end {end})")
+        time = base_time + ((stamp >> 1) ^ -(stamp & 1)) if fixed_time is None else fixed_time
+        append(new(Record, (base + delta, time, key, value, headers)))
+    return at
+
+
+def _more(data: bytes, at: int, first: int, max_shift: int) -> tuple[int, int]:
+    """The rest of an unsigned varint whose first byte was `first`; IndexError at the end, CorruptBatch if too long."""
+    byte = data[at]
+    at += 1
+    value = first & 127 | (byte & 127) << 7
+    shift = 14
+    while byte > 127:
+        if shift > max_shift:
+            raise CorruptBatch(f"varint before byte {at} of the records is longer than its type")
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        shift += 7
+    return value, at
+
+
+def _zigzag_at(data: bytes, at: int) -> tuple[int, int]:
+    value, at = data[at], at + 1
+    if value > 127:
+        value, at = _more(data, at, value, 28)
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _decode_headers(data: bytes, at: int, end: int, header: BatchHeader, index: int) -> tuple[Headers, int]:
+    count, at = _zigzag_at(data, at)
+    if not 0 <= count <= (end - at) >> 1:
+        raise _corrupt(header, index, f"{count} headers can not fit {end - at} bytes")
+    headers: list[tuple[str, bytes | None]] = []
+    for _ in range(count):
+        length, at = _zigzag_at(data, at)
+        if not 0 <= length <= end - at:
+            raise _corrupt(header, index, f"header key of {length} bytes at byte {at}")
+        # Java reads broken UTF-8 with replacement characters, and a record must not be readable there only.
+        key = data[at : at + length].decode("utf-8", "replace")
+        length, at = _zigzag_at(data, at + length)
+        if not -1 <= length <= end - at:
+            raise _corrupt(header, index, f"header value of {length} bytes at byte {at}")
+        if length < 0:
+            headers.append((key, None))
+        else:
+            headers.append((key, data[at : at + length]))
+            at += length
+    return tuple(headers), at
+
+
+def _varint(number: int) -> bytes:
+    """A signed number as zigzag varint; OverflowError outside of 64 bits."""
+    rest = number << 1 if number >= 0 else ~(number << 1)
+    if rest >> 64:
+        raise OverflowError(f"{number} does not fit 64 bits")
+    out = bytearray()
+    while rest > 127:
+        out.append(rest & 127 | 128)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
+
+
+_SMALL = 8192
+_VARINTS = tuple(_varint(number) for number in range(_SMALL))
+_NULL = b"\x01"
+_EMPTY = b"\x00"
+
+
+def _sized(data: bytes | None) -> bytes:
+    if data is None:
+        return _NULL
+    length = len(data)
+    return (_VARINTS[length] if length < _SMALL else _varint(length)) + data
+
+
+def encode_records(
+    records: Iterable[Record | NewRecord], base_timestamp: int, base_offset: int = 0
+) -> tuple[bytes, int, int]:
+    """Records as they stand in a batch, uncompressed: (bytes, last offset delta, largest timestamp).
+
+    A `Record` keeps its own offset, relative to `base_offset`; a NewRecord takes the offset after the one before it.
+    Raises ValueError where offsets do not rise from `base_offset` on.
+    """
+    out: list[bytes] = []
+    append, varints, small = out.append, _VARINTS, _SMALL
+    headers: Iterable[tuple[str, bytes | None]]
+    delta, max_timestamp = -1, -1
+    for record in records:
+        if isinstance(record, Record):
+            if record.offset - base_offset <= delta:
+                raise ValueError(f"offset {record.offset} does not rise above {base_offset + delta}")
+            delta = record.offset - base_offset
+            timestamp, key, value, headers = record[1:]
+        else:
+            timestamp, key, value, headers = record
+            delta += 1
+        if timestamp > max_timestamp:
+            max_timestamp = timestamp
+        shift = timestamp - base_timestamp
+        body = b"\0%b%b%b%b%b" % (
+            varints[shift] if 0 <= shift < small else _varint(shift),
+            varints[delta] if delta < small else _varint(delta),
+            _NULL if key is None else _sized(key),
+            _NULL if value is None else _sized(value),
+            _encode_headers(headers) if headers else _EMPTY,
+        )
+        size = len(body)
+        append(varints[size] if size < small else _varint(size))
+        append(body)
+    return b"".join(out), delta, max_timestamp
+
+
+def _encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
+    pairs = list(headers)
+    parts = [_varint(len(pairs))]
+    for key, value in pairs:
+        parts += (_sized(key.encode()), _sized(value))
+    return b"".join(parts)
+
+
+def size_bound(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()) -> int:
+    """The most bytes one record can take uncompressed, for producers that fill a batch up to a size."""
+    size = MAX_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+    for name, content in headers:
+        size += 10 + len(name.encode()) + len(content or b"")
+    return size
