@@ -1,0 +1,1 @@
+"""The rules of the house, checked: rooms, directions, documents and packaging."""

@@ -1,0 +1,102 @@
+"""Documents that do not lie: links that resolve, commands that exist, nothing of one machine in what others read."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.project_files import MARKDOWN_FILES, PROJECT_FILES, ROOT, name_of
+
+LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
+FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+DECISION = re.compile(r"docs/decisions/[\w.-]+\.md")
+# Spelled in pieces, so that this file does not find itself.
+OF_ONE_MACHINE = re.compile(
+    "|".join(
+        [
+            "/" + r"work/",
+            r"\.\./" + "shared",
+            "/" + r"root/(?!\.)",
+            "/" + "opt/wheels",
+            "(?:files\\.python" + "hosted|pypi\\.python)\\.org",
+            "py" + r"pi\.org/simple",
+            "repo1?\\.maven\\." + "(?:apache\\.)?org",
+            "--(?:extra-)?index" + "-url[ =]https?:",
+            "is" + r"sue 3\b",
+            "tool" + " library",
+        ]
+    )
+)
+
+
+def anchors_of(document: Path) -> set[str]:
+    """The anchors that GitHub makes of a document's headings."""
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+\s+(.*)$", text, re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("document", MARKDOWN_FILES, ids=name_of)
+def test_links_lead_somewhere(document: Path) -> None:
+    text = FENCE.sub("", document.read_text(encoding="utf-8"))
+    for link, picture in LINK.findall(text):
+        target, _, anchor = (link or picture).partition("#")
+        if target.startswith(("http://", "https://", "mailto:")):
+            continue
+        file = (document.parent / target) if target else document
+        assert file.exists(), f"{name_of(document)} links to {target}"
+        if anchor and file.suffix == ".md":
+            assert anchor in anchors_of(file), f"{name_of(document)} links to {target}#{anchor}"
+
+
+def test_decisions_named_in_the_code_are_written_down() -> None:
+    named = {
+        (found, name_of(path))
+        for path in PROJECT_FILES
+        if path.suffix in {".py", ".md", ".toml", ".yml"}
+        for found in DECISION.findall(path.read_text(encoding="utf-8"))
+    }
+    assert named
+    missing = sorted(f"{by} names {found}" for found, by in named if not (ROOT / found).is_file())
+    assert not missing
+
+
+def test_every_make_target_that_a_document_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    for document in MARKDOWN_FILES:
+        for name in re.findall(r"`make ([a-z]+)", document.read_text(encoding="utf-8")):
+            assert name in targets, f"{name_of(document)} names `make {name}`"
+
+
+def test_the_readme_names_the_command_that_runs_the_tests() -> None:
+    assert "`make test`" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.search(r"^exec make test$", (ROOT / ".ci/run").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_help_shows_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    shown = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for target in re.findall(r"^([a-z]+):", makefile, re.MULTILINE):
+        assert f"make {target} " in shown
+
+
+def test_nothing_of_one_machine_is_in_the_project() -> None:
+    found = [
+        f"{name_of(path)}:{number}: {line.strip()[:100]}"
+        for path in PROJECT_FILES
+        if b"\0" not in (content := path.read_bytes())[:4096]
+        for number, line in enumerate(content.decode("utf-8").splitlines(), 1)
+        if OF_ONE_MACHINE.search(line)
+    ]
+    assert not found
+
+
+def test_every_pin_has_a_hash_and_none_has_an_address() -> None:
+    pins = (ROOT / "constraints.txt").read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
+    assert len(pins) > 20
+    for pin in pins:
+        assert re.match(r"[\w.\-\[\]]+==[\w.+!]+ ", pin), pin[:80]
+        assert "--hash=sha256:" in pin, pin[:80]
+        assert "://" not in pin, pin[:80]
