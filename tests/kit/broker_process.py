@@ -145,7 +145,7 @@ class BrokerProcess:
         if self._process is not None:
             self.kill()
 
-    def _end(self, number: signal.Signals) -> int:
+    def _end(self, number: int) -> int:
         process = self._process
         assert process is not None, "the broker was not started"
         if process.poll() is None:
