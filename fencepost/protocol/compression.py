@@ -105,7 +105,7 @@ def _grow(codec: Compression, unpack_into: Callable[..., int], data: Packed, max
 def _lz4_compress(data: Packed) -> bytes:
     # Java's reader refuses linked blocks, which are this library's default.
     packer = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
-    packer.compress(data)
+    packer.compress(bytes(data))
     return bytes(packer.finish())
 
 

@@ -55,8 +55,12 @@ def decode_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: i
         end = _decode_all(data, header, out)
     except IndexError:
         raise _corrupt(header, len(out), "the bytes end within it") from None
+    except CorruptBatch as error:
+        raise _corrupt(header, len(out), str(error)) from None
     if end != len(data):
         raise CorruptBatch(f"batch at offset {header.base_offset}: {len(data) - end} bytes after its last record")
+    if header.timestamp_type:
+        return [record._replace(timestamp_ms=header.max_timestamp) for record in out]
     return out
 
 
@@ -65,53 +69,50 @@ def _corrupt(header: BatchHeader, index: int, what: str) -> CorruptBatch:
 
 
 def _decode_all(data: bytes, header: BatchHeader, out: list[Record]) -> int:
-    # The varints of up to two bytes are spelled out five times: a call for each would double the time.
+    # Varints of up to two bytes are spelled out five times: a call for each would double the time.
     base, last_delta, base_time = header.base_offset, header.last_offset_delta, header.base_timestamp
-    fixed_time = header.max_timestamp if header.timestamp_type else None
     append, new, at = out.append, tuple.__new__, 0
     for _ in range(header.record_count):
         size = data[at]
         at += 1
         if size > 127:
-            size, at = _more(data, at, size, 28)
+            size, at = (size + (b << 7) - 128, at + 1) if (b := data[at]) < 128 else _more(data, at, size, 28)
         end = at + (size >> 1)
-        stamp = data[at + 1]
+        time = data[at + 1]
         at += 2
-        if stamp > 127:
-            stamp, at = _more(data, at, stamp, 63)
+        if time > 127:
+            time, at = (time + (b << 7) - 128, at + 1) if (b := data[at]) < 128 else _more(data, at, time, 63)
         delta = data[at]
         at += 1
         if delta > 127:
-            delta, at = _more(data, at, delta, 28)
-        size |= delta  # their lowest bits are signs: neither may be negative, and one test below sees both
-        delta >>= 1
+            delta, at = (delta + (b << 7) - 128, at + 1) if (b := data[at]) < 128 else _more(data, at, delta, 28)
+        signs = size | delta
         length = data[at]
         at += 1
         if length > 127:
-            length, at = _more(data, at, length, 28)
+            length, at = (length + (b << 7) - 128, at + 1) if (b := data[at]) < 128 else _more(data, at, length, 28)
         if length & 1:
-            key, odd = None, length
+            key = None
+            signs |= length > 1
         else:
-            key, odd = data[at : at + (length >> 1)], 1
-            at += length >> 1
+            key = data[at : (at := at + (length >> 1))]
         length = data[at]
         at += 1
         if length > 127:
-            length, at = _more(data, at, length, 28)
+            length, at = (length + (b << 7) - 128, at + 1) if (b := data[at]) < 128 else _more(data, at, length, 28)
         if length & 1:
-            value, odd = None, odd | length
+            value = None
+            signs |= length > 1
         else:
-            value = data[at : at + (length >> 1)]
-            at += length >> 1
+            value = data[at : (at := at + (length >> 1))]
         headers: Headers = ()
         if data[at]:
-            headers, at = _decode_headers(data, at, end, header, len(out))
+            headers, at = decode_headers(data, at, end)
         else:
             at += 1
-        if at != end or size & 1 or odd != 1 or delta > last_delta:
-            raise _corrupt(header, len(out), f"lengths or offset delta {delta} do not fit (byte {at}, its end {end})")
-        time = base_time + ((stamp >> 1) ^ -(stamp & 1)) if fixed_time is None else fixed_time
-        append(new(Record, (base + delta, time, key, value, headers)))
+        if at != end or signs & 1 or delta >> 1 > last_delta:
+            raise CorruptBatch(f"lengths or offset delta do not fit (at byte {at}, the record's end is {end})")
+        append(new(Record, (base + (delta >> 1), base_time + ((time >> 1) ^ -(time & 1)), key, value, headers)))
     return at
 
 
@@ -138,20 +139,24 @@ def _zigzag_at(data: bytes, at: int) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), at
 
 
-def _decode_headers(data: bytes, at: int, end: int, header: BatchHeader, index: int) -> tuple[Headers, int]:
+def decode_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
+    """The headers whose count stands at `at` in a record that ends at `end`, and the position after them.
+
+    Raises CorruptBatch where they do not fit the record, IndexError where `data` ends before.
+    """
     count, at = _zigzag_at(data, at)
     if not 0 <= count <= (end - at) >> 1:
-        raise _corrupt(header, index, f"{count} headers can not fit {end - at} bytes")
+        raise CorruptBatch(f"{count} headers can not fit the {end - at} bytes from byte {at}")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         length, at = _zigzag_at(data, at)
         if not 0 <= length <= end - at:
-            raise _corrupt(header, index, f"header key of {length} bytes at byte {at}")
+            raise CorruptBatch(f"header key of {length} bytes at byte {at}")
         # Java reads broken UTF-8 with replacement characters, and a record must not be readable there only.
         key = data[at : at + length].decode("utf-8", "replace")
         length, at = _zigzag_at(data, at + length)
         if not -1 <= length <= end - at:
-            raise _corrupt(header, index, f"header value of {length} bytes at byte {at}")
+            raise CorruptBatch(f"header value of {length} bytes at byte {at}")
         if length < 0:
             headers.append((key, None))
         else:

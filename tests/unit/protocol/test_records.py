@@ -1,0 +1,162 @@
+import struct
+
+import pytest
+
+from fencepost.protocol.record_batch import (
+    Compression,
+    CorruptBatch,
+    build_batch,
+    check_crc,
+    iter_headers,
+    read_header,
+)
+from fencepost.protocol.records import NewRecord, Record, decode_records, encode_records, size_bound
+
+RECORDS: list[NewRecord] = [
+    (1_000, b"key", b"value", ()),
+    (900, None, b"x" * 100, (("trace", b"abc"), ("empty", b""), ("null", None))),
+    (1_000 + 2**40, b"", None, ()),
+    (-1, b"k" * 70, b"", (("ünï", b"\xff"),)),
+]
+
+
+def batch_of(body: bytes, count: int = 1, compression: int = 0) -> bytes:
+    """A batch with a right header and CRC around any bytes."""
+    batch = build_batch([(0, None, None, ())] * count)[:61] + body
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">h", batch, 21, compression)
+    return bytes(batch)
+
+
+def decode(batch: bytes) -> list[Record]:
+    return decode_records(batch, 0, read_header(batch))
+
+
+def test_nulls_headers_and_falling_timestamps_come_back() -> None:
+    batch = build_batch(RECORDS, base_offset=5)
+    expected = [Record(5 + i, r[0], r[1], r[2], tuple(r[3])) for i, r in enumerate(RECORDS)]
+    assert decode_records(batch, 0, read_header(batch)) == expected
+
+
+def test_the_bytes_of_a_record_are_those_of_the_format() -> None:
+    body, last_delta, max_timestamp = encode_records([(7, b"k", b"vv", (("h", None),)), (4, None, None, ())], 5)
+    assert body == b"\x18\x00\x04\x00\x02k\x04vv\x02\x02h\x01" + b"\x0c\x00\x01\x02\x01\x01\x00"
+    assert (last_delta, max_timestamp) == (1, 7)
+
+
+def test_a_batch_of_several_thousand_records_needs_wide_varints_everywhere() -> None:
+    records: list[NewRecord] = [
+        (i * 1_000_003 - 2**33, b"k" * (i % 200), b"v" * (i * 7 % 40_000), ()) for i in range(9000)
+    ]
+    batch = build_batch(records)
+    assert [tuple(record)[1:4] for record in decode(bytes(batch))] == [record[:3] for record in records]
+
+
+def test_broken_utf8_in_a_header_key_is_replaced_as_java_does() -> None:
+    batch = build_batch([(0, None, None, (("ab", b"1"),))])
+    batch[batch.index(b"ab")] = 0xFF
+    assert decode(bytes(batch))[0].headers == (("\ufffdb", b"1"),)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\x0c",
+        b"\x0c\x00\x00\x00\x01\x01",
+        b"\x0c\x00\x00\x00\x01\x01\x00\x00",
+        b"\x0a\x00\x00\x00\x01\x01\x00",
+        b"\x0e\x00\x00\x00\x01\x01\x00",
+        b"\x0b\x00\x00\x00\x01\x01\x00",
+        b"\x0c\x00\x00\x01\x01\x01\x00",
+        b"\x0c\x00\x00\x02\x01\x01\x00",
+        b"\x0c\x00\x00\x00\x03\x01\x00",
+        b"\x0c\x00\x00\x00\x01\x03\x00",
+        b"\x0c\x00\x00\x00\x7e\x01\x00",
+        b"\x0c\x00\x00\x00\x01\x7e\x00",
+        b"\x0c\x00\x00\x00\x01\x01\x01",
+        b"\x0c\x00\x00\x00\x01\x01\x02",
+        b"\x0c\x00\x00\x00\x01\x01\x7e",
+        b"\x10\x00\x00\x00\x01\x01\x02\x05\x00",
+        b"\x10\x00\x00\x00\x01\x01\x02\x01\x01",
+        b"\x10\x00\x00\x00\x01\x01\x02\x00\x03",
+        b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01" + bytes(20),
+        b"\x80" * 1000,
+        b"\xfe\xff\xff\xff\x0f" + bytes(20),
+    ],
+)
+def test_lengths_that_do_not_fit_are_corrupt(body: bytes) -> None:
+    with pytest.raises(CorruptBatch):
+        decode(batch_of(body))
+
+
+def test_the_error_names_record_batch_and_byte() -> None:
+    good, *_ = encode_records([(0, b"a", b"b", ())], 0)
+    with pytest.raises(CorruptBatch, match=r"record 1 of 2, batch at offset 0: .*byte 16"):
+        decode(batch_of(good + b"\x0c\x00\x00\x02\x03\x01\x00", count=2))
+
+
+def test_a_count_that_the_bytes_can_not_hold_is_refused_at_once() -> None:
+    batch = bytearray(batch_of(b"\x0c\x00\x00\x00\x01\x01\x00"))
+    struct.pack_into(">i", batch, 23, 2**31 - 2)
+    struct.pack_into(">i", batch, 57, 2**31 - 1)
+    with pytest.raises(CorruptBatch, match="can not fit"):
+        decode(bytes(batch))
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_every_cut_is_corrupt(codec: Compression) -> None:
+    batch = bytes(build_batch(RECORDS, compression=codec))
+    for size in range(len(batch)):
+        with pytest.raises(CorruptBatch):
+            decode(batch[:size])
+        assert list(iter_headers(batch[:size])) == []
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_every_bit_flip_fails_the_header_or_the_crc_and_decodes_or_is_corrupt(codec: Compression) -> None:
+    batch = bytes(build_batch(RECORDS, compression=codec, producer_id=4, producer_epoch=0, base_sequence=0))
+    for bit in range(len(batch) * 8):
+        broken = bytearray(batch)
+        broken[bit >> 3] ^= 1 << (bit & 7)
+        try:
+            header = read_header(broken)
+        except CorruptBatch:
+            continue
+        outside_the_crc = bit >> 3 < 8 or 12 <= bit >> 3 < 16
+        assert check_crc(broken, 0, header) == outside_the_crc
+        try:
+            decode_records(broken, 0, header, max_bytes=1 << 20)
+        except CorruptBatch:
+            continue
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Compression if codec is not Compression.NONE])
+def test_a_bomb_in_a_batch_is_refused(codec: Compression) -> None:
+    batch = bytes(build_batch([(0, None, bytes(64 << 20), ())], compression=codec))
+    with pytest.raises(CorruptBatch, match=codec.name.lower()):
+        decode_records(batch, 0, read_header(batch), max_bytes=1 << 20)
+
+
+def test_by_default_a_small_batch_may_not_unpack_beyond_the_floor() -> None:
+    batch = bytes(build_batch([(0, None, bytes(64 << 20), ())], compression=Compression.ZSTD))
+    assert len(batch) < 64 << 10
+    with pytest.raises(CorruptBatch, match="more than"):
+        decode(batch)
+
+
+def test_bytes_that_no_codec_made_are_corrupt() -> None:
+    for codec in (1, 2, 3, 4):
+        with pytest.raises(CorruptBatch):
+            decode(batch_of(b"no codec made this", compression=codec))
+
+
+def test_a_timestamp_delta_beyond_64_bits_can_not_be_written() -> None:
+    with pytest.raises(OverflowError):
+        encode_records([(2**63, None, None, ())], -(2**63))
+
+
+def test_the_size_bound_holds() -> None:
+    for record in RECORDS:
+        body, *_ = encode_records([record], -(2**62))
+        assert len(body) <= size_bound(*record[1:])

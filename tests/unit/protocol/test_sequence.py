@@ -1,0 +1,31 @@
+from fencepost.protocol.sequence import MAX_SEQUENCE, NO_SEQUENCE, advance, is_next, last_of
+
+
+def test_sequence_after_the_largest_int32_is_zero_p2() -> None:
+    assert advance(MAX_SEQUENCE, 1) == 0
+    assert advance(MAX_SEQUENCE - 1, 1) == MAX_SEQUENCE
+    assert advance(MAX_SEQUENCE - 2, 10) == 7
+
+
+def test_a_batch_may_span_the_wrap_p2() -> None:
+    assert last_of(MAX_SEQUENCE - 1, 5) == 2
+    assert last_of(0, 1) == 0
+    assert last_of(7, 3) == 9
+
+
+def test_a_batch_without_sequence_has_no_last_sequence() -> None:
+    assert last_of(NO_SEQUENCE, 5) == NO_SEQUENCE
+
+
+def test_only_the_direct_successor_is_next_p2() -> None:
+    assert is_next(4, 5)
+    assert is_next(MAX_SEQUENCE, 0)
+    assert not is_next(4, 6)
+    assert not is_next(4, 4)
+    assert not is_next(4, 0)
+    assert not is_next(MAX_SEQUENCE, 1)
+
+
+def test_the_first_batch_of_an_unused_producer_follows_no_sequence() -> None:
+    assert is_next(NO_SEQUENCE, 0)
+    assert not is_next(NO_SEQUENCE, 1)
