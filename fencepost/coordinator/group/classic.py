@@ -1,0 +1,167 @@
+"""The classic group protocol as decisions: Sync, Heartbeat, Leave, and who may commit offsets (row G1).
+
+Each takes the group and a request and returns the turn; `join.py` has the Join, `rebalance.py` what both lead to.
+"""
+
+from dataclasses import replace
+from typing import assert_never
+
+from fencepost.coordinator.group.rebalance import drop_member, rebalance_or_complete
+from fencepost.coordinator.group.state import (
+    CompletingRebalance,
+    Dead,
+    Empty,
+    Group,
+    PreparingRebalance,
+    Stable,
+    group_members,
+    pending_members,
+    static_member_id,
+)
+from fencepost.coordinator.group.turn import LeaveReply, MemberName, Out, Sync, SyncAnswer, SyncReply, TimerKind, Turn
+from fencepost.protocol.errors import ErrorCode
+
+
+def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
+    """Whether the group knows the member; FENCED_INSTANCE_ID if another one took its static place (KIP-345)."""
+    if instance_id is not None:
+        holder = static_member_id(group, instance_id)
+        if holder is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if holder != member_id:
+            return ErrorCode.FENCED_INSTANCE_ID
+    return ErrorCode.NONE if member_id in group_members(group) else ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def sync(group: Group, command: Sync, now_ms: int) -> Turn:
+    """A member asks for its assignment; the leader brings all of them, and with it the group is stable."""
+    out = Out(command.group_id)
+    error = _check_sync(group, command)
+    if error:
+        return out.turn(group, SyncReply(error))
+    match group:
+        case Dead() | Empty():
+            return out.turn(group, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
+        case PreparingRebalance():
+            return out.turn(group, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+        case CompletingRebalance():
+            unsynced = _synced(group, command.member_id, out)
+            group = replace(group, unsynced=unsynced, syncing=group.syncing | {command.member_id})
+            after = _assign(group, command, now_ms, out) if command.member_id == group.leader else group
+            return out.turn(after, parked_as=command.member_id)
+        case Stable():
+            group = replace(group, unsynced=_synced(group, command.member_id, out))
+            return out.turn(group, _assignment(group, command.member_id))
+        case _:
+            assert_never(group)
+
+
+def _check_sync(group: Group, command: Sync) -> ErrorCode:
+    if isinstance(group, Dead | Empty):
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = check_member(group, command.member_id, command.group_instance_id)
+    if error:
+        return error
+    if command.generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    other_type = command.protocol_type is not None and command.protocol_type != group.protocol_type
+    other_name = command.protocol is not None and group.protocol is not None and command.protocol != group.protocol
+    return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if other_type or other_name else ErrorCode.NONE
+
+
+def _synced(group: CompletingRebalance | Stable, member_id: str, out: Out) -> frozenset[str]:
+    """Who has still to sync; the sync timer stops with the last."""
+    unsynced = group.unsynced - {member_id}
+    if group.unsynced and not unsynced:
+        out.set(TimerKind.SYNC, None)
+    return unsynced
+
+
+def _assign(group: CompletingRebalance, command: Sync, now_ms: int, out: Out) -> Stable:
+    """Give every member what the leader has for it (nothing, where it forgot one) and wake the parked Syncs.
+
+    Sessions start over: a session that ran out while its Sync was parked was overlooked.
+    """
+    assignments = dict(command.assignments)
+    members = {key: replace(member, assignment=assignments.get(key, b"")) for key, member in group.members.items()}
+    stable = Stable(
+        group.generation, group.protocol_type, group.protocol, group.leader, members, group.unsynced, group.pending
+    )
+    out.save(stable, now_ms)
+    for member_id in group.syncing:
+        out.answers.append(SyncAnswer(member_id, _assignment(stable, member_id)))
+        out.session(members[member_id])
+    return stable
+
+
+def _assignment(group: Stable, member_id: str) -> SyncReply:
+    return SyncReply(
+        protocol_type=group.protocol_type, protocol=group.protocol, assignment=group.members[member_id].assignment
+    )
+
+
+def heartbeat(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    """What a heartbeat is answered; with NONE and REBALANCE_IN_PROGRESS the member's session starts over."""
+    if isinstance(group, Dead | Empty):
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    error = check_member(group, member_id, instance_id)
+    if error:
+        return error
+    if generation != group.generation:
+        return ErrorCode.ILLEGAL_GENERATION
+    return ErrorCode.REBALANCE_IN_PROGRESS if isinstance(group, PreparingRebalance) else ErrorCode.NONE
+
+
+def leave(group_id: str, group: Group, names: tuple[MemberName, ...], now_ms: int) -> Turn:
+    """Members go, each with its own error; the others rebalance once, however many went (KIP-345)."""
+    out = Out(group_id)
+    errors: list[ErrorCode] = []
+    before = group_members(group)
+    for name in names:
+        member_id, error = _leaving(group, name)
+        errors.append(error)
+        if error:
+            continue
+        if isinstance(group, Empty):
+            group = replace(group, pending=group.pending - {member_id})
+            out.end_sessions((member_id,))
+            continue
+        assert not isinstance(group, Dead)
+        group = drop_member(group, member_id, out)
+    fewer = len(group_members(group)) < len(before)
+    if isinstance(group, PreparingRebalance) or (fewer and isinstance(group, CompletingRebalance | Stable)):
+        group = rebalance_or_complete(group, frozenset(), now_ms, out)
+    return out.turn(group, LeaveReply(tuple(errors)))
+
+
+def _leaving(group: Group, name: MemberName) -> tuple[str, ErrorCode]:
+    """The member id meant, and whether it may leave; without a member id the instance id alone names it."""
+    if not name.member_id:
+        held = static_member_id(group, name.group_instance_id) if name.group_instance_id is not None else None
+        return (held, ErrorCode.NONE) if held is not None else ("", ErrorCode.UNKNOWN_MEMBER_ID)
+    if name.member_id in pending_members(group):
+        return name.member_id, ErrorCode.NONE
+    return name.member_id, check_member(group, name.member_id, name.group_instance_id)
+
+
+def check_commit(
+    group: Group, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
+) -> ErrorCode:
+    """Whether this sender may commit offsets for a group that exists (rows T5 and G1; KIP-447 for transactions).
+
+    A negative generation comes from an admin tool or a consumer without membership: it may commit while the group is
+    empty. Transactions from before KIP-447 name no member and are let through; the group's phase does not bind them.
+    """
+    if generation < 0 and isinstance(group, Dead | Empty):
+        return ErrorCode.NONE
+    if generation >= 0 or member_id or instance_id is not None:
+        error = check_member(group, member_id, instance_id)
+        if error:
+            return error
+        if isinstance(group, Dead | Empty) or generation != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+    elif not transactional:
+        return ErrorCode.UNKNOWN_MEMBER_ID
+    if not transactional and isinstance(group, CompletingRebalance):
+        return ErrorCode.REBALANCE_IN_PROGRESS
+    return ErrorCode.NONE

@@ -1,0 +1,250 @@
+"""The bytes of `__consumer_offsets`: Kafka's own keys and values, so that its dump tool can read ours and we its.
+
+Keys: a version (int16), then for 0 and 1 (OffsetCommitKey) group, topic, partition, for 2 (GroupMetadataKey) the group.
+Values: a version, then its fields. Written are OffsetCommitValue v3 (v1 where a client gave its own retention) and
+GroupMetadataValue v3, as Kafka does; every version is read, and so are the flexible ones (v4), whose tagged fields are
+passed over.
+"""
+
+import struct
+from functools import lru_cache
+from typing import TypeAlias
+
+from fencepost.coordinator.group.records import (
+    CommittedOffset,
+    GroupRecord,
+    GroupRemoved,
+    GroupSaved,
+    OffsetCommitted,
+    OffsetPending,
+    OffsetRemoved,
+)
+from fencepost.coordinator.group.state import Member
+from fencepost.protocol.topics import TopicPartition
+
+KeyValue: TypeAlias = tuple[bytes | None, bytes | None]
+
+OFFSET_KEY_VERSIONS = (0, 1)
+GROUP_KEY_VERSION = 2
+_FLEXIBLE_SINCE = 4
+_NEWEST_VALUE = 4
+
+
+class CorruptRecord(Exception):
+    """A record of `__consumer_offsets` that can not be read; the message says what is wrong with it."""
+
+
+@lru_cache(maxsize=16384)
+def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
+    """OffsetCommitKey v1; kept, because a consumer commits the same few partitions again and again."""
+    return b"\0\1" + _string(group_id) + _string(partition.topic) + struct.pack(">i", partition.partition)
+
+
+def _group_key(group_id: str) -> bytes:
+    return b"\0\2" + _string(group_id)
+
+
+def encode(record: GroupRecord) -> KeyValue:
+    """The key and value of a record; a value of None is a tombstone."""
+    if isinstance(record, OffsetPending):
+        record = record.commit
+    if isinstance(record, OffsetCommitted):
+        return _offset_key(record.group_id, record.partition), _offset_value(record.value)
+    if isinstance(record, OffsetRemoved):
+        return _offset_key(record.group_id, record.partition), None
+    if isinstance(record, GroupSaved):
+        return _group_key(record.group_id), _group_value(record)
+    return _group_key(record.group_id), None
+
+
+def _offset_value(value: CommittedOffset) -> bytes:
+    metadata = _string(value.metadata)
+    if value.expire_timestamp_ms >= 0:
+        times = struct.pack(">qq", value.commit_timestamp_ms, value.expire_timestamp_ms)
+        return struct.pack(">hq", 1, value.offset) + metadata + times
+    return struct.pack(">hqi", 3, value.offset, value.leader_epoch) + metadata + _int64(value.commit_timestamp_ms)
+
+
+def _group_value(record: GroupSaved) -> bytes:
+    parts = [
+        struct.pack(">h", 3),
+        _string(record.protocol_type),
+        struct.pack(">i", record.generation),
+        _nullable_string(record.protocol),
+        _nullable_string(record.leader),
+        _int64(record.since_ms),
+        struct.pack(">i", len(record.members)),
+    ]
+    for member in record.members:
+        parts += [
+            _string(member.member_id),
+            _nullable_string(member.group_instance_id),
+            _string(member.client_id),
+            _string(member.client_host),
+            struct.pack(">ii", member.rebalance_timeout_ms, member.session_timeout_ms),
+            _bytes(member.metadata(record.protocol)),
+            _bytes(member.assignment),
+        ]
+    return b"".join(parts)
+
+
+def _string(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack(">h", len(data)) + data
+
+
+def _nullable_string(text: str | None) -> bytes:
+    return b"\xff\xff" if text is None else _string(text)
+
+
+def _bytes(data: bytes) -> bytes:
+    return struct.pack(">i", len(data)) + data
+
+
+def _int64(value: int) -> bytes:
+    return struct.pack(">q", value)
+
+
+def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
+    """The record behind a key and value; None for a kind of key that is not known (newer group types).
+
+    Raises CorruptRecord.
+    """
+    if key is None:
+        raise CorruptRecord("a record without a key")
+    try:
+        reader = _Reader(key)
+        version = reader.number(">h")
+        if version in OFFSET_KEY_VERSIONS:
+            group_id = reader.string()
+            partition = TopicPartition(reader.string(), reader.number(">i"))
+            if value is None:
+                return OffsetRemoved(group_id, partition)
+            return OffsetCommitted(group_id, partition, _read_offset(value))
+        if version == GROUP_KEY_VERSION:
+            group_id = reader.string()
+            return GroupRemoved(group_id) if value is None else _read_group(group_id, value)
+    except (struct.error, UnicodeDecodeError, ValueError) as error:
+        raise CorruptRecord(f"key {key!r}, value {value!r}: {error}") from error
+    return None
+
+
+def _read_offset(value: bytes) -> CommittedOffset:
+    reader = _Reader(value)
+    version = reader.value_version()
+    offset = reader.number(">q")
+    leader_epoch = reader.number(">i") if version >= 3 else -1
+    metadata = reader.string()
+    commit_timestamp_ms = reader.number(">q")
+    expire_timestamp_ms = reader.number(">q") if version == 1 else -1
+    reader.tags()
+    return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms)
+
+
+def _read_group(group_id: str, value: bytes) -> GroupSaved:
+    reader = _Reader(value)
+    version = reader.value_version()
+    protocol_type = reader.string()
+    generation = reader.number(">i")
+    protocol = reader.nullable_string()
+    leader = reader.nullable_string()
+    since_ms = reader.number(">q") if version >= 2 else -1
+    members = tuple(_read_member(reader, version, protocol or "") for _ in range(reader.count()))
+    reader.tags()
+    return GroupSaved(group_id, protocol_type, generation, protocol, leader, since_ms, members)
+
+
+def _read_member(reader: "_Reader", version: int, protocol: str) -> Member:
+    member_id = reader.string()
+    instance_id = reader.nullable_string() if version >= 3 else None
+    client_id = reader.string()
+    client_host = reader.string()
+    rebalance_timeout_ms = reader.number(">i") if version >= 1 else -1
+    session_timeout_ms = reader.number(">i")
+    subscription = reader.data()
+    assignment = reader.data()
+    reader.tags()
+    if rebalance_timeout_ms == -1:
+        rebalance_timeout_ms = session_timeout_ms
+    protocols = ((protocol, subscription),)
+    return Member(
+        member_id,
+        instance_id,
+        client_id,
+        client_host,
+        session_timeout_ms,
+        rebalance_timeout_ms,
+        protocols,
+        assignment,
+    )
+
+
+class _Reader:
+    """Reads the fields of one key or value, in the compact forms once a flexible version is seen."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+        self._flexible = False
+
+    def value_version(self) -> int:
+        """The version a value begins with; sets the forms of all that follows."""
+        version = self.number(">h")
+        if not 0 <= version <= _NEWEST_VALUE:
+            raise ValueError(f"value version {version} is not known")
+        self._flexible = version >= _FLEXIBLE_SINCE
+        return version
+
+    def number(self, form: str) -> int:
+        """A big-endian number of `struct`'s form."""
+        (value,) = struct.unpack_from(form, self._data, self._at)
+        self._at += struct.calcsize(form)
+        return int(value)
+
+    def string(self) -> str:
+        """A string that may not be null."""
+        text = self.nullable_string()
+        if text is None:
+            raise ValueError("null where a string must be")
+        return text
+
+    def nullable_string(self) -> str | None:
+        """A string or null."""
+        size = self._varint() - 1 if self._flexible else self.number(">h")
+        return None if size < 0 else self._take(size).decode()
+
+    def data(self) -> bytes:
+        """A byte string; null reads as empty."""
+        size = self._varint() - 1 if self._flexible else self.number(">i")
+        return b"" if size < 0 else self._take(size)
+
+    def count(self) -> int:
+        """The length of an array; bounded by what is left, as every element takes some bytes."""
+        count = self._varint() - 1 if self._flexible else self.number(">i")
+        if not 0 <= count <= len(self._data) - self._at:
+            raise ValueError(f"an array of {count} elements in {len(self._data) - self._at} bytes")
+        return count
+
+    def tags(self) -> None:
+        """Pass over the tagged fields of a flexible struct."""
+        if self._flexible:
+            for _ in range(self._varint()):
+                self._varint()
+                self._take(self._varint())
+
+    def _varint(self) -> int:
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self._take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+        raise ValueError("a varint longer than five bytes")
+
+    def _take(self, size: int) -> bytes:
+        end = self._at + size
+        if end > len(self._data):
+            raise ValueError(f"{size} bytes wanted at {self._at} of {len(self._data)}")
+        data = self._data[self._at : end]
+        self._at = end
+        return data

@@ -1,0 +1,63 @@
+"""OffsetCommit and TxnOffsetCommit as one decision (rows G6, T5; KIP-447)."""
+
+from dataclasses import dataclass
+
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.group.classic import check_commit
+from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.ledger import Ledger
+from fencepost.coordinator.group.offsets import OffsetCommitItem, commit_records
+from fencepost.coordinator.group.records import GroupRecord, OffsetPending
+from fencepost.coordinator.group.state import Dead, PreparingRebalance, Stable
+from fencepost.coordinator.group.turn import SetTimer, TimerKind
+from fencepost.coordinator.ports import ProducerTag
+from fencepost.protocol.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """A group's wish to store positions."""
+
+    group_id: str
+    items: tuple[OffsetCommitItem, ...]
+    member_id: str = ""
+    group_instance_id: str | None = None
+    generation: int = -1
+    retention_ms: int = -1
+    """Only OffsetCommit v2-4 bring one; -1 leaves it to the broker."""
+    unknown_group: ErrorCode = ErrorCode.ILLEGAL_GENERATION
+    """What a sender with a generation hears of an unknown group; GROUP_ID_NOT_FOUND from OffsetCommit v9 on."""
+    producer: ProducerTag | None = None
+    """Set for a transactional commit: its positions hold once the transaction commits."""
+
+
+def decide_commit(
+    ledger: Ledger, command: Commit, config: GroupConfig, now_ms: int
+) -> Decision[GroupRecord, list[ErrorCode], SetTimer]:
+    """Check the sender and write the positions; the reply is an error per item, in order.
+
+    A commit is a sign of life of its member, as a heartbeat is, while the group is stable or rejoins.
+    """
+    group = ledger.group(command.group_id)
+    transactional = command.producer is not None
+    if isinstance(group, Dead) and command.generation >= 0:
+        error = command.unknown_group
+    else:
+        error = check_commit(
+            group, command.member_id, command.group_instance_id, command.generation, transactional=transactional
+        )
+    if error:
+        return Decision([error] * len(command.items))
+    retention_ms = -1 if transactional else command.retention_ms
+    commits, errors = commit_records(
+        command.group_id, command.items, retention_ms, config.offset_metadata_max_bytes, now_ms
+    )
+    records: tuple[GroupRecord, ...] = tuple(commits)
+    if command.producer is not None:
+        producer_id = command.producer.producer_id
+        records = tuple(OffsetPending(producer_id, commit) for commit in commits)
+    timers: tuple[SetTimer, ...] = ()
+    if not transactional and isinstance(group, Stable | PreparingRebalance):
+        member = group.members[command.member_id]
+        timers = (SetTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id),)
+    return Decision(errors, records, timers)

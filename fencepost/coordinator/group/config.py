@@ -1,0 +1,24 @@
+"""The numbers of the group coordinator, under Kafka's names with underscores for dots."""
+
+from dataclasses import dataclass
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
+"""How long a new member may wait in its first Join before it is taken for dead; five minutes in Kafka, too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupConfig:
+    """Limits and times of groups and their offsets; the defaults are Kafka's except where it says so."""
+
+    group_min_session_timeout_ms: int = 6_000
+    group_max_session_timeout_ms: int = 1_800_000
+    group_initial_rebalance_delay_ms: int = 0
+    """How long the first member of an empty group waits for company; Kafka's 3000 hides three seconds in every test."""
+    group_max_size: int = 2**31 - 1
+    offsets_retention_minutes: int = 10_080
+    """How long offsets outlive the group that committed them."""
+    offsets_retention_check_interval_ms: int = 600_000
+    offset_metadata_max_bytes: int = 4_096
+    """The longest note that may go with a committed offset; counted in characters, as Kafka does."""
+    offsets_topic_num_partitions: int = 50
+    """Never changed once there is data."""

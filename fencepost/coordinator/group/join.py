@@ -1,0 +1,260 @@
+"""JoinGroup as a decision: newcomers, promised ids (KIP-394), returning and static members (KIP-345, KIP-814)."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from fencepost.coordinator.group.classic import check_member
+from fencepost.coordinator.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from fencepost.coordinator.group.rebalance import (
+    common_protocols,
+    current_generation,
+    prepare_rebalance,
+    rebalance_or_complete,
+    roster,
+    select_protocol,
+    start_group,
+)
+from fencepost.coordinator.group.state import (
+    Active,
+    CompletingRebalance,
+    Dead,
+    Empty,
+    Group,
+    Member,
+    PreparingRebalance,
+    Stable,
+    static_member_id,
+    with_member,
+    without_member,
+)
+from fencepost.coordinator.group.turn import (
+    Join,
+    JoinAnswer,
+    JoinReply,
+    Out,
+    SetTimer,
+    SyncAnswer,
+    SyncReply,
+    TimerKind,
+    Turn,
+)
+from fencepost.protocol.errors import ErrorCode
+
+
+def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, now_ms: int) -> Turn:
+    """Take part in the next generation; `new_member_id` is used where the member is new or comes back (G1, G2)."""
+    if isinstance(group, Dead) and command.member_id:
+        return Turn(group, JoinReply(command.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+    if not config.group_min_session_timeout_ms <= command.session_timeout_ms <= config.group_max_session_timeout_ms:
+        return Turn(group, JoinReply(command.member_id, ErrorCode.INVALID_SESSION_TIMEOUT))
+    out = Out(command.group_id)
+    if not _has_room(group, command.member_id, config.group_max_size):
+        return _turn_away(group, command, now_ms, out)
+    if not _fits(group, command):
+        return Turn(group, JoinReply(command.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    if command.member_id:
+        return _join_known(group, command, config, now_ms, out)
+    if command.group_instance_id is not None:
+        held_by = static_member_id(group, command.group_instance_id)
+        if held_by is not None:
+            assert not isinstance(group, Dead | Empty)
+            return _replace_static(group, command, held_by, new_member_id, now_ms, out)
+    elif command.member_id_required:
+        return _promise(group, command, new_member_id, out)
+    return _add(group, command, new_member_id, config, now_ms, out)
+
+
+def _has_room(group: Group, member_id: str, max_size: int) -> bool:
+    """Whether `group.max.size` allows one more; while members rejoin, first come, first served."""
+    match group:
+        case Dead() | Empty():
+            return True
+        case PreparingRebalance():
+            return member_id in group.joined or len(group.joined) < max_size
+        case CompletingRebalance() | Stable():
+            return member_id in group.members or len(group.members) < max_size
+        case _:
+            assert_never(group)
+
+
+def _turn_away(group: Group, command: Join, now_ms: int, out: Out) -> Turn:
+    """The group is full: the latecomer loses its place, and whoever waited only for it goes on."""
+    reply = JoinReply("", ErrorCode.GROUP_MAX_SIZE_REACHED)
+    if not isinstance(group, PreparingRebalance) or not command.member_id:
+        return out.turn(group, reply)
+    out.end_sessions((command.member_id,))
+    return out.turn(rebalance_or_complete(without_member(group, command.member_id), frozenset(), now_ms, out), reply)
+
+
+def _fits(group: Group, command: Join) -> bool:
+    """Whether the member speaks the group's protocol type and at least one assignor that all members speak."""
+    if isinstance(group, Dead | Empty):
+        return bool(command.protocol_type and command.protocols)
+    common = common_protocols(group.members)
+    return command.protocol_type == group.protocol_type and any(name in common for name, _ in command.protocols)
+
+
+def _promise(group: Group, command: Join, new_member_id: str, out: Out) -> Turn:
+    """Give a newcomer an id to come back with, so that a client that gave up leaves no ghost behind (KIP-394)."""
+    group = Empty() if isinstance(group, Dead) else group
+    out.timers.append(SetTimer(TimerKind.SESSION, command.session_timeout_ms, new_member_id))
+    promised = replace(group, pending=group.pending | {new_member_id})
+    return out.turn(promised, JoinReply(new_member_id, ErrorCode.MEMBER_ID_REQUIRED))
+
+
+def _member(command: Join, member_id: str) -> Member:
+    return Member(
+        member_id,
+        command.group_instance_id,
+        command.client_id,
+        command.client_host,
+        command.session_timeout_ms,
+        command.rebalance_timeout_ms,
+        command.protocols,
+        is_new=True,
+    )
+
+
+def _add(group: Group, command: Join, member_id: str, config: GroupConfig, now_ms: int, out: Out) -> Turn:
+    """A new member; its session is long at first, for it can send no heartbeats while its Join is parked."""
+    member = _member(command, member_id)
+    out.timers.append(SetTimer(TimerKind.SESSION, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id))
+    after: Group
+    match group:
+        case Dead():
+            after = start_group(Empty(), member, command.protocol_type, config, now_ms, out)
+        case Empty():
+            after = start_group(group, member, command.protocol_type, config, now_ms, out)
+        case PreparingRebalance():
+            initial = replace(group.initial, grew=True) if group.initial is not None else None
+            group = replace(
+                group,
+                members=with_member(group.members, member),
+                pending=group.pending - {member_id},
+                initial=initial,
+                leader=group.leader or member_id,
+            )
+            after = rebalance_or_complete(group, frozenset((member_id,)), now_ms, out)
+        case CompletingRebalance() | Stable():
+            group = replace(group, members=with_member(group.members, member), pending=group.pending - {member_id})
+            after = prepare_rebalance(group, frozenset((member_id,)), now_ms, out)
+        case _:
+            assert_never(group)
+    return out.turn(after, parked_as=member_id)
+
+
+def _join_known(group: Group, command: Join, config: GroupConfig, now_ms: int, out: Out) -> Turn:
+    """A member, or a newcomer with its promised id, joins again."""
+    member_id = command.member_id
+    if not isinstance(group, Dead) and member_id in group.pending and command.group_instance_id is None:
+        return _add(group, command, member_id, config, now_ms, out)
+    error = check_member(group, member_id, command.group_instance_id)
+    if error:
+        return Turn(group, JoinReply(member_id, error))
+    match group:
+        case Dead() | Empty():
+            return Turn(group, JoinReply(member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+        case PreparingRebalance():
+            return _rejoin(group, command, now_ms, out)
+        case CompletingRebalance():
+            # The same metadata again: the first answer may have been lost, so it is given once more.
+            if group.members[member_id].protocols == command.protocols:
+                return out.turn(group, current_generation(group, member_id))
+            return _rejoin(group, command, now_ms, out)
+        case Stable():
+            # A leader joins again to ask for a rebalance: it saw topics change. A follower may have lost an answer.
+            unchanged = group.members[member_id].protocols == command.protocols
+            if unchanged and group.leader != member_id:
+                return out.turn(group, current_generation(group, member_id))
+            return _rejoin(group, command, now_ms, out)
+        case _:
+            assert_never(group)
+
+
+def _rejoin(group: Active, command: Join, now_ms: int, out: Out) -> Turn:
+    member_id = command.member_id
+    group = replace(group, members=with_member(group.members, _updated(group.members[member_id], command)))
+    return out.turn(rebalance_or_complete(group, frozenset((member_id,)), now_ms, out), parked_as=member_id)
+
+
+def _updated(member: Member, command: Join) -> Member:
+    return replace(
+        member,
+        protocols=command.protocols,
+        session_timeout_ms=command.session_timeout_ms,
+        rebalance_timeout_ms=command.rebalance_timeout_ms,
+    )
+
+
+def _replace_static(
+    group: Active, command: Join, old_member_id: str, new_member_id: str, now_ms: int, out: Out
+) -> Turn:
+    """A new process takes over a static place: the old holder is fenced, a stable group stays stable (KIP-345)."""
+    fence_parked(old_member_id, out)
+    group = _with_new_holder(group, old_member_id, new_member_id, command)
+    out.end_sessions((old_member_id,))
+    out.session(group.members[new_member_id])
+    joined = frozenset((new_member_id,))
+    match group:
+        case Stable():
+            if select_protocol(group.members) != group.protocol:
+                return out.turn(prepare_rebalance(group, joined, now_ms, out), parked_as=new_member_id)
+            out.save(group, now_ms)
+            out.answers.append(
+                JoinAnswer(new_member_id, _resumed(group, new_member_id, old_member_id, command.can_skip_assignment))
+            )
+            return out.turn(group, parked_as=new_member_id)
+        case CompletingRebalance():
+            # The leader may be assigning to the old id at this moment, so everybody starts over.
+            return out.turn(prepare_rebalance(group, joined, now_ms, out), parked_as=new_member_id)
+        case PreparingRebalance():
+            return out.turn(rebalance_or_complete(group, joined, now_ms, out), parked_as=new_member_id)
+        case _:
+            assert_never(group)
+
+
+def fence_parked(member_id: str, out: Out) -> None:
+    """End whatever the fenced member waits in with FENCED_INSTANCE_ID."""
+    out.answers.append(JoinAnswer(member_id, JoinReply(member_id, ErrorCode.FENCED_INSTANCE_ID)))
+    out.answers.append(SyncAnswer(member_id, SyncReply(ErrorCode.FENCED_INSTANCE_ID)))
+
+
+def _with_new_holder(group: Active, old_member_id: str, new_member_id: str, command: Join) -> Active:
+    """The group with the member under its new id, in its old place and with its assignment."""
+    members = {
+        (new_member_id if key == old_member_id else key): (
+            _successor(member, new_member_id, command) if key == old_member_id else member
+        )
+        for key, member in group.members.items()
+    }
+    leader = new_member_id if group.leader == old_member_id else group.leader
+    old = frozenset((old_member_id,))
+    match group:
+        case PreparingRebalance():
+            return replace(group, members=members, leader=leader, joined=group.joined - old)
+        case CompletingRebalance():
+            return replace(
+                group, members=members, leader=leader or "", syncing=group.syncing - old, unsynced=group.unsynced - old
+            )
+        case Stable():
+            return replace(group, members=members, leader=leader, unsynced=group.unsynced - old)
+        case _:
+            assert_never(group)
+
+
+def _successor(member: Member, member_id: str, command: Join) -> Member:
+    return replace(_member(command, member_id), assignment=member.assignment, is_new=False)
+
+
+def _resumed(group: Stable, member_id: str, old_member_id: str, can_skip_assignment: bool) -> JoinReply:
+    """What a static member that came back to a stable group is told.
+
+    A leader that understands it leads on, but computes nothing (KIP-814). An older client is told that its former self
+    leads, which keeps it from computing an assignment that nobody waits for.
+    """
+    reply = current_generation(group, member_id)
+    if group.leader != member_id:
+        return reply
+    if can_skip_assignment:
+        return replace(reply, skip_assignment=True, members=roster(group.members, group.protocol))
+    return replace(reply, leader=old_member_id)

@@ -1,0 +1,187 @@
+"""The positions that groups have committed, and those that wait for a transaction's outcome (rows G6, G7, T5, T6)."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from fencepost.coordinator.group.records import CommittedOffset, OffsetCommitted, OffsetPending, OffsetRemoved
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+
+class _Stored(NamedTuple):
+    """A position and where in the order of the log it was written."""
+
+    order: int
+    value: CommittedOffset
+
+
+class FetchedOffset(NamedTuple):
+    """What OffsetFetch says of one partition; an offset of -1 means that none is stored."""
+
+    partition: TopicPartition
+    offset: int = -1
+    leader_epoch: int = -1
+    metadata: str = ""
+    error: ErrorCode = ErrorCode.NONE
+
+
+class OffsetCommitItem(NamedTuple):
+    """One partition of a commit as a client asks for it."""
+
+    partition: TopicPartition
+    offset: int
+    leader_epoch: int = -1
+    metadata: str | None = None
+    commit_timestamp_ms: int = -1
+    """Set only by OffsetCommit v1."""
+
+
+class OffsetStore:
+    """All positions of one partition of `__consumer_offsets`; changed only by `apply` and `complete`.
+
+    A transaction's positions become visible at its marker, but each counts from where it was written: whatever was
+    written to the same position after it, and is visible, stays (Kafka compacts the topic by that rule). The order is
+    counted here, so that it comes out the same live, where a marker is heard of a little late, and in replay.
+    """
+
+    def __init__(self) -> None:
+        self._committed: dict[str, dict[TopicPartition, _Stored]] = {}
+        self._pending: dict[int, dict[str, dict[TopicPartition, _Stored]]] = {}
+        self._open: dict[str, set[int]] = {}
+        self._next = 0
+        self.count = 0
+        """How many positions are stored, pending ones not counted."""
+
+    def apply(self, record: OffsetCommitted | OffsetPending | OffsetRemoved) -> None:
+        """Take over one record of the log."""
+        self._next += 1
+        if isinstance(record, OffsetCommitted):
+            self._put(record.group_id, record.partition, _Stored(self._next, record.value))
+        elif isinstance(record, OffsetPending):
+            commit = record.commit
+            groups = self._pending.setdefault(record.producer_id, {})
+            groups.setdefault(commit.group_id, {})[commit.partition] = _Stored(self._next, commit.value)
+            self._open.setdefault(commit.group_id, set()).add(record.producer_id)
+        else:
+            self._remove(record.group_id, record.partition)
+
+    def complete(self, producer_id: int, commit: bool) -> None:
+        """A transaction of `producer_id` ended: its pending positions hold, or are dropped."""
+        for group_id, offsets in self._pending.pop(producer_id, {}).items():
+            open_transactions = self._open[group_id]
+            open_transactions.discard(producer_id)
+            if not open_transactions:
+                del self._open[group_id]
+            if not commit:
+                continue
+            committed = self._committed.get(group_id, {})
+            for partition, stored in offsets.items():
+                existing = committed.get(partition)
+                if existing is None or existing.order < stored.order:
+                    self._put(group_id, partition, stored)
+
+    def _put(self, group_id: str, partition: TopicPartition, stored: _Stored) -> None:
+        offsets = self._committed.get(group_id)
+        if offsets is None:
+            offsets = self._committed[group_id] = {}
+        if partition not in offsets:
+            self.count += 1
+        offsets[partition] = stored
+
+    def _remove(self, group_id: str, partition: TopicPartition) -> None:
+        offsets = self._committed.get(group_id)
+        if offsets is not None and offsets.pop(partition, None) is not None:
+            self.count -= 1
+            if not offsets:
+                del self._committed[group_id]
+        for producer_id in self._open.get(group_id, ()):
+            self._pending[producer_id].get(group_id, {}).pop(partition, None)
+
+    def committed(self, group_id: str) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        """The group's visible positions."""
+        for partition, stored in self._committed.get(group_id, {}).items():
+            yield partition, stored.value
+
+    def groups(self) -> Collection[str]:
+        """The groups with visible positions."""
+        return self._committed.keys()
+
+    def pending(self, group_id: str) -> frozenset[TopicPartition]:
+        """The partitions for which a transaction's outcome is awaited."""
+        return frozenset(
+            partition
+            for producer_id in self._open.get(group_id, ())
+            for partition in self._pending[producer_id].get(group_id, ())
+        )
+
+    def has_open_transactions(self, group_id: str) -> bool:
+        """Whether some transaction has written positions of the group and not ended."""
+        return group_id in self._open
+
+    def pending_producers(self) -> Collection[int]:
+        """The producer ids whose transactions have pending positions here."""
+        return self._pending.keys()
+
+    def fetch(
+        self, group_id: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
+    ) -> list[FetchedOffset]:
+        """The group's positions in `partitions`, or in all where that is None.
+
+        With `require_stable` a partition with a pending position answers UNSTABLE_OFFSET_COMMIT, so that a consumer
+        waits for the transaction of its predecessor instead of repeating its work (KIP-447, row T6).
+        """
+        offsets = self._committed.get(group_id, {})
+        unstable = self.pending(group_id) if require_stable and group_id in self._open else frozenset()
+        found: list[FetchedOffset] = []
+        for partition in offsets if partitions is None else partitions:
+            stored = offsets.get(partition)
+            if partition in unstable:
+                found.append(FetchedOffset(partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT))
+            elif stored is None:
+                found.append(FetchedOffset(partition))
+            else:
+                value = stored.value
+                found.append(FetchedOffset(partition, value.offset, value.leader_epoch, value.metadata))
+        return found
+
+    def removals(self, group_id: str) -> list[OffsetRemoved]:
+        """What forgets every position of the group, pending ones too."""
+        partitions = {*self._committed.get(group_id, ()), *self.pending(group_id)}
+        return [OffsetRemoved(group_id, partition) for partition in sorted(partitions)]
+
+    def removals_of_topics(self, gone: Collection[str]) -> list[OffsetRemoved]:
+        """What forgets every position in the topics `gone`, pending ones too."""
+        groups = sorted({*self._committed, *self._open})
+        return [removal for group in groups for removal in self.removals(group) if removal.partition.topic in gone]
+
+    def topics(self) -> set[str]:
+        """The topics that some position, visible or pending, is in."""
+        return {
+            removal.partition.topic for group in {*self._committed, *self._open} for removal in self.removals(group)
+        }
+
+
+def commit_records(
+    group_id: str,
+    items: Sequence[OffsetCommitItem],
+    retention_ms: int,
+    metadata_max_size: int,
+    now_ms: int,
+) -> tuple[list[OffsetCommitted], list[ErrorCode]]:
+    """The records of a commit and an error per item: OFFSET_METADATA_TOO_LARGE leaves that item out, not the others.
+
+    `retention_ms` is -1 except where OffsetCommit v2-4 brings a retention of its own.
+    """
+    expire_timestamp_ms = now_ms + retention_ms if retention_ms >= 0 else -1
+    records: list[OffsetCommitted] = []
+    errors: list[ErrorCode] = []
+    for item in items:
+        metadata = item.metadata or ""
+        if len(metadata) > metadata_max_size:
+            errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
+            continue
+        timestamp_ms = item.commit_timestamp_ms if item.commit_timestamp_ms >= 0 else now_ms
+        value = CommittedOffset(item.offset, item.leader_epoch, metadata, timestamp_ms, expire_timestamp_ms)
+        records.append(OffsetCommitted(group_id, item.partition, value))
+        errors.append(ErrorCode.NONE)
+    return records, errors

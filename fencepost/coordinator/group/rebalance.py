@@ -1,0 +1,257 @@
+"""How a group goes from one generation to the next: who is waited for, who is dropped, who leads, what is chosen."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import assert_never
+
+from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.state import (
+    Active,
+    CompletingRebalance,
+    Dead,
+    Empty,
+    Group,
+    InitialDelay,
+    Member,
+    Members,
+    PreparingRebalance,
+    Stable,
+    without_member,
+)
+from fencepost.coordinator.group.turn import (
+    JoinAnswer,
+    JoinedMember,
+    JoinReply,
+    Out,
+    SyncAnswer,
+    SyncReply,
+    TimerKind,
+    Turn,
+)
+from fencepost.protocol.errors import ErrorCode
+
+LARGEST_GENERATION = 2**31 - 1
+
+
+def start_group(group: Empty, member: Member, protocol_type: str, config: GroupConfig, now_ms: int, out: Out) -> Group:
+    """The first member of an empty group: wait `group.initial.rebalance.delay.ms` for others."""
+    delay_ms = config.group_initial_rebalance_delay_ms
+    preparing = PreparingRebalance(
+        group.generation,
+        protocol_type,
+        None,
+        member.member_id,
+        {member.member_id: member},
+        joined=frozenset((member.member_id,)),
+        pending=group.pending - {member.member_id},
+        initial=InitialDelay(delay_ms, max(member.rebalance_timeout_ms - delay_ms, 0)),
+    )
+    if delay_ms == 0:
+        return complete_join(preparing, now_ms, out)
+    out.set(TimerKind.JOIN, delay_ms)
+    return preparing
+
+
+def prepare_rebalance(
+    group: CompletingRebalance | Stable, joined: frozenset[str], now_ms: int, out: Out
+) -> PreparingRebalance | CompletingRebalance | Empty:
+    """Ask everybody to rejoin (G1): parked Syncs end with REBALANCE_IN_PROGRESS; `joined` are here already."""
+    members = group.members
+    if isinstance(group, CompletingRebalance):
+        members = {key: replace(member, assignment=b"") for key, member in members.items()}
+        for member_id in group.syncing:
+            out.answers.append(SyncAnswer(member_id, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)))
+            out.session(members[member_id])
+    out.set(TimerKind.SYNC, None)
+    preparing = PreparingRebalance(
+        group.generation, group.protocol_type, group.protocol, group.leader or None, members, joined, group.pending
+    )
+    if preparing.all_joined:
+        return complete_join(preparing, now_ms, out)
+    out.set(TimerKind.JOIN, rebalance_timeout_ms(members))
+    return preparing
+
+
+def rebalance_or_complete(group: Active, joined: frozenset[str], now_ms: int, out: Out) -> Group:
+    """After a member came, changed or went: start a rebalance, or see whether the running one is complete."""
+    match group:
+        case Stable() | CompletingRebalance():
+            return prepare_rebalance(group, joined, now_ms, out)
+        case PreparingRebalance():
+            group = replace(group, joined=group.joined | joined)
+            if group.initial is None and group.all_joined:
+                return complete_join(group, now_ms, out)
+            return group
+        case _:
+            assert_never(group)
+
+
+def complete_join(group: PreparingRebalance, now_ms: int, out: Out) -> PreparingRebalance | CompletingRebalance | Empty:
+    """End the join phase: drop the dynamic members that did not come, elect, choose, answer every parked Join.
+
+    Static members keep their places until their sessions end (KIP-345). Where nobody at all came, it waits once more.
+    """
+    missing = [
+        member.member_id
+        for member in group.members.values()
+        if member.member_id not in group.joined and member.group_instance_id is None
+    ]
+    out.end_sessions(missing)
+    active: Active = group
+    for member_id in missing:
+        active = without_member(active, member_id)
+    assert isinstance(active, PreparingRebalance)
+    group = active
+    if group.members and not group.joined:
+        out.set(TimerKind.JOIN, rebalance_timeout_ms(group.members))
+        return group
+    out.set(TimerKind.JOIN, None)
+    generation = (group.generation + 1) & LARGEST_GENERATION
+    if not group.members:
+        return _emptied(group, generation, now_ms, out)
+    return _next_generation(group, generation, out)
+
+
+def _emptied(group: PreparingRebalance, generation: int, now_ms: int, out: Out) -> Empty:
+    empty = Empty(generation, group.protocol_type, now_ms, group.pending)
+    out.save(empty, now_ms)
+    return empty
+
+
+def _next_generation(group: PreparingRebalance, generation: int, out: Out) -> CompletingRebalance:
+    leader = group.leader
+    if leader not in group.joined:
+        leader = next(member_id for member_id in group.members if member_id in group.joined)
+    assert leader is not None
+    protocol = select_protocol(group.members)
+    members = {key: replace(member, is_new=False) for key, member in group.members.items()}
+    completing = CompletingRebalance(
+        generation,
+        group.protocol_type,
+        protocol,
+        leader,
+        members,
+        unsynced=frozenset(members),
+        pending=group.pending,
+    )
+    for member in members.values():
+        if member.member_id in group.joined:
+            out.answers.append(JoinAnswer(member.member_id, current_generation(completing, member.member_id)))
+        out.session(member)
+    out.set(TimerKind.SYNC, rebalance_timeout_ms(members))
+    return completing
+
+
+def current_generation(group: CompletingRebalance | Stable, member_id: str) -> JoinReply:
+    """The generation as a Join answers it; the members are for the leader of a rebalance only."""
+    leads = isinstance(group, CompletingRebalance) and group.leader == member_id
+    return JoinReply(
+        member_id,
+        generation=group.generation,
+        protocol_type=group.protocol_type,
+        protocol=group.protocol,
+        leader=group.leader or "",
+        members=roster(group.members, group.protocol) if leads else (),
+    )
+
+
+def roster(members: Members, protocol: str) -> tuple[JoinedMember, ...]:
+    """All members with their subscriptions under the chosen protocol, as a leader needs them."""
+    return tuple(
+        JoinedMember(member.member_id, member.group_instance_id, member.metadata(protocol))
+        for member in members.values()
+    )
+
+
+def rebalance_timeout_ms(members: Members) -> int:
+    """How long a rebalance may take: as long as the most patient member allows."""
+    return max((member.rebalance_timeout_ms for member in members.values()), default=0)
+
+
+def common_protocols(members: Members) -> frozenset[str]:
+    """The protocols that every member supports."""
+    sets = [frozenset(name for name, _ in member.protocols) for member in members.values()]
+    return frozenset.intersection(*sets) if sets else frozenset()
+
+
+def select_protocol(members: Members) -> str:
+    """The protocol with the most votes among those that all support; each member votes for its first such.
+
+    Votes that tie go to the earlier member's choice.
+    """
+    candidates = common_protocols(members)
+    assert candidates, "no member is let in that shares no protocol with the others"
+    votes = Counter(next(name for name, _ in member.protocols if name in candidates) for member in members.values())
+    return votes.most_common(1)[0][0]
+
+
+def expire_join(group_id: str, group: Group, config: GroupConfig, now_ms: int) -> Turn:
+    """The join timer went off: extend the initial delay where newcomers came in it, else end the join phase."""
+    out = Out(group_id)
+    if not isinstance(group, PreparingRebalance):
+        return out.turn(group)
+    initial = group.initial
+    if initial is not None and initial.grew and initial.remaining_ms > 0:
+        delay_ms = min(config.group_initial_rebalance_delay_ms, initial.remaining_ms)
+        remaining_ms = max(initial.remaining_ms - initial.delay_ms, 0)
+        out.set(TimerKind.JOIN, delay_ms)
+        return out.turn(replace(group, initial=InitialDelay(delay_ms, remaining_ms)))
+    return out.turn(complete_join(replace(group, initial=None), now_ms, out))
+
+
+def expire_sync(group_id: str, group: Group, now_ms: int) -> Turn:
+    """The sync timer went off: members that never fetched their assignment are dropped, the others rebalance."""
+    out = Out(group_id)
+    if not isinstance(group, CompletingRebalance | Stable) or not group.unsynced:
+        return out.turn(group)
+    gone = group.unsynced
+    out.end_sessions(gone)
+    active: Active = group
+    for member_id in gone:
+        active = without_member(active, member_id)
+    assert not isinstance(active, PreparingRebalance)
+    return out.turn(prepare_rebalance(active, frozenset(), now_ms, out))
+
+
+def expire_session(group_id: str, group: Group, member_id: str, now_ms: int) -> Turn:
+    """A member's session timer went off.
+
+    Whoever waits in a Join or a Sync is alive by that, except in its first Join: then its client may have given up
+    without ever having learned the id (the timer starts over when the wait ends).
+    """
+    out = Out(group_id)
+    match group:
+        case Dead():
+            return out.turn(group)
+        case Empty():
+            return out.turn(replace(group, pending=group.pending - {member_id}))
+        case PreparingRebalance() | CompletingRebalance() | Stable():
+            member = group.members.get(member_id)
+            waiting = isinstance(group, PreparingRebalance) and member_id in group.joined
+            waiting = waiting or (isinstance(group, CompletingRebalance) and member_id in group.syncing)
+            if member is not None and waiting and not member.is_new:
+                return out.turn(group)
+            return out.turn(remove_member(group, member_id, now_ms, out))
+        case _:
+            assert_never(group)
+
+
+def remove_member(group: Active, member_id: str, now_ms: int, out: Out) -> Group:
+    """Take a member or a promised id out of the group and go on without it."""
+    was_member = member_id in group.members
+    group = drop_member(group, member_id, out)
+    if was_member and not isinstance(group, PreparingRebalance):
+        return prepare_rebalance(group, frozenset(), now_ms, out)
+    if isinstance(group, PreparingRebalance) and group.all_joined:
+        return complete_join(group, now_ms, out)
+    return group
+
+
+def drop_member(group: Active, member_id: str, out: Out) -> Active:
+    """Take a member or a promised id out of the group; a parked Join or Sync of it ends with UNKNOWN_MEMBER_ID."""
+    out.end_sessions((member_id,))
+    if isinstance(group, PreparingRebalance) and member_id in group.joined:
+        out.answers.append(JoinAnswer(member_id, JoinReply("", ErrorCode.UNKNOWN_MEMBER_ID)))
+    if isinstance(group, CompletingRebalance) and member_id in group.syncing:
+        out.answers.append(SyncAnswer(member_id, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID)))
+    return without_member(group, member_id)

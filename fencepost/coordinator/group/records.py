@@ -1,0 +1,97 @@
+"""What the group coordinator writes to `__consumer_offsets`, as values; `codec.py` knows their bytes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from fencepost.coordinator.group.state import Empty, Group, Member, Stable
+from fencepost.protocol.topics import TopicPartition
+
+
+class CommittedOffset(NamedTuple):
+    """A position that a group has reached in one partition."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int = -1
+    expire_timestamp_ms: int = -1
+    """Set only by OffsetCommit v2-4 with a retention of its own; -1 otherwise."""
+
+
+class OffsetCommitted(NamedTuple):
+    """A group's position moved."""
+
+    group_id: str
+    partition: TopicPartition
+    value: CommittedOffset
+
+
+class OffsetPending(NamedTuple):
+    """A position that holds once the transaction of `producer_id` commits; the same bytes, in a transactional batch."""
+
+    producer_id: int
+    commit: OffsetCommitted
+
+
+class OffsetRemoved(NamedTuple):
+    """A group's position is forgotten: expired, deleted with its group or with its topic."""
+
+    group_id: str
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSaved:
+    """A group with its members and assignments (GroupMetadataValue)."""
+
+    group_id: str
+    protocol_type: str
+    generation: int
+    protocol: str | None
+    leader: str | None
+    since_ms: int
+    members: tuple[Member, ...] = ()
+    """As they come back: with the chosen protocol as their only one."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRemoved:
+    """A group is gone."""
+
+    group_id: str
+
+
+GroupRecord: TypeAlias = OffsetCommitted | OffsetPending | OffsetRemoved | GroupSaved | GroupRemoved
+
+
+def saved(group_id: str, group: Stable | Empty, now_ms: int) -> GroupSaved:
+    """The record of a group as it is now."""
+    if isinstance(group, Empty):
+        since_ms = now_ms if group.since_ms is None else group.since_ms
+        return GroupSaved(group_id, group.protocol_type or "", group.generation, None, None, since_ms)
+    members = tuple(persisted_member(member, group.protocol) for member in group.members.values())
+    return GroupSaved(group_id, group.protocol_type, group.generation, group.protocol, group.leader, now_ms, members)
+
+
+def persisted_member(member: Member, protocol: str) -> Member:
+    """What of a member survives: everything but the subscriptions under the protocols that were not chosen."""
+    return Member(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        ((protocol, member.metadata(protocol)),),
+        member.assignment,
+    )
+
+
+def restored(record: GroupSaved) -> Group:
+    """The group a record stands for: stable with its members, or empty."""
+    if not record.members:
+        since_ms = None if record.since_ms < 0 else record.since_ms
+        return Empty(record.generation, record.protocol_type or None, since_ms)
+    members: Mapping[str, Member] = {member.member_id: member for member in record.members}
+    return Stable(record.generation, record.protocol_type, record.protocol or "", record.leader, members)

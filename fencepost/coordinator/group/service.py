@@ -1,0 +1,329 @@
+"""The group coordinator: runs each group's decisions against its partition of `__consumer_offsets`."""
+
+import logging
+import math
+import uuid
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TypeVar
+
+import trio
+
+from fencepost.coordinator.group import classic, join, rebalance, view
+from fencepost.coordinator.group.commit import Commit, decide_commit
+from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.offsets import FetchedOffset
+from fencepost.coordinator.group.parking import Parking
+from fencepost.coordinator.group.records import GroupRecord, GroupRemoved
+from fencepost.coordinator.group.shards import GroupOffset, GroupShard, GroupShards, coordinator_error
+from fencepost.coordinator.group.state import group_members, state_name
+from fencepost.coordinator.group.timers import TimerKey, Timers
+from fencepost.coordinator.group.turn import (
+    Join,
+    JoinAnswer,
+    JoinReply,
+    LeaveReply,
+    MemberName,
+    SetTimer,
+    Sync,
+    SyncReply,
+    TimerKind,
+    Turn,
+)
+from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, TopicView
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+ReplyT = TypeVar("ReplyT", JoinReply, SyncReply)
+
+RETRY_S = 1.0
+"""When a timer whose write was refused goes off again."""
+
+
+class GroupService:
+    """All groups of this broker.
+
+    Every method that answers a client returns once what the answer rests on is durable; `heartbeat` alone rests on
+    nothing that must last. Call `start` before the first request and keep `run` running.
+    """
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        logs: CoordinatorLogs,
+        topics: TopicView,
+        clock: Clock,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self.config = config
+        self._topics = topics
+        self._shards = GroupShards(logs, topics, clock)
+        self._clock = clock
+        self._new_id = new_id
+        self._timers = Timers()
+        self._wake = trio.Event()
+        self._joins: Parking[JoinReply] = Parking(JoinReply("", ErrorCode.REBALANCE_IN_PROGRESS))
+        self._syncs: Parking[SyncReply] = Parking(SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+        self._closed = False
+
+    async def start(self) -> None:
+        """Rebuild every group from the logs; members come back with their sessions started over (as in Kafka).
+
+        Raises CorruptRecord.
+        """
+        await self._shards.load()
+        for group_id, group in self._shards.all_groups():
+            for member in group_members(group).values():
+                self._set_timer(group_id, SetTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Watch the sessions and rebalances, and forget what is past its retention."""
+        self._shards.forget_deleted_topics()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_timers)
+            nursery.start_soon(self._sweep)
+            task_status.started()
+
+    def close(self) -> None:
+        """Send everybody who waits away (NOT_COORDINATOR, so that they look for one), for the broker is to stop."""
+        self._closed = True
+        self._joins.wake_all(JoinReply("", ErrorCode.NOT_COORDINATOR))
+        self._syncs.wake_all(SyncReply(ErrorCode.NOT_COORDINATOR))
+
+    def group_partition(self, group_id: str) -> int:
+        """The partition of `__consumer_offsets` that holds the group."""
+        return self._shards.partition(group_id)
+
+    async def join(self, command: Join) -> JoinReply:
+        """JoinGroup; waits for the other members."""
+        if not command.group_id:
+            return JoinReply(command.member_id, ErrorCode.INVALID_GROUP_ID)
+        if self._closed:
+            return JoinReply(command.member_id, ErrorCode.NOT_COORDINATOR)
+        shard = self._shards.of(command.group_id)
+        group = shard.state.group(command.group_id)
+        new_member_id = f"{command.group_instance_id or command.client_id}-{self._new_id()}"
+        turn = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
+        try:
+            return await self._answer(shard, command.group_id, turn, self._joins)
+        except LogWriteFailed as failed:
+            return JoinReply(command.member_id, coordinator_error(failed.code))
+
+    async def sync(self, command: Sync) -> SyncReply:
+        """SyncGroup; waits for the leader's."""
+        if not command.group_id:
+            return SyncReply(ErrorCode.INVALID_GROUP_ID)
+        if self._closed:
+            return SyncReply(ErrorCode.NOT_COORDINATOR)
+        shard = self._shards.find(command.group_id)
+        if shard is None:
+            return SyncReply(ErrorCode.UNKNOWN_MEMBER_ID)
+        turn = classic.sync(shard.state.group(command.group_id), command, self._clock.now_ms())
+        try:
+            return await self._answer(shard, command.group_id, turn, self._syncs)
+        except LogWriteFailed as failed:
+            return SyncReply(coordinator_error(failed.code))
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Heartbeat; its answer promises nothing, so it waits for no disk."""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        group = self._shards.group(group_id)
+        error = classic.heartbeat(group, member_id, instance_id, generation)
+        if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            timeout_ms = group_members(group)[member_id].session_timeout_ms
+            self._set_timer(group_id, SetTimer(TimerKind.SESSION, timeout_ms, member_id))
+        return error
+
+    async def leave(self, group_id: str, names: Sequence[MemberName]) -> tuple[ErrorCode, list[ErrorCode]]:
+        """LeaveGroup: an error for the whole, and one per member in the order of `names`."""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID, []
+        shard = self._shards.find(group_id)
+        if shard is None:
+            return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(names)
+        turn = classic.leave(group_id, shard.state.group(group_id), tuple(names), self._clock.now_ms())
+        try:
+            end_offset = self._take(shard, group_id, turn)
+        except LogWriteFailed as failed:
+            return coordinator_error(failed.code), []
+        await shard.log.durable(end_offset)
+        assert isinstance(turn.reply, LeaveReply)
+        return ErrorCode.NONE, list(turn.reply.errors)
+
+    async def commit(self, command: Commit) -> list[ErrorCode]:
+        """OffsetCommit, or TxnOffsetCommit where `command.producer` is set: an error per item, in order.
+
+        Whoever calls has made sure that the group's partition is in the producer's transaction.
+        """
+        known = [self._topics.exists(item.partition) for item in command.items]
+        if not all(known):
+            return await self._commit_known(command, known)
+        shard = self._shards.of(command.group_id)
+        try:
+            decision, end_offset = shard.decide(
+                lambda ledger, now_ms: decide_commit(ledger, command, self.config, now_ms), command.producer
+            )
+        except LogWriteFailed as failed:
+            return [coordinator_error(failed.code)] * len(command.items)
+        for timer in decision.then:
+            self._set_timer(command.group_id, timer)
+        await shard.log.durable(end_offset)
+        return decision.reply
+
+    async def _commit_known(self, command: Commit, known: list[bool]) -> list[ErrorCode]:
+        """Commit what is in partitions that exist; the others are UNKNOWN_TOPIC_OR_PARTITION."""
+        items = tuple(item for item, exists in zip(command.items, known, strict=True) if exists)
+        rest = Commit(
+            command.group_id,
+            items,
+            command.member_id,
+            command.group_instance_id,
+            command.generation,
+            command.retention_ms,
+            command.unknown_group,
+            command.producer,
+        )
+        errors = iter(await self.commit(rest) if items else ())
+        return [next(errors) if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for exists in known]
+
+    async def fetch(
+        self, group_id: str, partitions: Collection[TopicPartition] | None, require_stable: bool
+    ) -> list[FetchedOffset]:
+        """OffsetFetch of one group; all its positions where `partitions` is None."""
+        shard = self._shards.find(group_id)
+        if shard is None:
+            return [FetchedOffset(partition) for partition in partitions or ()]
+        found = shard.state.offsets.fetch(group_id, partitions, require_stable)
+        await shard.log.durable(shard.log.end_offset)
+        return found
+
+    def complete_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
+        """A transaction's marker is durable on this partition of `__consumer_offsets`: its positions hold, or go."""
+        shard = self._shards.existing(partition)
+        if shard is not None:
+            shard.state.offsets.complete(producer_id, commit)
+
+    async def describe(self, group_ids: Collection[str]) -> list[view.DescribedGroup]:
+        """DescribeGroups."""
+        described = [view.describe(group_id, self._shards.group(group_id)) for group_id in group_ids]
+        await self._shards.durable(group_ids)
+        return described
+
+    async def list_groups(self, states: Collection[str], types: Collection[str]) -> list[view.ListedGroup]:
+        """ListGroups; empty filters let everything through, case does not matter."""
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_types = {kind.strip().lower() for kind in types}
+        found = [
+            view.listed(group_id, group)
+            for group_id, group in self._shards.all_groups()
+            if view.wanted(group, wanted_states, wanted_types)
+        ]
+        await self._shards.durable(listed.group_id for listed in found)
+        return found
+
+    def topics_deleted(self, topics: Collection[str]) -> None:
+        """Topics are gone: so are all positions in them, lest a new topic of that name inherits them."""
+        self._shards.forget_topics(set(topics))
+
+    def groups_by_state(self) -> dict[str, int]:
+        """How many groups are in each phase, for the metrics."""
+        return dict(Counter(state_name(group) for _, group in self._shards.all_groups()))
+
+    @property
+    def offset_count(self) -> int:
+        """How many committed positions there are, for the metrics."""
+        return self._shards.offset_count
+
+    def committed_offsets(self) -> Iterator[GroupOffset]:
+        """Every committed position, for the metrics."""
+        return self._shards.committed_offsets()
+
+    async def delete_groups(self, group_ids: Sequence[str]) -> list[ErrorCode]:
+        """DeleteGroups: only empty groups go, with all their positions; an error per group, in order."""
+        errors: list[ErrorCode] = []
+        for group_id in group_ids:
+            error = view.is_deletable(self._shards.group(group_id))
+            if not error:
+                shard = self._shards.of(group_id)
+                records: list[GroupRecord] = [*shard.state.offsets.removals(group_id), GroupRemoved(group_id)]
+                error = self._shards.write_all(shard, records)
+            errors.append(error)
+        await self._shards.durable(group_ids)
+        return errors
+
+    def _take(self, shard: GroupShard, group_id: str, turn: Turn) -> int:
+        """Append what the turn writes, make it so, wake whom it answers; return the offset that answers wait for."""
+        if turn.log:
+            shard.write(turn.log)
+        shard.state.put(group_id, turn.group)
+        for timer in turn.timers:
+            self._set_timer(group_id, timer)
+        end_offset = shard.log.end_offset
+        for answer in turn.answers:
+            if isinstance(answer, JoinAnswer):
+                self._joins.wake(group_id, answer.member_id, answer.reply, end_offset)
+            else:
+                self._syncs.wake(group_id, answer.member_id, answer.reply, end_offset)
+        return end_offset
+
+    async def _answer(self, shard: GroupShard, group_id: str, turn: Turn, parking: Parking[ReplyT]) -> ReplyT:
+        """Take the turn and return its reply, parked until another member's turn brings it where it has none yet.
+
+        Raises LogWriteFailed.
+        """
+        if turn.reply is not None:
+            reply: ReplyT = turn.reply  # type: ignore[assignment]
+            end_offset = self._take(shard, group_id, turn)
+        else:
+            parked = parking.park(group_id, turn.parked_as)
+            try:
+                self._take(shard, group_id, turn)
+                reply, end_offset = await parked.wait()
+            finally:
+                parking.leave(group_id, turn.parked_as, parked)
+        await shard.log.durable(end_offset)
+        return reply
+
+    def _set_timer(self, group_id: str, timer: SetTimer) -> None:
+        key = TimerKey(timer.kind, group_id, timer.member_id)
+        if timer.delay_ms is None:
+            self._timers.stop(key)
+        elif self._timers.set(key, self._clock.monotonic() + timer.delay_ms / 1000):
+            self._wake.set()
+
+    async def _watch_timers(self) -> None:
+        while True:
+            for key in self._timers.due(self._clock.monotonic()):
+                self._expire(key)
+            self._wake = trio.Event()
+            deadline = self._timers.next_deadline()
+            delay_s = math.inf if deadline is None else max(deadline - self._clock.monotonic(), 0)
+            with trio.move_on_after(delay_s):
+                await self._wake.wait()
+
+    def _expire(self, key: TimerKey) -> None:
+        """Take the turn of a timer that went off."""
+        shard = self._shards.of(key.group_id)
+        group = shard.state.group(key.group_id)
+        now_ms = self._clock.now_ms()
+        match key.kind:
+            case TimerKind.SESSION:
+                turn = rebalance.expire_session(key.group_id, group, key.member_id, now_ms)
+            case TimerKind.JOIN:
+                turn = rebalance.expire_join(key.group_id, group, self.config, now_ms)
+            case TimerKind.SYNC:
+                turn = rebalance.expire_sync(key.group_id, group, now_ms)
+        try:
+            self._take(shard, key.group_id, turn)
+        except LogWriteFailed as failed:
+            logger.warning("group %s: %s timer could not act, will try again: %s", key.group_id, key.kind.value, failed)
+            self._timers.set(key, self._clock.monotonic() + RETRY_S)
+
+    async def _sweep(self) -> None:
+        while True:
+            await trio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
+            self._shards.forget_deleted_topics()
+            await self._shards.forget_expired(self.config.offsets_retention_minutes * 60_000)

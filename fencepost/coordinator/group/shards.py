@@ -1,0 +1,159 @@
+"""The partitions of `__consumer_offsets` with what they fold to: loading, finding, forgetting, counting."""
+
+import logging
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+import trio
+
+from fencepost.coordinator.group import retention
+from fencepost.coordinator.group.codec import CorruptRecord, encode
+from fencepost.coordinator.group.ledger import Ledger, apply, replay
+from fencepost.coordinator.group.records import GroupRecord
+from fencepost.coordinator.group.state import Dead, Group
+from fencepost.coordinator.partitioning import partition_for
+from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, TopicView
+from fencepost.coordinator.runtime import Shard
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+GroupShard: TypeAlias = Shard[Ledger, GroupRecord]
+
+RECORDS_MAX = 1_000
+"""How many records one batch of tombstones holds at most."""
+
+
+class GroupOffset(NamedTuple):
+    """One committed position, for the metrics."""
+
+    group_id: str
+    topic: str
+    partition: int
+    offset: int
+
+
+class GroupShards:
+    """One shard per partition, made when a group in it is first written to."""
+
+    def __init__(self, logs: CoordinatorLogs, topics: TopicView, clock: Clock) -> None:
+        self._logs = logs
+        self._topics = topics
+        self._clock = clock
+        self._shards: dict[int, GroupShard] = {}
+
+    async def load(self) -> None:
+        """Fold every log there is. Raises CorruptRecord, which names the partition and the offset."""
+        for partition in sorted(self._logs.existing()):
+            shard = self._shard(partition)
+            try:
+                unknown = replay(shard.state, shard.log.replay())
+            except CorruptRecord as error:
+                raise CorruptRecord(f"__consumer_offsets-{partition}, {error}") from error
+            if unknown:
+                logger.warning("__consumer_offsets-%d: %d records of unknown kinds passed over", partition, unknown)
+            await trio.lowlevel.checkpoint()
+
+    def partition(self, group_id: str) -> int:
+        """The partition that holds the group."""
+        return partition_for(group_id, self._logs.count)
+
+    def _shard(self, partition: int) -> GroupShard:
+        shard = self._shards.get(partition)
+        if shard is None:
+            shard = Shard(self._logs.log(partition), self._clock, Ledger(), apply, encode)
+            self._shards[partition] = shard
+        return shard
+
+    def of(self, group_id: str) -> GroupShard:
+        """The shard of a group that is about to be written to."""
+        return self._shard(self.partition(group_id))
+
+    def find(self, group_id: str) -> GroupShard | None:
+        """The shard of a group, if anything was ever written there."""
+        return self._shards.get(self.partition(group_id))
+
+    def existing(self, partition: int) -> GroupShard | None:
+        """The shard of a partition, if anything was ever written there."""
+        return self._shards.get(partition)
+
+    def group(self, group_id: str) -> Group:
+        """The group; Dead where there is none."""
+        shard = self.find(group_id)
+        return Dead() if shard is None else shard.state.group(group_id)
+
+    def all_groups(self) -> Iterator[tuple[str, Group]]:
+        """Every group there is."""
+        for shard in self._shards.values():
+            yield from shard.state.groups.items()
+
+    async def durable(self, group_ids: Iterable[str]) -> None:
+        """Return when all that is known of these groups now is durable."""
+        partitions = {self.partition(group_id) for group_id in group_ids}
+        waits = [(shard, shard.log.end_offset) for number, shard in self._shards.items() if number in partitions]
+        for shard, end_offset in waits:
+            await shard.log.durable(end_offset)
+
+    def write_all(self, shard: GroupShard, records: Sequence[GroupRecord]) -> ErrorCode:
+        """Append many records in batches of a bounded size, in their order."""
+        try:
+            for at in range(0, len(records), RECORDS_MAX):
+                shard.write(records[at : at + RECORDS_MAX])
+        except LogWriteFailed as failed:
+            logger.warning("could not forget groups or offsets, will be tried again: %s", failed)
+            return coordinator_error(failed.code)
+        return ErrorCode.NONE
+
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Forget every position in these topics."""
+        for shard in self._shards.values():
+            self.write_all(shard, shard.state.offsets.removals_of_topics(topics))
+
+    def forget_deleted_topics(self) -> None:
+        """Forget positions in topics that are no more; a crash may have come between a deletion and its tombstones."""
+        for shard in self._shards.values():
+            topics = shard.state.offsets.topics()
+            gone = {topic for topic in topics if not self._topics.exists(TopicPartition(topic, 0))}
+            if gone:
+                self.write_all(shard, shard.state.offsets.removals_of_topics(gone))
+
+    async def forget_expired(self, retention_ms: int) -> None:
+        """Forget what is past its retention (row G7)."""
+        for shard in list(self._shards.values()):
+            now_ms = self._clock.now_ms()
+            records: list[GroupRecord] = []
+            for group_id, group in shard.state.groups.items():
+                records += retention.expired(group_id, group, shard.state.offsets, retention_ms, now_ms)
+            self.write_all(shard, records)
+            await trio.lowlevel.checkpoint()
+
+    @property
+    def offset_count(self) -> int:
+        """How many committed positions there are."""
+        return sum(shard.state.offsets.count for shard in self._shards.values())
+
+    def committed_offsets(self) -> Iterator[GroupOffset]:
+        """Every committed position."""
+        for shard in self._shards.values():
+            for group_id in shard.state.offsets.groups():
+                for partition, value in shard.state.offsets.committed(group_id):
+                    yield GroupOffset(group_id, partition.topic, partition.partition, value.offset)
+
+
+def coordinator_error(code: ErrorCode) -> ErrorCode:
+    """A refused append as clients of a coordinator are told it (row T7's table serves groups, too)."""
+    match code:
+        case (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            | ErrorCode.REQUEST_TIMED_OUT
+        ):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
+            return ErrorCode.NOT_COORDINATOR
+        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.INVALID_FETCH_SIZE:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        case _:
+            return code

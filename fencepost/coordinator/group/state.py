@@ -1,0 +1,183 @@
+"""What a consumer group of the classic protocol is at any moment: its members and its phase.
+
+           join                 everybody joined, or time is up            the leader's SyncGroup
+    Empty ------> Preparing ------------------------------------> Completing ------------------> Stable
+      ^           Rebalance <------------------------------------ Rebalance                        |
+      |             |   ^       a join, a leave, an expiry, a sync that never came                 |
+      +-------------+   +--------------------------------------------------------------------------+
+        nobody is left
+
+A group that is not known is `Dead`: Kafka gives such a group that state when it is asked to describe it. What is in the
+log is the generation, the members and their assignments (GroupMetadataValue); who has joined, who has still to sync and
+which member ids were merely promised is memory only, and its loss costs a client one retry.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TypeAlias, assert_never
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One consumer (or Connect worker, ...) of a group."""
+
+    member_id: str
+    group_instance_id: str | None
+    """Set for a static member (KIP-345): its place outlives the process."""
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+    """Assignor names with the member's subscription under each, most wanted first."""
+    assignment: bytes = b""
+    is_new: bool = False
+    """In its first Join: it does not know its id and can not send heartbeats."""
+
+    def metadata(self, protocol: str | None) -> bytes:
+        """The subscription this member gave for `protocol`; empty where it gave none."""
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
+
+
+Members: TypeAlias = Mapping[str, Member]
+"""Members by id, in the order of arrival; never changed in place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """Nobody ever spoke of this group, or it was deleted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Empty:
+    """A group without members: it is there for its offsets, or for the member ids promised to newcomers (KIP-394)."""
+
+    generation: int = 0
+    protocol_type: str | None = None
+    """None: a simple group, which only ever committed offsets."""
+    since_ms: int | None = None
+    pending: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class InitialDelay:
+    """How long the first rebalance of a group still waits for newcomers (`group.initial.rebalance.delay.ms`)."""
+
+    delay_ms: int
+    remaining_ms: int
+    grew: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PreparingRebalance:
+    """Waiting for the members to (re)join; `joined` are those whose Join is parked."""
+
+    generation: int
+    protocol_type: str
+    protocol: str | None
+    leader: str | None
+    members: Members
+    joined: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+    initial: InitialDelay | None = None
+
+    @property
+    def all_joined(self) -> bool:
+        """Nobody is missing, neither a member nor one who was promised an id."""
+        return len(self.joined) == len(self.members) and not self.pending
+
+
+@dataclass(frozen=True, slots=True)
+class CompletingRebalance:
+    """The leader computes the assignment; `syncing` are those whose Sync is parked, `unsynced` those who sent none."""
+
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str
+    members: Members
+    syncing: frozenset[str] = frozenset()
+    unsynced: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Stable:
+    """Everybody has an assignment; `unsynced` have not fetched it yet."""
+
+    generation: int
+    protocol_type: str
+    protocol: str
+    leader: str | None
+    members: Members
+    unsynced: frozenset[str] = frozenset()
+    pending: frozenset[str] = frozenset()
+
+
+Active: TypeAlias = PreparingRebalance | CompletingRebalance | Stable
+"""The phases that have members."""
+
+Group: TypeAlias = Dead | Empty | Active
+
+NO_MEMBERS: Members = {}
+
+
+def state_name(group: Group) -> str:
+    """The phase as DescribeGroups and ListGroups spell it."""
+    return type(group).__name__
+
+
+def group_members(group: Group) -> Members:
+    """The members of the group; none in the phases without."""
+    match group:
+        case Dead() | Empty():
+            return NO_MEMBERS
+        case PreparingRebalance() | CompletingRebalance() | Stable():
+            return group.members
+        case _:
+            assert_never(group)
+
+
+def pending_members(group: Group) -> frozenset[str]:
+    """The member ids that were promised to newcomers and not taken yet (KIP-394)."""
+    return frozenset() if isinstance(group, Dead) else group.pending
+
+
+def static_member_id(group: Group, instance_id: str) -> str | None:
+    """The id of the member that holds the static place `instance_id` (KIP-345)."""
+    for member in group_members(group).values():
+        if member.group_instance_id == instance_id:
+            return member.member_id
+    return None
+
+
+def with_member(members: Members, member: Member) -> Members:
+    """`members` with `member` added, or put in its own place."""
+    return {**members, member.member_id: member}
+
+
+def without_member(group: Active, member_id: str) -> Active:
+    """The group after a member or a promised id is gone; the next in line leads if it was the leader."""
+    members = {key: member for key, member in group.members.items() if key != member_id}
+    leader = group.leader if group.leader != member_id else next(iter(members), None)
+    gone = frozenset((member_id,))
+    pending = group.pending - gone
+    match group:
+        case PreparingRebalance():
+            return replace(group, members=members, leader=leader, pending=pending, joined=group.joined - gone)
+        case CompletingRebalance():
+            return replace(
+                group,
+                members=members,
+                leader=leader or "",
+                pending=pending,
+                syncing=group.syncing - gone,
+                unsynced=group.unsynced - gone,
+            )
+        case Stable():
+            return replace(group, members=members, leader=leader, pending=pending, unsynced=group.unsynced - gone)
+        case _:
+            assert_never(group)
