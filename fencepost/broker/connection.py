@@ -1,0 +1,178 @@
+"""One client connection: bytes in, frames parsed, handlers called in order, answers out in one send."""
+
+import logging
+import socket
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from fencepost.broker.context import CloseConnection, DurableReply, Endpoint, RequestContext
+from fencepost.broker.dispatch import Route, UnservedRequest
+from fencepost.broker.frames import BadFrame, FrameBuffer
+from fencepost.broker.transmission import send_parts
+from fencepost.protocol.headers import RequestHeader, read_request_header, write_response_header
+from fencepost.protocol.registry import API_BY_KEY, API_VERSIONS
+from fencepost.protocol.schema import DecodeError
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.partition import PartitionLog
+    from fencepost.broker.node import Node
+    from fencepost.broker.server import Server
+
+logger = logging.getLogger(__name__)
+
+ROUNDS_BEFORE_CHECKPOINT = 8
+OUTPUT_FLUSH_BYTES = 1 << 20
+OUTPUT_FLUSH_ANSWERS = 128
+
+
+class Connection:
+    """One connection and its task.
+
+    Everything it holds is bounded: input by `socket.request.max.bytes` (and grown only by bytes that arrived),
+    output by `OUTPUT_FLUSH_BYTES` plus one answer, since nothing is read while an answer waits to be sent: a client
+    that does not read stops only itself. No exception leaves `run`, apart from the broker's own end.
+    """
+
+    def __init__(self, server: "Server", sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
+        self.peer = peer
+        self.opened = self.last_active = server.now
+        self.requests = 0
+        self.idle = True
+        """Waiting for input, with nothing begun: may be closed at any time without loss."""
+        self.busy_in_handler = False
+        self._server = server
+        self._node: Node = server.node
+        self._socket = sock
+        self._listener = listener
+        self._frames = FrameBuffer(server.request_bytes_max)
+        self._out: list[Any] = []
+        self._out_bytes = 0
+        self._out_answers = 0
+        self._waits: dict[PartitionLog, int] = {}
+        self._scope = trio.CancelScope()
+
+    async def run(self) -> None:
+        """Serve until either side ends the connection."""
+        with self._scope:
+            try:
+                await self._serve()
+            except (BadFrame, DecodeError, UnservedRequest, CloseConnection) as error:
+                self._node.metrics.connections_refused += 1
+                logger.warning("closing connection peer=%s cause=%s", self.peer, error)
+            except OSError as error:
+                logger.debug("connection lost peer=%s cause=%s", self.peer, error)
+            except Exception:
+                self._node.metrics.connections_failed += 1
+                logger.exception("closing connection after an unexpected error peer=%s", self.peer)
+            finally:
+                self._socket.close()
+
+    def cancel(self, why: str) -> None:
+        """Close the connection from outside, whatever its task does."""
+        logger.debug("closing connection peer=%s cause=%s", self.peer, why)
+        self._scope.cancel()
+
+    def release_idle_memory(self) -> None:
+        """Give back a large input buffer of a connection that says nothing."""
+        self._frames.shrink()
+
+    async def _serve(self) -> None:
+        frames = self._frames
+        rounds = 0
+        self.idle = False
+        while True:
+            try:
+                received = self._socket.recv_into(frames.space())
+            except BlockingIOError:
+                rounds = 0
+                await self._wait_for_input()
+                continue
+            if not received:
+                return
+            self.last_active = self._server.now
+            frames.received(received)
+            while (frame := frames.next_frame()) is not None:
+                await self._answer(frame)
+            if self._out or self._waits:
+                await self._flush()
+            if self._server.draining:
+                return
+            rounds += 1
+            if rounds >= ROUNDS_BEFORE_CHECKPOINT:
+                rounds = 0
+                await trio.lowlevel.checkpoint()
+
+    async def _wait_for_input(self) -> None:
+        self.idle = True
+        try:
+            await trio.lowlevel.wait_readable(self._socket)
+        finally:
+            self.idle = False
+
+    async def _answer(self, frame: memoryview) -> None:
+        """Handle one request and put its answer behind those that wait to be sent."""
+        self.requests += 1
+        header = read_request_header(frame)
+        dispatch = self._server.dispatch
+        if header.api_key == API_VERSIONS and not API_BY_KEY[API_VERSIONS].serves(header.api_version):
+            route, request = dispatch.route(API_VERSIONS, 0), None
+            header = header._replace(api_version=0)
+        else:
+            route = dispatch.route(header.api_key, header.api_version)
+            request = route.api.request.decode(frame, header.api_version, header.body_start)
+        if not route.prompt and self._out:
+            await self._flush()
+        reply = await self._handle(route, request, header)
+        if reply is not None:
+            self._enqueue(route, header, reply)
+            if self._out_bytes >= OUTPUT_FLUSH_BYTES or self._out_answers >= OUTPUT_FLUSH_ANSWERS:
+                await self._flush()
+
+    async def _handle(self, route: Route, request: Any, header: RequestHeader) -> Any:
+        context = RequestContext(
+            header.api_key,
+            header.api_version,
+            header.correlation_id,
+            header.client_id,
+            self.peer.host,
+            self._listener,
+        )
+        clock = self._node.clock
+        began = clock.monotonic()
+        self.busy_in_handler = True
+        try:
+            return await route.handle(self._node, request, context)
+        finally:
+            self.busy_in_handler = False
+            self._node.metrics.count_request(header.api_key, clock.monotonic() - began)
+
+    def _enqueue(self, route: Route, header: RequestHeader, reply: Any) -> None:
+        if isinstance(reply, DurableReply):
+            for log, end_offset in reply.waits.items():
+                if end_offset > self._waits.get(log, -1):
+                    self._waits[log] = end_offset
+            reply = reply.response
+        api, version = route.api, header.api_version
+        parts = api.response.encode_parts(reply, version)
+        head = write_response_header(api, version, header.correlation_id)
+        size = len(head) + sum(map(len, parts))
+        self._out.append(size.to_bytes(4, "big") + head)
+        self._out += parts
+        self._out_bytes += size + 4
+        self._out_answers += 1
+
+    async def _flush(self) -> None:
+        """Wait until the answers may leave, and send them all."""
+        waits = self._waits
+        if waits:
+            self._waits = {}
+            commit = self._node.commit
+            for log, end_offset in waits.items():
+                await commit.wait(log, end_offset)
+        out, self._out = self._out, []
+        self._out_bytes = self._out_answers = 0
+        await send_parts(self._socket, out, self._made_progress)
+
+    def _made_progress(self) -> None:
+        self.last_active = self._server.now

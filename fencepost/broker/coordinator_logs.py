@@ -1,0 +1,163 @@
+"""The coordinators' view of partition logs: records in, atomic batches on disk, records out again at start."""
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from fencepost.broker.log.partition import AppendOrigin, PartitionLog
+from fencepost.broker.log.store import FileRegion, Piece
+from fencepost.coordinator.ports import CoordinatorLog, KeyValue, LogWriteFailed, ProducerTag, ReplayedBatch
+from fencepost.protocol.control_records import ControlType, read_marker
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.record_batch import build_batch, iter_headers
+from fencepost.protocol.records import decode_records
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fencepost.broker.log.commit import GroupCommit
+
+REPLAY_BYTES = 1 << 20
+
+_CLIENT_CODES = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What a client hears when its coordinator's log refuses a batch (T7)."""
+
+
+class PartitionCoordinatorLog:
+    """One internal partition as a `CoordinatorLog`."""
+
+    def __init__(self, log: PartitionLog, commit: "GroupCommit") -> None:
+        self._log = log
+        self._commit = commit
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record will get."""
+        return self._log.log_end_offset
+
+    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
+        """Append one atomic batch; return the end offset after it. Raises LogWriteFailed."""
+        batch = build_batch(
+            [(now_ms, key, value, ()) for key, value in records],
+            producer_id=-1 if producer is None else producer.producer_id,
+            producer_epoch=-1 if producer is None else producer.producer_epoch,
+            transactional=producer is not None,
+        )
+        info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms)
+        if info.error is not ErrorCode.NONE:
+            code = _CLIENT_CODES.get(info.error, info.error)
+            raise LogWriteFailed(code, f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}")
+        return info.last_offset + 1
+
+    async def durable(self, end_offset: int) -> None:
+        """Return when everything below `end_offset` is durable."""
+        await self._commit.wait(self._log, end_offset)
+
+    def replay(self) -> Iterator[ReplayedBatch]:
+        """Every batch from the log's start to its end, in order. Raises CorruptBatch and OSError."""
+        offset = self._log.log_start_offset
+        while offset < self._log.log_end_offset:
+            result = self._log.read(offset, REPLAY_BYTES, IsolationLevel.READ_UNCOMMITTED, True)
+            assert result.error is ErrorCode.NONE, f"{self._log.tp} can not be read at {offset}: {result.error.name}"
+            data = b"".join(_load(part) for part in result.parts)
+            assert data, f"{self._log.tp} ends at {offset}, but should go to {self._log.log_end_offset}"
+            for batch in _batches(data):
+                if batch.next_offset > offset:
+                    offset = batch.next_offset
+                    yield batch.replayed
+
+
+class InternalTopicLogs:
+    """The partitions of one internal topic as `CoordinatorLogs`; logs are made on first use."""
+
+    def __init__(
+        self,
+        topic: str,
+        count: int,
+        commit: "GroupCommit",
+        open_log: "Callable[[TopicPartition], PartitionLog]",
+        existing: "Callable[[], Collection[TopicPartition]]",
+    ) -> None:
+        self._topic = topic
+        self._count = count
+        self._commit = commit
+        self._open_log = open_log
+        self._existing = existing
+        self._logs: dict[int, PartitionCoordinatorLog] = {}
+
+    @property
+    def count(self) -> int:
+        """How many partitions the topic has."""
+        return self._count
+
+    def log(self, partition: int) -> CoordinatorLog:
+        """The log of `partition`, made on first use."""
+        found = self._logs.get(partition)
+        if found is None:
+            assert 0 <= partition < self._count, f"{self._topic} has no partition {partition}"
+            log = self._open_log(TopicPartition(self._topic, partition))
+            found = self._logs[partition] = PartitionCoordinatorLog(log, self._commit)
+        return found
+
+    def existing(self) -> Collection[int]:
+        """The partitions that have a log on disk."""
+        return sorted(tp.partition for tp in self._existing() if tp.topic == self._topic)
+
+
+class _Batch:
+    """One batch read back, and where the next one starts."""
+
+    __slots__ = ("next_offset", "replayed")
+
+    def __init__(self, next_offset: int, replayed: ReplayedBatch) -> None:
+        self.next_offset = next_offset
+        self.replayed = replayed
+
+
+def _batches(data: bytes) -> Iterator[_Batch]:
+    """The batches in `data`, decoded; markers by their verdict."""
+    for position, header in iter_headers(data):
+        commits: bool | None = None
+        records: Sequence[KeyValue] = ()
+        if header.is_control:
+            marker = read_marker(data, position, header)
+            commits = marker.type is ControlType.COMMIT
+        else:
+            records = [(record.key, record.value) for record in decode_records(data, position, header)]
+        yield _Batch(
+            header.next_offset,
+            ReplayedBatch(
+                base_offset=header.base_offset,
+                producer_id=header.producer_id,
+                producer_epoch=header.producer_epoch,
+                transactional=header.is_transactional,
+                marker_commits=commits,
+                records=records,
+                timestamp_ms=header.max_timestamp,
+            ),
+        )
+
+
+def _load(part: Piece) -> bytes:
+    """The bytes of one piece of a read, from memory or from its file."""
+    if not isinstance(part, FileRegion):
+        return bytes(part)
+    parts, offset, left = [], part.offset, len(part)
+    while left:
+        data = os.pread(part.fd, left, offset)
+        if not data:
+            raise OSError(f"the log file ended {left} bytes before the region that was to be read")
+        parts.append(data)
+        offset += len(data)
+        left -= len(data)
+    return b"".join(parts)

@@ -1,0 +1,234 @@
+"""Produce (0): append one batch per partition, check the transaction it belongs to, answer when it is safe.
+
+v3-13 are served (0-2 are advertised for old librdkafka, KAFKA-18659, and refused as Kafka refuses them: by closing).
+v5 answers the log start offset, v7 may carry zstd, v8 answers per-record errors (KIP-467), v11 knows
+TRANSACTION_ABORTABLE, v12 adds partitions to the transaction by itself (KIP-890, T16), v13 names topics by id.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import CloseConnection, DurableReply, RequestContext
+from fencepost.broker.log.partition import AppendOrigin, PartitionLog
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api00_produce import (
+    BatchIndexAndErrorMessage,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from fencepost.protocol.record_batch import CorruptBatch, read_header
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.metrics import TopicCounters
+    from fencepost.broker.node import Node
+
+ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1
+ZSTD_SINCE = 7
+ABORTABLE_SINCE = 11
+IMPLICIT_ADD_SINCE = 12
+TOPIC_ID_SINCE = 13
+
+_ATTRIBUTES_LOW_BYTE = 22
+_TRANSACTIONAL = 0x10
+_CODEC_MASK, _ZSTD = 0x07, 4
+ADMIN_CLIENT_ID = "__admin_client"
+"""The one client id that Kafka lets write to internal topics (its tools use it)."""
+
+
+class _Write:
+    """One partition of the request: what to append, where, and the answer that is filled in."""
+
+    __slots__ = ("answer", "batch", "counters", "error", "log", "message", "tp")
+
+    def __init__(self, tp: TopicPartition, log: PartitionLog | None, batch: Any, error: ErrorCode) -> None:
+        self.tp = tp
+        self.log = log
+        self.batch = batch
+        self.error = error
+        self.message: str | None = None
+        self.answer: Any = PartitionProduceResponse(index=tp.partition, base_offset=-1)
+        self.counters: TopicCounters | None = None
+
+    @property
+    def is_transactional(self) -> bool:
+        """By the batch's own attributes; whether the batch is sound is for the log to say."""
+        batch = self.batch
+        return len(batch) > _ATTRIBUTES_LOW_BYTE and bool(batch[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL)
+
+    def fail(self, error: ErrorCode, message: str | None = None) -> None:
+        """Refuse this partition's batch."""
+        self.error = error
+        self.message = message
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Append every batch, in order; the answer waits for the disk where acks=all asks for it."""
+    topics, writes = _resolve(node, request, context)
+    if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
+        _fail_all(writes, ErrorCode.INVALID_REQUIRED_ACKS)
+    else:
+        transactional = [write for write in writes if write.error is ErrorCode.NONE and write.is_transactional]
+        if transactional:
+            await _check_transactions(node, request, context, transactional, writes)
+    waits: dict[PartitionLog, int] = {}
+    now_ms = node.clock.now_ms()
+    version_2 = 2 if context.api_version >= IMPLICIT_ADD_SINCE else 0
+    for write in writes:
+        if write.error is ErrorCode.NONE:
+            _append(write, waits, now_ms, version_2)
+        if write.error is not ErrorCode.NONE:
+            _fill_error(node, write)
+    return _answer(node, request, topics, writes, waits)
+
+
+def _resolve(node: "Node", request: Any, context: RequestContext) -> tuple[list[Any], list[_Write]]:
+    """The answer's topics and one write per partition, those that can not be written marked with their error."""
+    version = context.api_version
+    topics: list[Any] = []
+    writes: list[_Write] = []
+    for topic in request.topic_data:
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        name = topic.name
+        if version >= TOPIC_ID_SINCE:
+            image = node.metadata.image.topics_by_id.get(topic.topic_id)
+            name = image.name if image is not None else ""
+            missing = ErrorCode.UNKNOWN_TOPIC_ID if image is None else missing
+        answers: list[Any] = []
+        for part in topic.partition_data:
+            tp = TopicPartition(name, part.index)
+            log = node.partition(tp)
+            batch = part.records if part.records is not None else b""
+            write = _Write(tp, log, batch, ErrorCode.NONE if log is not None else missing)
+            if log is not None:
+                write.counters = node.metrics.topic(name)
+                write.counters.produce_requests += 1
+                _check_batch(node, write, version, context)
+            writes.append(write)
+            answers.append(write.answer)
+        topics.append(TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
+    return topics, writes
+
+
+def _check_batch(node: "Node", write: _Write, version: int, context: RequestContext) -> None:
+    """What depends on the request's version or on the topic, not on the log's state (L8, L9)."""
+    batch = write.batch
+    if node.is_internal(write.tp.topic) and context.client_id != ADMIN_CLIENT_ID:
+        write.fail(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Clients can not write to internal topic {write.tp.topic}")
+    elif not len(batch):
+        write.fail(ErrorCode.INVALID_RECORD, f"No record batch was sent for partition {write.tp}")
+    elif version < ZSTD_SINCE and len(batch) > _ATTRIBUTES_LOW_BYTE and _codec(batch) == _ZSTD:
+        write.fail(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v{ZSTD_SINCE} or later, this was v{version}"
+        )
+
+
+def _codec(batch: Any) -> int:
+    return int(batch[_ATTRIBUTES_LOW_BYTE]) & _CODEC_MASK
+
+
+def _fail_all(writes: list[_Write], error: ErrorCode) -> None:
+    for write in writes:
+        if write.error is ErrorCode.NONE:
+            write.fail(error)
+
+
+async def _check_transactions(
+    node: "Node", request: Any, context: RequestContext, transactional: list[_Write], writes: list[_Write]
+) -> None:
+    """See to it that each transactional batch belongs to a transaction its coordinator knows (T15, T16).
+
+    Where the log already has an open transaction of the producer, that was settled by an earlier batch.
+    """
+    if request.transactional_id is None:
+        _fail_all(writes, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return
+    producer: tuple[int, int] | None = None
+    unsettled: dict[TopicPartition, _Write] = {}
+    for write in transactional:
+        try:
+            header = read_header(write.batch)
+        except CorruptBatch as error:
+            write.fail(ErrorCode.CORRUPT_MESSAGE, str(error))
+            continue
+        if producer is not None and header.producer_id != producer[0]:
+            for other in transactional:
+                other.fail(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "One request carries several producers' transactions")
+            return
+        producer = (header.producer_id, header.producer_epoch)
+        assert write.log is not None
+        if not write.log.has_open_transaction(header.producer_id, header.producer_epoch):
+            unsettled[write.tp] = write
+    if producer is not None and unsettled:
+        await _settle(node, request.transactional_id, producer, unsettled, context.api_version)
+
+
+async def _settle(
+    node: "Node",
+    transactional_id: str,
+    producer: tuple[int, int],
+    unsettled: dict[TopicPartition, _Write],
+    version: int,
+) -> None:
+    """Ask the coordinator, and refuse what it refuses.
+
+    Nothing else runs between its answer and the append, so no marker can come between the two and leave a
+    transaction that nobody would ever end: the duty of Kafka's VerificationGuard.
+    """
+    codes = await node.transactions.ensure_partitions(
+        transactional_id,
+        producer[0],
+        producer[1],
+        list(unsettled),
+        add=version >= IMPLICIT_ADD_SINCE,
+        knows_abortable=version >= ABORTABLE_SINCE,
+    )
+    for tp, write in unsettled.items():
+        code = codes[tp]
+        if code is not ErrorCode.NONE:
+            write.fail(code, f"The transaction of {transactional_id!r} can not take a batch for {tp}: {code.name}")
+
+
+def _append(write: _Write, waits: dict[PartitionLog, int], now_ms: int, transaction_version: int) -> None:
+    log, answer = write.log, write.answer
+    assert log is not None
+    info = log.append(write.batch, AppendOrigin.CLIENT, now_ms, transaction_version=transaction_version)
+    if info.error is not ErrorCode.NONE:
+        write.fail(info.error, info.message)
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+            for index, message in info.record_errors
+        ]
+        return
+    answer.base_offset = info.base_offset
+    answer.log_append_time_ms = info.log_append_time_ms
+    answer.log_start_offset = info.log_start_offset
+    end_offset = info.last_offset + 1
+    if end_offset > waits.get(log, -1):
+        waits[log] = end_offset
+    counters = write.counters
+    if counters is not None and not info.duplicate:
+        counters.messages_in += end_offset - info.base_offset
+        counters.bytes_in += len(write.batch)
+
+
+def _fill_error(node: "Node", write: _Write) -> None:
+    answer = write.answer
+    answer.error_code = write.error
+    answer.error_message = write.message
+    (write.counters or node.metrics.no_topic).failed_produce_requests += 1
+
+
+def _answer(node: "Node", request: Any, topics: list[Any], writes: list[_Write], waits: dict[PartitionLog, int]) -> Any:
+    """By acks: when durable, at once, or never."""
+    if request.acks == ACKS_ALL:
+        response = ProduceResponse(responses=topics)
+        return DurableReply(response, waits) if waits else response
+    for log in waits:
+        node.commit.schedule(log)
+    if request.acks == ACKS_NONE:
+        failed = next((write for write in writes if write.error is not ErrorCode.NONE), None)
+        if failed is not None:
+            raise CloseConnection(f"a write with acks=0 to {failed.tp} failed with {failed.error.name}")
+        return None
+    return ProduceResponse(responses=topics)

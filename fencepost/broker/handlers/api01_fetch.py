@@ -1,0 +1,192 @@
+"""Fetch (1): read batches from partitions, waiting for them if asked, in either isolation level.
+
+v4-18 are served. v4 brings isolation and the aborted list (I1, I2), v5 the log start offset, v7 sessions (every fetch
+here is a full one: session id 0 is always answered, which KIP-227 allows), v9 leader epochs, v10 may carry zstd, v12
+answers a diverging epoch, v13 names topics by id, v16 says where the leader is.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import CloseConnection, RequestContext
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api01_fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.metrics import TopicCounters
+    from fencepost.broker.node import Node
+
+ZSTD_SINCE = 10
+TOPIC_ID_SINCE = 13
+ENDPOINTS_SINCE = 16
+NO_SESSION_EPOCHS = (0, -1)
+"""A session that begins (0) or ends (-1): both are full fetches."""
+
+
+class _Read:
+    """One partition of the request: where to read, or why not."""
+
+    __slots__ = ("ask", "diverging", "error", "log", "tp")
+
+    def __init__(self, tp: TopicPartition, ask: Any, log: PartitionLog | None, error: ErrorCode) -> None:
+        self.tp = tp
+        self.ask = ask
+        self.log = log
+        self.error = error
+        self.diverging: Any = None
+
+
+class _Fetch:
+    """A fetch that may be tried twice: at once, and when what it waited for has come."""
+
+    def __init__(self, node: "Node", request: Any, context: RequestContext) -> None:
+        self._node = node
+        self._version = context.api_version
+        self._context = context
+        self._bytes_max = max(0, min(request.max_bytes, node.config.fetch_max_bytes))
+        self._bytes_min = min(request.min_bytes, self._bytes_max)
+        self.isolation = IsolationLevel(request.isolation_level)
+        self.topics: list[tuple[Any, str, list[_Read]]] = []
+        self._resolve(request)
+
+    @property
+    def logs(self) -> list[PartitionLog]:
+        """The logs to wait on."""
+        return [read.log for _, _, reads in self.topics for read in reads if read.log is not None]
+
+    def ready(self) -> bool:
+        """Whether waiting has an end: enough bytes (I7: counted up to where this reader may read), or a change."""
+        total = 0
+        isolation = self.isolation
+        for _, _, reads in self.topics:
+            for read in reads:
+                log = read.log
+                if read.error is not ErrorCode.NONE or log is None or self._node.partition(read.tp) is not log:
+                    return True
+                if read.ask.fetch_offset < log.log_start_offset:
+                    return True
+                total += min(log.readable_bytes(read.ask.fetch_offset, isolation), read.ask.partition_max_bytes)
+        return total >= self._bytes_min
+
+    def read(self) -> tuple[Any, bool]:
+        """Read all partitions; return the answer, and whether it should be sent without waiting any longer."""
+        left = self._bytes_max
+        read_bytes, settled = 0, False
+        responses, moved = [], False
+        for ask, name, reads in self.topics:
+            counters = self._node.metrics.topic(name) if any(read.log is not None for read in reads) else None
+            answers = []
+            for read in reads:
+                answer, size = self._read_partition(read, left, read_bytes == 0)
+                answers.append(answer)
+                read_bytes += size
+                left = max(0, left - size)
+                if answer.error_code or answer.diverging_epoch is not None:
+                    settled = True
+                    moved = moved or answer.current_leader is not None
+                self._count(counters, answer, size)
+            responses.append(FetchableTopicResponse(topic=name, topic_id=ask.topic_id, partitions=answers))
+        response = FetchResponse(responses=responses)
+        if moved and self._version >= ENDPOINTS_SINCE:
+            response.node_endpoints = [self._own_endpoint()]
+        return response, settled or read_bytes >= self._bytes_min
+
+    def _resolve(self, request: Any) -> None:
+        node = self._node
+        for topic in request.topics:
+            name, missing = topic.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if self._version >= TOPIC_ID_SINCE:
+                image = node.metadata.image.topics_by_id.get(topic.topic_id)
+                name = image.name if image is not None else ""
+                missing = missing if image is not None else ErrorCode.UNKNOWN_TOPIC_ID
+            reads = []
+            for ask in topic.partitions:
+                tp = TopicPartition(name, ask.partition)
+                log = node.partition(tp) if name else None
+                read = _Read(tp, ask, log, ErrorCode.NONE if log is not None else missing)
+                if log is not None:
+                    self._check(read, log)
+                reads.append(read)
+            self.topics.append((topic, name, reads))
+
+    def _check(self, read: _Read, log: PartitionLog) -> None:
+        """Leader epochs (KIP-320), and what an old reader can not decompress."""
+        ask = read.ask
+        read.error = leader_epoch_error(ask.current_leader_epoch, log)
+        if read.error is ErrorCode.NONE and self._version < ZSTD_SINCE and log.config.compression_type == "zstd":
+            read.error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        if read.error is ErrorCode.NONE and ask.last_fetched_epoch >= 0:
+            epoch, end_offset = log.epoch_end_offset(ask.last_fetched_epoch)
+            if epoch < ask.last_fetched_epoch or end_offset < ask.fetch_offset:
+                read.diverging = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+
+    def _read_partition(self, read: _Read, left: int, at_least_one: bool) -> tuple[Any, int]:
+        """The answer for one partition and the bytes of records in it."""
+        log, ask, error = read.log, read.ask, read.error
+        if log is None or error is not ErrorCode.NONE:
+            return self._error_answer(ask.partition, error, log), 0
+        max_bytes = 0 if read.diverging is not None else min(ask.partition_max_bytes, left)
+        result = log.read(ask.fetch_offset, max_bytes, self.isolation, at_least_one and read.diverging is None)
+        if result.error is not ErrorCode.NONE:
+            return self._error_answer(ask.partition, result.error, log), 0
+        aborted = None
+        if result.aborted is not None:
+            aborted = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in result.aborted]
+        answer = PartitionData(
+            partition_index=ask.partition,
+            high_watermark=result.high_watermark,
+            last_stable_offset=result.last_stable_offset,
+            log_start_offset=result.log_start_offset,
+            aborted_transactions=aborted,
+            diverging_epoch=read.diverging,
+            records=result.parts,
+        )
+        return answer, result.size_bytes
+
+    def _error_answer(self, partition: int, error: ErrorCode, log: PartitionLog | None) -> Any:
+        answer = PartitionData(partition_index=partition, error_code=error, high_watermark=-1, records=b"")
+        if error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER) and log is not None:
+            answer.current_leader = LeaderIdAndEpoch(leader_id=self._node.config.node_id, leader_epoch=log.leader_epoch)
+        return answer
+
+    def _own_endpoint(self) -> Any:
+        config, listener = self._node.config, self._context.listener
+        return NodeEndpoint(node_id=config.node_id, host=listener.host, port=listener.port, rack=config.broker_rack)
+
+    def _count(self, counters: "TopicCounters | None", answer: Any, size: int) -> None:
+        counters = counters or self._node.metrics.no_topic
+        counters.fetch_requests += 1
+        counters.bytes_out += size
+        if answer.error_code:
+            counters.failed_fetch_requests += 1
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Read at once; where that gives too little, wait for more up to `max_wait_ms` and read again."""
+    if request.session_id != 0 and request.session_epoch not in NO_SESSION_EPOCHS:
+        return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+    if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
+        raise CloseConnection(f"isolation level {request.isolation_level} does not exist")
+    fetch = _Fetch(node, request, context)
+    response, settled = fetch.read()
+    if settled or request.max_wait_ms <= 0 or not fetch.topics:
+        return response
+    with node.purgatory.park(fetch.logs) as parked:
+        await parked.wait_until(fetch.ready, min(request.max_wait_ms, node.config.connections_max_idle_ms))
+    return fetch.read()[0]
+
+
+def leader_epoch_error(claimed: int, log: PartitionLog) -> ErrorCode:
+    """Whether a client's idea of the leader epoch is ours (KIP-320); -1 means that it has none."""
+    if claimed < 0 or claimed == log.leader_epoch:
+        return ErrorCode.NONE
+    return ErrorCode.FENCED_LEADER_EPOCH if claimed < log.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH

@@ -1,0 +1,104 @@
+"""ListOffsets (2): offsets by name or by time, in either isolation level (I6).
+
+v0-11 are served (v0, which answers a list of offsets, is asked by librdkafka before 1.8 without looking at our
+versions). v1 answers one offset and its timestamp, v2 brings isolation, v4 leader epochs, v7 the maximum timestamp
+(KIP-734), v8 the earliest local, v9 the latest tiered, v11 the earliest not yet tiered offset; nothing is tiered here.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import CloseConnection, RequestContext
+from fencepost.broker.handlers.api01_fetch import leader_epoch_error
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api02_list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
+_SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
+UNKNOWN = -1
+_Found = tuple[int, int, int]
+"""Timestamp, offset and leader epoch."""
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Answer each partition for itself; one named twice is an error of its own, as in Kafka."""
+    if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
+        raise CloseConnection(f"isolation level {request.isolation_level} does not exist")
+    isolation = IsolationLevel(request.isolation_level)
+    asked = [TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    twice = {tp for tp in asked if asked.count(tp) > 1} if len(set(asked)) < len(asked) else set()
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for ask in topic.partitions:
+            tp = TopicPartition(topic.name, ask.partition_index)
+            if tp in twice:
+                answers.append(_refuse(ask, ErrorCode.INVALID_REQUEST))
+            else:
+                answers.append(_answer(node, tp, ask, isolation, context.api_version))
+        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return ListOffsetsResponse(topics=topics)
+
+
+def _refuse(ask: Any, error: ErrorCode) -> Any:
+    return ListOffsetsPartitionResponse(partition_index=ask.partition_index, error_code=error)
+
+
+def _answer(node: "Node", tp: TopicPartition, ask: Any, isolation: IsolationLevel, version: int) -> Any:
+    log = node.partition(tp)
+    if log is None:
+        return _refuse(ask, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    error = leader_epoch_error(ask.current_leader_epoch, log)
+    if error is not ErrorCode.NONE:
+        return _refuse(ask, error)
+    if version == 0:
+        offsets = _offsets_before(log, ask.timestamp, ask.max_num_offsets)
+        return ListOffsetsPartitionResponse(partition_index=ask.partition_index, old_style_offsets=offsets)
+    if ask.timestamp < 0 and version < _SINCE.get(ask.timestamp, 0):
+        return _refuse(ask, ErrorCode.UNSUPPORTED_VERSION)
+    if ask.timestamp < EARLIEST_PENDING_UPLOAD:
+        return _refuse(ask, ErrorCode.UNSUPPORTED_VERSION)
+    timestamp, offset, epoch = _find(log, ask.timestamp, isolation)
+    return ListOffsetsPartitionResponse(
+        partition_index=ask.partition_index, timestamp=timestamp, offset=offset, leader_epoch=epoch
+    )
+
+
+def _find(log: PartitionLog, timestamp: int, isolation: IsolationLevel) -> _Found:
+    """One offset by name or time. A record the reader may not see yet is not found (I6)."""
+    committed = isolation is IsolationLevel.READ_COMMITTED
+    end_offset = log.last_stable_offset if committed else log.high_watermark
+    if timestamp == LATEST:
+        return UNKNOWN, end_offset, log.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        epoch = log.epoch_at(log.log_start_offset)
+        return UNKNOWN, log.log_start_offset, epoch
+    if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
+        return UNKNOWN, UNKNOWN, UNKNOWN
+    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, isolation)
+    if found is None or found.offset >= end_offset:
+        return UNKNOWN, UNKNOWN, UNKNOWN
+    return found.timestamp_ms, found.offset, log.epoch_at(found.offset)
+
+
+def _offsets_before(log: PartitionLog, timestamp: int, count_max: int) -> list[int]:
+    """v0: where readers can start (the end and the segments' beginnings), newest first, from `timestamp` down."""
+    if timestamp == EARLIEST:
+        return [log.log_start_offset] if count_max > 0 else []
+    starts = log.segment_starts()
+    offsets = [max(offset, log.log_start_offset) for offset, modified_ms in starts if _reached(modified_ms, timestamp)]
+    if timestamp == LATEST and (not offsets or offsets[-1] < log.high_watermark):
+        offsets.append(log.high_watermark)
+    return sorted(set(offsets), reverse=True)[: max(0, count_max)]
+
+
+def _reached(modified_ms: int, timestamp: int) -> bool:
+    return timestamp == LATEST or modified_ms <= timestamp

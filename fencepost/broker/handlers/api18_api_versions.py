@@ -1,0 +1,59 @@
+"""ApiVersions (18): what this broker speaks, and which features are on.
+
+v0-4 are served. A higher version is answered in v0 with UNSUPPORTED_VERSION and our range (KIP-511); the request comes
+without a body then. v3 brings features (KIP-584), v4 features whose lowest version is 0: v3 readers must not see those.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api18_api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from fencepost.protocol.registry import API_BY_KEY, API_VERSIONS
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+    from fencepost.protocol.registry import Api
+
+SOFTWARE_SINCE = 3
+ZERO_MINIMUM_SINCE = 4
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """List the APIs and the features. `request` is None where its version is not ours."""
+    if request is None:
+        api = API_BY_KEY[API_VERSIONS]
+        return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(api)])
+    if context.api_version >= SOFTWARE_SINCE and not (
+        _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
+    ):
+        return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    features = node.metadata.features
+    supported = [
+        SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+        for name, (lowest, highest) in features.supported.items()
+        if lowest > 0 or context.api_version >= ZERO_MINIMUM_SINCE
+    ]
+    finalized = [
+        FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+        for name, level in features.finalized.items()
+        if level > 0
+    ]
+    return ApiVersionsResponse(
+        api_keys=[_range(api) for api in node.dispatch.served],
+        supported_features=supported,
+        finalized_features_epoch=features.epoch,
+        finalized_features=finalized,
+    )
+
+
+def _range(api: "Api") -> Any:
+    lowest, highest = api.advertised
+    return ApiVersion(api_key=api.key, min_version=lowest, max_version=highest)

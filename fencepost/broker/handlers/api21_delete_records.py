@@ -1,0 +1,48 @@
+"""DeleteRecords (21): move the start of partitions forward, up to the high watermark (-1 stands for it).
+
+v0-2 are served; they differ in encoding only. The log answers POLICY_VIOLATION for a topic that is not deleted from.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api21_delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+UNKNOWN_LOW_WATERMARK = -1
+
+
+async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+    """Move each start; answer the start as it is then."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[
+                    _delete(node, TopicPartition(topic.name, part.partition_index), part.offset)
+                    for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _delete(node: "Node", tp: TopicPartition, offset: int) -> Any:
+    log = node.partition(tp)
+    if node.is_internal(tp.topic):
+        code, start = ErrorCode.INVALID_TOPIC_EXCEPTION, UNKNOWN_LOW_WATERMARK
+    elif log is None:
+        code, start = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LOW_WATERMARK
+    else:
+        code, start = log.delete_records(offset)
+    low_watermark = start if code is ErrorCode.NONE else UNKNOWN_LOW_WATERMARK
+    return DeleteRecordsPartitionResult(partition_index=tp.partition, low_watermark=low_watermark, error_code=code)

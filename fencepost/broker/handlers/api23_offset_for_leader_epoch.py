@@ -1,0 +1,43 @@
+"""OffsetForLeaderEpoch (23): where the records of a leader epoch end, for readers that suspect truncation (KIP-320).
+
+v0-4 are served; librdkafka asks with v2 exactly. v1 answers the epoch, too, v2 sends the reader's own leader epoch.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.broker.handlers.api01_fetch import leader_epoch_error
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+    """Answer each partition's end of the asked epoch, or of the largest one before it."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[_answer(node, TopicPartition(topic.topic, ask.partition), ask) for ask in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(node: "Node", tp: TopicPartition, ask: Any) -> Any:
+    log = node.partition(tp)
+    if log is None:
+        return EpochEndOffset(partition=tp.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    error = leader_epoch_error(ask.current_leader_epoch, log)
+    if error is not ErrorCode.NONE:
+        return EpochEndOffset(partition=tp.partition, error_code=error)
+    epoch, end_offset = log.epoch_end_offset(ask.leader_epoch)
+    return EpochEndOffset(partition=tp.partition, leader_epoch=epoch, end_offset=end_offset)

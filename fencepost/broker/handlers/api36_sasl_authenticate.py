@@ -1,0 +1,21 @@
+"""SaslAuthenticate (36): the exchange of a login; out of place on a PLAINTEXT listener.
+
+v0-2 are served, and all refused with ILLEGAL_SASL_STATE, as Kafka does on a listener without SASL.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+async def handle(_node: "Node", _request: Any, _context: RequestContext) -> Any:
+    """Refuse: no mechanism was agreed on, and none can be."""
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="This listener has no SASL; connect with security.protocol=PLAINTEXT",
+    )

@@ -1,0 +1,58 @@
+"""DescribeProducers (61): the producers a partition knows and their open transactions (KIP-664, T19).
+
+v0 is served.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api61_describe_producers import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+NO_TRANSACTION = -1
+
+
+async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+    """List each partition's active producers."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_describe(node, TopicPartition(topic.name, index)) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _describe(node: "Node", tp: TopicPartition) -> Any:
+    log = node.partition(tp)
+    if log is None:
+        return PartitionResponse(
+            partition_index=tp.partition,
+            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_message=f"Partition {tp} is not there",
+        )
+    producers = [
+        ProducerState(
+            producer_id=state.producer_id,
+            producer_epoch=state.producer_epoch,
+            last_sequence=state.last_sequence,
+            last_timestamp=state.last_timestamp_ms,
+            coordinator_epoch=state.coordinator_epoch,
+            current_txn_start_offset=(
+                NO_TRANSACTION if state.current_txn_first_offset is None else state.current_txn_first_offset
+            ),
+        )
+        for state in log.producer_states()
+    ]
+    return PartitionResponse(partition_index=tp.partition, active_producers=producers)

@@ -1,0 +1,60 @@
+"""Writing the control batches that end a transaction, on this node's own logs."""
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.partition import PartitionLog
+    from fencepost.broker.node import Node
+
+logger = logging.getLogger(__name__)
+
+GROUP_TOPIC = "__consumer_offsets"
+
+
+class Markers:
+    """The coordinator's `MarkerWriter`, over this node's own logs."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+
+    async def write_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        partitions: Collection[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """Append a marker to each partition; return when all are durable and visible.
+
+        Markers on `__consumer_offsets` then let the group coordinator apply or drop the pending offsets (T8).
+        """
+        node = self._node
+        now_ms = node.clock.now_ms()
+        results: dict[TopicPartition, ErrorCode] = {}
+        written: list[tuple[TopicPartition, PartitionLog, int]] = []
+        for tp in partitions:
+            log = node.internal_log(tp) if tp.topic == GROUP_TOPIC else node.partition(tp)
+            if log is None:
+                results[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                continue
+            info = log.append_marker(
+                producer_id, producer_epoch, commit, coordinator_epoch, transaction_version, now_ms
+            )
+            results[tp] = info.error
+            if info.error is ErrorCode.NONE:
+                written.append((tp, log, info.last_offset + 1))
+            else:
+                logger.warning("marker refused partition=%s producer_id=%d code=%s", tp, producer_id, info.error.name)
+        node.metrics.markers_written += len(written)
+        for tp, log, end_offset in written:
+            await node.commit.wait(log, end_offset)
+            if tp.topic == GROUP_TOPIC:
+                node.groups.complete_transaction(tp.partition, producer_id, commit)
+        return results

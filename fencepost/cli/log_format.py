@@ -1,0 +1,52 @@
+"""How log lines look: for people (time, level, what, key=value), or one JSON object a line for machines."""
+
+import json
+import logging
+import sys
+import time
+
+PEOPLE, MACHINES = "text", "json"
+FORMATS = (PEOPLE, MACHINES)
+LEVELS = ("debug", "info", "warning", "error")
+TEXT_MAX = 2000
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-11-21 03:44:12.123 WARNING what happened key=value`; a line never holds another one's beginning."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, and a traceback under it where there is one."""
+        seconds = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
+        line = f"{seconds}.{int(record.msecs):03d} {record.levelname:<7} {_one_line(record.getMessage())}"
+        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object with time, level, logger, message and, where there is one, the traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        entry = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _one_line(record.getMessage()),
+        }
+        if record.exc_info:
+            entry["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(entry)
+
+
+def configure_logging(level: str, format_name: str) -> None:
+    """Send the log of this process to standard error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if format_name == MACHINES else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+
+
+def _one_line(text: str) -> str:
+    """What clients send (names, ids) may be in here: control characters are escaped, and the length is bounded."""
+    shown = text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
+    return shown if len(shown) <= TEXT_MAX else shown[:TEXT_MAX] + "..."

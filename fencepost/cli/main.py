@@ -1,0 +1,36 @@
+"""The `fencepost` command: a group whose commands are imported only when they are asked for."""
+
+import importlib
+
+import click
+
+from fencepost import __version__
+
+COMMANDS = {
+    "serve": "fencepost.cli.serve:serve",
+}
+"""Command name -> where its click command lives."""
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name, so that starting one does not pay for the imports of the others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, sorted."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command; None for an unknown name."""
+        place = COMMANDS.get(cmd_name)
+        if place is None:
+            return None
+        module_name, _, attribute = place.partition(":")
+        command = getattr(importlib.import_module(module_name), attribute)
+        assert isinstance(command, click.Command), f"{place} is not a command"
+        return command
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="fencepost", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Exactly-once messaging for Python teams: a broker that speaks Kafka's protocol, without a JVM."""

@@ -1,0 +1,182 @@
+"""`fencepost serve`: run one broker until it is asked to stop."""
+
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
+
+if TYPE_CHECKING:
+    import trio
+
+    from fencepost.broker.config import BrokerConfig
+    from fencepost.broker.node import Node
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_LISTEN = "127.0.0.1:9092"
+EXIT_USAGE = 2
+EXIT_FAILED = 1
+YOUNG_OBJECTS_BEFORE_COLLECTION = 50_000
+_START_TIME_FIELD = 19
+"""Of /proc/self/stat, counted from behind the command's name: when the process began, in clock ticks since boot."""
+
+
+@click.command()
+@click.option(
+    "--data",
+    "data",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory of the logs. [default: ./fencepost-data]",
+)
+@click.option("--memory", is_flag=True, help="Keep everything in memory, nothing on disk.")
+@click.option("--listen", metavar="HOST:PORT", help=f"Where to listen; port 0 picks one. [default: {DEFAULT_LISTEN}]")
+@click.option(
+    "--advertise", metavar="HOST:PORT", help="What clients are told to connect to. [default: where they came]"
+)
+@click.option(
+    "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="A setting under Kafka's name; repeatable."
+)
+@click.option(
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Settings as TOML or server.properties.",
+)
+@click.option(
+    "--durability",
+    type=click.Choice(["fsync", "os"]),
+    help="When acks=all is answered: on the disk, or in the page cache. [default: fsync]",
+)
+@click.option("--metrics", "metrics", metavar="HOST:PORT", help="Serve Prometheus metrics there. [default: off]")
+@click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
+@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
+def serve(
+    data: Path | None,
+    memory: bool,
+    listen: str | None,
+    advertise: str | None,
+    assignments: tuple[str, ...],
+    config_file: Path | None,
+    durability: str | None,
+    metrics: str | None,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Run a broker until SIGTERM or SIGINT; then finish what was begun and exit with 0."""
+    from fencepost.broker.config import ConfigError, load_config  # here: --help needs none of it
+
+    if memory and data is not None:
+        raise click.UsageError("--memory and --data exclude each other")
+    configure_logging(log_level, log_format)
+    flags = {
+        "log.dirs": None if data is None else str(data),
+        "storage": "memory" if memory else None,
+        "listeners": _listener(listen) if listen else None,
+        "advertised.listeners": _listener(advertise) if advertise else None,
+        "durability": durability,
+        "metrics.listen": metrics,
+    }
+    try:
+        config = load_config(file=config_file, environ=os.environ, assignments=assignments, flags=flags)
+        if "listeners" not in config.given:
+            flags["listeners"] = _listener(DEFAULT_LISTEN)
+            config = load_config(file=config_file, environ=os.environ, assignments=assignments, flags=flags)
+    except ConfigError as error:
+        click.echo(f"fencepost: {error}", err=True)
+        sys.exit(EXIT_USAGE)
+    for name in config.without_effect:
+        logger.warning("setting has no effect here name=%s", name)
+    sys.exit(run_broker(config))
+
+
+def _listener(address: str) -> str:
+    return address if "://" in address else f"PLAINTEXT://{address}"
+
+
+def run_broker(config: "BrokerConfig") -> int:
+    """Run a broker in this process; return its exit code."""
+    import trio
+
+    try:
+        trio.run(_serve, config)
+    except* OSError as group:
+        for error in _leaves(group):
+            logger.critical("the broker can not go on cause=%s", error)
+        return EXIT_FAILED
+    except* Exception as group:
+        for error in _leaves(group):
+            logger.critical("the broker failed cause=%r", error, exc_info=error)
+        return EXIT_FAILED
+    return 0
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+async def _serve(config: "BrokerConfig") -> None:
+    import trio
+
+    from fencepost.broker.node import Node
+
+    node = Node(config)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_on_signal, node, nursery.cancel_scope)
+        await nursery.start(node.run)
+        _tune_collector()
+        _say_ready(node)
+        await node.stopped.wait()
+        nursery.cancel_scope.cancel()
+
+
+async def _stop_on_signal(node: "Node", scope: "trio.CancelScope") -> None:
+    import trio
+
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            name = signal.Signals(number).name
+            if node.stopping:
+                logger.warning("stopping at once signal=%s", name)
+                scope.cancel()
+            else:
+                logger.info("stopping signal=%s", name)
+                node.stop()
+
+
+def _tune_collector() -> None:
+    """Take what start-up made out of the garbage collector's sight, and let it look less often."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS_BEFORE_COLLECTION, 20, 100)
+
+
+def _process_age_seconds() -> float:
+    """How long this process lives, imports included; where the system does not tell, the CPU time it took so far."""
+    try:
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        began = int(fields[_START_TIME_FIELD]) / os.sysconf("SC_CLK_TCK")
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - began
+    except (OSError, AttributeError):
+        return time.process_time()
+
+
+def _say_ready(node: "Node") -> None:
+    """The one line on standard output that a script may wait for."""
+    config = node.config
+    where = str(config.data_directory.absolute()) if config.data_directory is not None else "memory"
+    facts = [f"data={where}", f"durability={config.durability}"]
+    if node.metrics_endpoint is not None:
+        facts.append(f"metrics={node.metrics_endpoint}")
+    facts += [f"pid={os.getpid()}", f"started_in={_process_age_seconds():.2f}s"]
+    print(f"fencepost ready on {node.endpoint} {' '.join(facts)}", flush=True)
