@@ -32,7 +32,7 @@ class LogSettings:
         Kind.LIST, ("fencepost-data",), "The directory of the logs and the metadata.", check=_one_directory
     )
     num_partitions: int = setting(
-        Kind.INT, 1, "Partitions of a topic that is created without a count.", low=1, high=100_000, update=_DYNAMIC
+        Kind.INT, 1, "Partitions of a topic that is created without a count.", low=1, high=100_000
     )
     auto_create_topics_enable: bool = setting(
         Kind.BOOLEAN, True, "Whether asking for an unknown topic's metadata may create it."
@@ -138,7 +138,7 @@ class CoordinatorSettings:
     offsets_topic_num_partitions: int = setting(
         Kind.INT, 50, "Partitions of __consumer_offsets; fixed once it exists.", low=1, high=10_000
     )
-    offsets_topic_segment_bytes: int = setting(Kind.INT, 100 << 20, "Segment size of __consumer_offsets.", low=1)
+    offsets_topic_segment_bytes: int = setting(Kind.INT, 100 << 20, "Segment size of __consumer_offsets.", low=1 << 20)
     offsets_topic_replication_factor: int = setting(Kind.SHORT, 1, "Replicas of __consumer_offsets.", low=1, high=1)
     group_min_session_timeout_ms: int = setting(Kind.INT, 6000, "The shortest session a member may ask for.", low=1)
     group_max_session_timeout_ms: int = setting(Kind.INT, 1_800_000, "The longest session a member may ask for.", low=1)
@@ -150,7 +150,7 @@ class CoordinatorSettings:
     transaction_state_log_num_partitions: int = setting(
         Kind.INT, 50, "Partitions of __transaction_state; fixed once it exists.", low=1, high=10_000
     )
-    transaction_state_log_segment_bytes: int = setting(Kind.INT, 100 << 20, "Its segment size.", low=1)
+    transaction_state_log_segment_bytes: int = setting(Kind.INT, 100 << 20, "Its segment size.", low=1 << 20)
     transaction_state_log_replication_factor: int = setting(Kind.SHORT, 1, "Its replicas.", low=1, high=1)
     transaction_state_log_min_isr: int = setting(Kind.INT, 1, "Its min.insync.replicas.", low=1, high=1)
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = setting(
@@ -162,12 +162,12 @@ class CoordinatorSettings:
     transaction_partition_verification_enable: bool = setting(
         Kind.BOOLEAN, True, "Whether a write is checked against its open transaction (KIP-890).", update=_DYNAMIC
     )
-    transaction_two_phase_commit_enable: bool = setting(
-        Kind.BOOLEAN, False, "Whether clients may take part in two-phase commits (KIP-939)."
-    )
     transactional_id_expiration_ms: int = setting(Kind.INT, 604_800_000, "How long an unused id is kept.", low=1)
     producer_id_expiration_ms: int = setting(
         Kind.INT, 86_400_000, "How long a partition remembers an idle producer (KIP-854).", low=1, update=_DYNAMIC
+    )
+    producer_ids_max: int = setting(
+        Kind.INT, 100_000, "The most producers one partition remembers; those idle longest go first.", low=1, ours=True
     )
     producer_id_expiration_check_interval_ms: int = setting(
         Kind.INT, 600_000, "How often idle producers are looked for.", low=1

@@ -1,12 +1,12 @@
 """The records of the metadata log: KRaft frames (frame version, type, version, body) and their bodies as values."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fencepost.protocol.primitives import unsigned_varint
 from fencepost.protocol.schema import (
     Array,
-    Bool,
     DecodeError,
     Field,
     Int8,
@@ -16,53 +16,18 @@ from fencepost.protocol.schema import (
     Message,
     Since,
     String,
-    Struct,
-    Uint16,
     Uuid,
 )
 
 FRAME_VERSION = 1
+_PARTITION_ID = 3
+"""Where PartitionRecord's first field, the partition's number, stands in its frame: behind three one-byte varints."""
 UNASSIGNED_DIRECTORY = bytes(16)
 """The directory of a replica that was not placed in one yet (KIP-858)."""
 
 
 class MetadataRecordError(ValueError):
     """Bytes in the metadata log that are no record this build knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerEndpoint:
-    """A listener of a broker; `security_protocol` 0 is PLAINTEXT."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerFeature:
-    """A feature and the levels of it that a broker supports."""
-
-    name: str
-    min_supported_version: int
-    max_supported_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterBrokerRecord:
-    """A broker joined the cluster (0)."""
-
-    broker_id: int
-    incarnation_id: bytes
-    broker_epoch: int
-    end_points: tuple[BrokerEndpoint, ...] = ()
-    features: tuple[BrokerFeature, ...] = ()
-    rack: str | None = None
-    fenced: bool = True
-    in_controlled_shutdown: bool = False
-    is_migrating_zk_broker: bool = False
-    log_dirs: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +116,7 @@ class AbortTransactionRecord:
 
 
 MetadataRecord = (
-    RegisterBrokerRecord
-    | TopicRecord
+    TopicRecord
     | PartitionRecord
     | ConfigRecord
     | RemoveTopicRecord
@@ -179,26 +143,7 @@ def _form(api_key: int, made: type[Any], written: int, *fields: Any, versions: t
     return _Form(api_key, made, Message(made.__name__, versions, 0, *fields), written)
 
 
-_Endpoint = Struct("BrokerEndpoint", "name" / String, "host" / String, "port" / Uint16, "security_protocol" / Int16)
-_Feature = Struct("BrokerFeature", "name" / String, "min_supported_version" / Int16, "max_supported_version" / Int16)
-
 _FORMS = (
-    _form(
-        0,
-        RegisterBrokerRecord,
-        3,
-        "broker_id" / Int32,
-        "is_migrating_zk_broker" / Since(2, Bool),
-        "incarnation_id" / Uuid,
-        "broker_epoch" / Int64,
-        "end_points" / Array(_Endpoint),
-        "features" / Array(_Feature),
-        "rack" / Field(String, nullable=0),
-        "fenced" / Field(Bool, default=True),
-        "in_controlled_shutdown" / Since(1, Bool),
-        "log_dirs" / Since(3, Array(Uuid), tag=0),
-        versions=(0, 3),
-    ),
     _form(2, TopicRecord, 0, "name" / String, "topic_id" / Uuid),
     _form(
         3,
@@ -245,13 +190,12 @@ _FORMS = (
 )
 _BY_TYPE = {form.made: form for form in _FORMS}
 _BY_KEY = {form.api_key: form for form in _FORMS}
-_NESTED = {"end_points": (BrokerEndpoint, _Endpoint), "features": (BrokerFeature, _Feature)}
 
 
 def encode_metadata_record(record: MetadataRecord) -> bytes:
     """The value of a metadata log record: frame version 1, type and version as unsigned varints, then the body."""
     form = _BY_TYPE[type(record)]
-    value = form.message(**{name: _to_wire(name, getattr(record, name)) for name in form.message.fields})
+    value = form.message(**{name: _to_wire(getattr(record, name)) for name in form.message.fields})
     head = unsigned_varint(FRAME_VERSION) + unsigned_varint(form.api_key) + unsigned_varint(form.version)
     return head + form.message.encode(value, form.version)
 
@@ -273,22 +217,16 @@ def decode_metadata_record(data: bytes | memoryview) -> MetadataRecord:
         value = form.message.decode(data, version, at)
     except DecodeError as error:
         raise MetadataRecordError(str(error)) from error
-    fields = {name: _from_wire(name, getattr(value, name)) for name in form.message.fields}
+    fields = {name: _from_wire(getattr(value, name)) for name in form.message.fields}
     record: MetadataRecord = form.made(**fields)
     return record
 
 
-def _to_wire(name: str, value: Any) -> Any:
-    if name in _NESTED:
-        struct = _NESTED[name][1]
-        return [struct(**{field: getattr(entry, field) for field in struct.fields}) for entry in value]
+def _to_wire(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _from_wire(name: str, value: Any) -> Any:
-    if name in _NESTED:
-        made, struct = _NESTED[name]
-        return tuple(made(**{field: getattr(entry, field) for field in struct.fields}) for entry in value)
+def _from_wire(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
@@ -303,3 +241,20 @@ def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
         if byte < 128:
             return number, at
         shift += 7
+
+
+def encode_metadata_records(records: Sequence[MetadataRecord]) -> list[bytes]:
+    """As `encode_metadata_record`, for many; partitions that differ in their number only are encoded once."""
+    found: list[bytes] = []
+    like: PartitionRecord | None = None
+    frame = b""
+    for record in records:
+        if not isinstance(record, PartitionRecord):
+            found.append(encode_metadata_record(record))
+            continue
+        if like is None or replace(like, partition_id=record.partition_id) != record:
+            like, frame = record, encode_metadata_record(record)
+        found.append(
+            frame[:_PARTITION_ID] + record.partition_id.to_bytes(4, "big", signed=True) + frame[_PARTITION_ID + 4 :]
+        )
+    return found

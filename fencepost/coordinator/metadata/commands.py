@@ -1,0 +1,112 @@
+"""What may be asked of the metadata controller, and its answers, one per thing asked for."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import NamedTuple
+
+from fencepost.protocol.errors import ErrorCode
+
+NO_ID = bytes(16)
+
+
+class Outcome(NamedTuple):
+    """An error code and, where it is one, the reason in words."""
+
+    code: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+DONE = Outcome()
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. -1 means the broker's default; `assignment` maps a partition to its replicas, or is empty."""
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignment: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CreatedTopic:
+    """The answer for one topic; the numbers count only without an error."""
+
+    name: str
+    outcome: Outcome
+    topic_id: bytes = NO_ID
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRef:
+    """A topic by name or by id."""
+
+    name: str | None = None
+    topic_id: bytes = NO_ID
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedTopic:
+    """The answer for one reference."""
+
+    name: str | None
+    topic_id: bytes
+    outcome: Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class MorePartitions:
+    """A topic to grow to `count` partitions; `assignments` has the replicas of each new one, or is None."""
+
+    name: str
+    count: int
+    assignments: tuple[tuple[int, ...], ...] | None = None
+
+
+class ConfigOperation(IntEnum):
+    """What to do with one configuration (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+class ConfigEdit(NamedTuple):
+    """One change of one configuration; the operation's number as it came."""
+
+    name: str
+    operation: int
+    value: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEdits:
+    """Changes of one resource; `replace_all` takes away whatever is not named (AlterConfigs)."""
+
+    resource_type: int
+    resource_name: str
+    edits: tuple[ConfigEdit, ...]
+    replace_all: bool = False
+
+
+class UpgradeType(IntEnum):
+    """Whether a feature may only rise, or also fall (KIP-584)."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+class FeatureUpdate(NamedTuple):
+    """A feature and the level it should be finalized at; 0 takes it away."""
+
+    name: str
+    level: int
+    upgrade_type: int = UpgradeType.UPGRADE

@@ -1,0 +1,134 @@
+"""Decides on changes of configurations, set anew (AlterConfigs) or edited (IncrementalAlterConfigs). Pure."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.metadata.commands import DONE, ConfigEdit, ConfigEdits, ConfigOperation, Outcome
+from fencepost.coordinator.metadata.image import NOTHING, ConfigResource, MetadataImage, ResourceType
+from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules
+from fencepost.coordinator.metadata.topic_names import topic_name_problem
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_records import ConfigRecord, MetadataRecord
+
+Configs = Decision[MetadataRecord, list[Outcome], None]
+
+
+class ConfigController:
+    """The rules of kafka-rules D2."""
+
+    def __init__(self, facts: ClusterFacts, rules: ConfigRules) -> None:
+        self._facts = facts
+        self._rules = rules
+
+    def alter(self, image: MetadataImage, changes: Sequence[ConfigEdits], validate_only: bool = False) -> Configs:
+        """Decide on each resource by itself, all or nothing within one; one outcome per resource, in their order."""
+        counts = Counter((change.resource_type, change.resource_name) for change in changes)
+        records: list[MetadataRecord] = []
+        outcomes: list[Outcome] = []
+        for change in changes:
+            if counts[change.resource_type, change.resource_name] > 1:
+                outcomes.append(Outcome(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
+                continue
+            decided = self._alter_one(image, change)
+            if isinstance(decided, Outcome):
+                outcomes.append(decided)
+            elif len(records) + len(decided) > self._facts.change_records_max:
+                outcomes.append(
+                    Outcome(ErrorCode.POLICY_VIOLATION, "The request needs more metadata records than it may have")
+                )
+            else:
+                records += decided
+                outcomes.append(DONE)
+        return Decision(outcomes, () if validate_only else tuple(records))
+
+    def _alter_one(self, image: MetadataImage, change: ConfigEdits) -> list[MetadataRecord] | Outcome:
+        resource = self._resource(image, change)
+        if isinstance(resource, Outcome):
+            return resource
+        problem = _edits_problem(change.edits)
+        if problem is not None:
+            return problem
+        before = image.configs.get(resource, NOTHING)
+        after = {} if change.replace_all else dict(before)
+        for edit in change.edits:
+            value = self._edited(image, resource, edit, after.get(edit.name))
+            if isinstance(value, Outcome):
+                return value
+            if value is None:
+                after.pop(edit.name, None)
+            else:
+                after[edit.name] = value
+        unset = {edit.name for edit in change.edits if edit.name not in after}
+        problem = self._set_problem(resource, after, unset)
+        if problem is not None:
+            return problem
+        altered = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        return [ConfigRecord(resource.type, resource.name, name, after.get(name)) for name in altered]
+
+    def _resource(self, image: MetadataImage, change: ConfigEdits) -> ConfigResource | Outcome:
+        name = change.resource_name
+        match change.resource_type:
+            case ResourceType.TOPIC:
+                problem = topic_name_problem(name)
+                if problem is not None:
+                    return Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+                if name not in image.topics_by_name:
+                    return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+                return ConfigResource(ResourceType.TOPIC, name)
+            case ResourceType.BROKER:
+                wrong = broker_name_problem(name, self._facts.node_id)
+                return wrong or ConfigResource(ResourceType.BROKER, name)
+            case other:
+                return Outcome(ErrorCode.INVALID_REQUEST, f"Unknown resource type {other}")
+
+    def _edited(
+        self, image: MetadataImage, resource: ConfigResource, edit: ConfigEdit, current: str | None
+    ) -> str | Outcome | None:
+        """The value after one edit; None where it is taken away."""
+        operation = ConfigOperation(edit.operation)
+        if operation is ConfigOperation.DELETE:
+            return None
+        assert edit.value is not None, "_edits_problem refuses it"
+        if operation is ConfigOperation.SET:
+            return edit.value
+        if not self._rules.is_list(resource.type, edit.name):
+            return Outcome(
+                ErrorCode.INVALID_CONFIG, f"Can't {operation.name} to key {edit.name} because its type is not LIST."
+            )
+        start = current if current is not None else self._rules.default_text(image, resource.type, edit.name)
+        members = [member for member in (start or "").split(",") if member]
+        for member in edit.value.split(","):
+            if operation is ConfigOperation.APPEND and member not in members:
+                members.append(member)
+            elif operation is ConfigOperation.SUBTRACT and member in members:
+                members.remove(member)
+        return ",".join(members)
+
+    def _set_problem(self, resource: ConfigResource, configs: Mapping[str, str], unset: set[str]) -> Outcome | None:
+        if resource.type is ResourceType.TOPIC:
+            problem, code = self._rules.topic_problem(configs), ErrorCode.INVALID_CONFIG
+        else:  # Kafka answers INVALID_REQUEST here and knows that it should not (KAFKA-13609)
+            problem, code = self._rules.broker_problem({**dict.fromkeys(unset), **configs}), ErrorCode.INVALID_REQUEST
+        return None if problem is None else Outcome(code, problem)
+
+
+def broker_name_problem(name: str, node_id: int) -> Outcome | None:
+    """A broker resource is either all brokers (empty) or this one by its id."""
+    if not name or name == str(node_id):
+        return None
+    if not (name.isascii() and name.lstrip("-").isdigit()):
+        return Outcome(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    return Outcome(ErrorCode.INVALID_REQUEST, f"Unexpected broker id, expected {node_id}, but received {name}")
+
+
+def _edits_problem(edits: Sequence[ConfigEdit]) -> Outcome | None:
+    if len({edit.name for edit in edits}) < len(edits):
+        return Outcome(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    for edit in edits:
+        if edit.operation not in list(ConfigOperation):
+            return Outcome(ErrorCode.INVALID_REQUEST, f"Unknown operations type {edit.operation}")
+    nulls = [edit.name for edit in edits if edit.value is None and edit.operation != ConfigOperation.DELETE]
+    if nulls:
+        return Outcome(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    return None

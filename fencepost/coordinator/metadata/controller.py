@@ -1,0 +1,278 @@
+"""Decides what may become of topics: creation, deletion, growth. Pure: it sees an image and returns records."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.metadata.commands import (
+    DONE,
+    NO_ID,
+    CreatedTopic,
+    DeletedTopic,
+    MorePartitions,
+    NewTopic,
+    Outcome,
+    TopicRef,
+)
+from fencepost.coordinator.metadata.image import MetadataImage, ResourceType, TopicImage
+from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules, IdSource
+from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC, collision_key, topic_name_problem
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_records import (
+    UNASSIGNED_DIRECTORY,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+Topics = Decision[MetadataRecord, list[CreatedTopic], None]
+
+
+class TopicController:
+    """The rules of kafka-rules D1 for one node, which is the only replica there can be."""
+
+    def __init__(self, facts: ClusterFacts, rules: ConfigRules, new_id: IdSource) -> None:
+        self._facts = facts
+        self._rules = rules
+        self._new_id = new_id
+
+    def create_topics(self, image: MetadataImage, topics: Sequence[NewTopic], validate_only: bool = False) -> Topics:
+        """Decide on each topic by itself; those that are fine are created together, in one atomic change.
+
+        With `validate_only` the answers are the same and nothing is to be written.
+        """
+        twice = {name for name, count in Counter(topic.name for topic in topics).items() if count > 1}
+        collisions = {collision_key(name): name for name in image.topics_by_name}
+        records: list[MetadataRecord] = []
+        replies: list[CreatedTopic] = []
+        for topic in topics:
+            if topic.name in twice:
+                continue
+            reply, added = self._create_topic(image, topic, collisions, self._facts.change_records_max - len(records))
+            if reply.outcome.code is ErrorCode.NONE:
+                records += added
+                collisions[collision_key(topic.name)] = topic.name
+            replies.append(reply)
+        for name in sorted(twice):
+            replies.append(CreatedTopic(name, Outcome(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+        return Decision(replies, () if validate_only else tuple(records))
+
+    def _create_topic(
+        self, image: MetadataImage, topic: NewTopic, collisions: Mapping[str, str], room: int
+    ) -> tuple[CreatedTopic, list[MetadataRecord]]:
+        problem = self._name_problem(image, topic.name, collisions) or self._config_problem(topic)
+        if problem is None:
+            placed = self._place(topic)
+            if isinstance(placed, Outcome):
+                problem = placed
+            elif 1 + len(topic.configs) + len(placed) > room:
+                problem = Outcome(
+                    ErrorCode.POLICY_VIOLATION,
+                    f"The request needs more than the {self._facts.change_records_max} metadata records it may have",
+                )
+            else:
+                return self._creation(topic, placed)
+        return CreatedTopic(topic.name, problem), []
+
+    def _creation(
+        self, topic: NewTopic, placed: Sequence[tuple[int, ...]]
+    ) -> tuple[CreatedTopic, list[MetadataRecord]]:
+        topic_id = self._new_id()
+        configs = {name: value for name, value in topic.configs.items() if value is not None}
+        # Kafka's order: the topic, its settings, its partitions
+        records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
+        records += [ConfigRecord(ResourceType.TOPIC, topic.name, name, value) for name, value in configs.items()]
+        records += [_partition(topic_id, index, replicas) for index, replicas in enumerate(placed)]
+        return CreatedTopic(topic.name, DONE, topic_id, len(placed), len(placed[0]), configs), records
+
+    def _name_problem(self, image: MetadataImage, name: str, collisions: Mapping[str, str]) -> Outcome | None:
+        if name == METADATA_TOPIC:
+            return Outcome(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
+        if name in image.topics_by_name:
+            return Outcome(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+        problem = topic_name_problem(name)
+        if problem is not None:
+            return Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        other = collisions.get(collision_key(name))
+        if other is not None:
+            return Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+        return None
+
+    def _config_problem(self, topic: NewTopic) -> Outcome | None:
+        nulls = [name for name, value in topic.configs.items() if value is None]
+        if nulls:
+            names = ",".join(nulls)
+            return Outcome(ErrorCode.INVALID_CONFIG, f"Null value not supported for topic configs: {names}")
+        given = {name: value for name, value in topic.configs.items() if value is not None}
+        problem = self._rules.topic_problem(given)
+        return None if problem is None else Outcome(ErrorCode.INVALID_CONFIG, problem)
+
+    def _place(self, topic: NewTopic) -> list[tuple[int, ...]] | Outcome:
+        """The replicas of each partition, or why there can be none."""
+        if topic.assignment:
+            return self._place_by_hand(topic)
+        if topic.replication_factor < -1 or topic.replication_factor == 0:
+            return Outcome(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "Replication factor must be larger than 0, or -1 to use the default value.",
+            )
+        if topic.partitions < -1 or topic.partitions == 0:
+            return Outcome(
+                ErrorCode.INVALID_PARTITIONS, "The number of partitions must be larger than 0, or -1 for the default."
+            )
+        if topic.replication_factor > 1:
+            return Outcome(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"Unable to replicate the partition {topic.replication_factor} time(s): there is 1 broker.",
+            )
+        count = self._facts.default_partitions if topic.partitions == -1 else topic.partitions
+        return self._too_many(count) or [(self._facts.node_id,)] * count
+
+    def _too_many(self, count: int) -> Outcome | None:
+        most = self._facts.topic_partitions_max
+        if count <= most:
+            return None
+        return Outcome(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are more than the {most} a topic may have")
+
+    def _place_by_hand(self, topic: NewTopic) -> list[tuple[int, ...]] | Outcome:
+        if topic.replication_factor != -1 or topic.partitions != -1:
+            return Outcome(
+                ErrorCode.INVALID_REQUEST,
+                "With a manual partition assignment both replication factor and partition count must be -1.",
+            )
+        placed: dict[int, tuple[int, ...]] = {}
+        for partition, replicas in topic.assignment:
+            if partition in placed:
+                return Outcome(
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"There are several assignments for partition {partition}"
+                )
+            problem = self._replicas_problem(replicas)
+            if problem is not None:
+                return problem
+            placed[partition] = replicas
+        if sorted(placed) != list(range(len(placed))):
+            return Outcome(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The assigned partitions must be numbered from 0 without a gap"
+            )
+        return self._too_many(len(placed)) or [placed[partition] for partition in range(len(placed))]
+
+    def _replicas_problem(self, replicas: tuple[int, ...]) -> Outcome | None:
+        why = None
+        unknown = [broker for broker in replicas if broker != self._facts.node_id]
+        if not replicas:
+            why = "The manual partition assignment has an empty replica list."
+        elif unknown:
+            why = f"The manual partition assignment names broker {unknown[0]}, which is not registered."
+        elif len(replicas) > 1:
+            why = f"The manual partition assignment names broker {replicas[0]} more than once."
+        return None if why is None else Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
+
+    def delete_topics(
+        self, image: MetadataImage, topics: Sequence[TopicRef]
+    ) -> Decision[MetadataRecord, list[DeletedTopic], None]:
+        """Decide on each reference; a topic that is named twice, also once by name and once by id, is left alone."""
+        if not self._facts.delete_topics:
+            off = Outcome(ErrorCode.TOPIC_DELETION_DISABLED, "Topic deletion is disabled.")
+            return Decision([DeletedTopic(ref.name, ref.topic_id, off) for ref in topics])
+        replies: list[DeletedTopic] = []
+        targets: dict[bytes, list[tuple[TopicRef, TopicImage]]] = {}
+        for ref, count in Counter(topics).items():
+            topic = self._resolve(image, ref)
+            if isinstance(topic, Outcome):
+                replies.append(DeletedTopic(ref.name, ref.topic_id, topic))
+            elif topic.internal:
+                why = Outcome(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is the broker's own.")
+                replies.append(DeletedTopic(ref.name, ref.topic_id, why))
+            elif count > 1:
+                what = "name" if ref.name is not None else "id"
+                why = Outcome(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+                replies.append(DeletedTopic(ref.name, ref.topic_id, why))
+            else:
+                targets.setdefault(topic.topic_id, []).append((ref, topic))
+        records: list[MetadataRecord] = []
+        for topic_id, found in targets.items():
+            if len(found) > 1:
+                why = Outcome(
+                    ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
+                )
+                replies += [DeletedTopic(ref.name, ref.topic_id, why) for ref, _ in found]
+            else:
+                records.append(RemoveTopicRecord(topic_id))
+                replies.append(DeletedTopic(found[0][1].name, topic_id, DONE))
+        return Decision(replies, tuple(records))
+
+    def _resolve(self, image: MetadataImage, ref: TopicRef) -> TopicImage | Outcome:
+        if ref.name is not None:
+            if ref.topic_id != NO_ID:
+                return Outcome(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+            by_name = image.topics_by_name.get(ref.name)
+            return by_name or Outcome(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
+            )
+        if ref.topic_id == NO_ID:
+            return Outcome(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        return image.topics_by_id.get(ref.topic_id) or Outcome(
+            ErrorCode.UNKNOWN_TOPIC_ID, "This server does not host this topic ID."
+        )
+
+    def create_partitions(
+        self, image: MetadataImage, topics: Sequence[MorePartitions], validate_only: bool = False
+    ) -> Decision[MetadataRecord, list[tuple[str, Outcome]], None]:
+        """Decide on each topic by itself; those that are fine grow together."""
+        counts = Counter(topic.name for topic in topics)
+        records: list[MetadataRecord] = []
+        replies: list[tuple[str, Outcome]] = []
+        for topic in {topic.name: topic for topic in topics}.values():
+            if counts[topic.name] > 1:
+                replies.append((topic.name, Outcome(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
+                continue
+            added = self._grow(image, topic, self._facts.change_records_max - len(records))
+            if isinstance(added, Outcome):
+                replies.append((topic.name, added))
+            else:
+                records += added
+                replies.append((topic.name, DONE))
+        return Decision(replies, () if validate_only else tuple(records))
+
+    def _grow(self, image: MetadataImage, wanted: MorePartitions, room: int) -> list[MetadataRecord] | Outcome:
+        topic = image.topics_by_name.get(wanted.name)
+        if topic is None:
+            return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+        if topic.internal:
+            return Outcome(
+                ErrorCode.INVALID_REQUEST,
+                f"Topic '{topic.name}' is the broker's own: its keys are placed by its count.",
+            )
+        before, added = topic.partitions, wanted.count - topic.partitions
+        if added == 0:
+            return Outcome(ErrorCode.INVALID_PARTITIONS, f"Topic already has {before} partition(s).")
+        if added < 0:
+            return Outcome(
+                ErrorCode.INVALID_PARTITIONS,
+                f"Topic {wanted.name} currently has {before} partition(s); {wanted.count} would not be an increase.",
+            )
+        problem = self._too_many(wanted.count)
+        if wanted.assignments is not None and len(wanted.assignments) != added:
+            problem = Outcome(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{added} partition(s) are to be added, but {len(wanted.assignments)} assignment(s) were given.",
+            )
+        if problem is None and added > room:
+            problem = Outcome(
+                ErrorCode.POLICY_VIOLATION,
+                f"The request needs more than the {self._facts.change_records_max} metadata records it may have",
+            )
+        placed = wanted.assignments or [(self._facts.node_id,)] * added
+        for replicas in wanted.assignments or ():
+            problem = problem or self._replicas_problem(replicas)
+        if problem is not None:
+            return problem
+        return [_partition(topic.topic_id, before + index, replicas) for index, replicas in enumerate(placed)]
+
+
+def _partition(topic_id: bytes, partition: int, replicas: tuple[int, ...]) -> PartitionRecord:
+    return PartitionRecord(
+        partition, topic_id, replicas, replicas, replicas[0], directories=(UNASSIGNED_DIRECTORY,) * len(replicas)
+    )

@@ -1,0 +1,86 @@
+"""Which features there are, between which levels, and what may become of them (KIP-584, KIP-1022). Pure."""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.metadata.commands import DONE, FeatureUpdate, Outcome, UpgradeType
+from fencepost.coordinator.metadata.image import METADATA_VERSION, TRANSACTION_VERSION, MetadataImage
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_records import FeatureLevelRecord, MetadataRecord
+
+METADATA_LEVELS = MappingProxyType(
+    {
+        17: ("3.7-IV2", True),
+        18: ("3.7-IV3", False),
+        19: ("3.7-IV4", False),
+        20: ("3.8-IV0", False),
+        21: ("3.9-IV0", False),
+        22: ("4.0-IV0", False),
+        23: ("4.0-IV1", True),
+        24: ("4.0-IV2", False),
+        25: ("4.0-IV3", False),
+    }
+)
+"""The levels of metadata.version whose records are written here: name, and whether the records changed with it.
+
+Level 13 brought transactions (KIP-868), 17 the directories in PartitionRecord (KIP-858), which are always written."""
+SUPPORTED: Mapping[str, tuple[int, int]] = MappingProxyType({METADATA_VERSION: (17, 25), TRANSACTION_VERSION: (0, 2)})
+BOOTSTRAP: Mapping[str, int] = MappingProxyType({METADATA_VERSION: 25, TRANSACTION_VERSION: 2})
+
+
+class FeatureView(NamedTuple):
+    """What ApiVersions tells: supported ranges, finalized levels, and the epoch of the latter (a log offset)."""
+
+    supported: Mapping[str, tuple[int, int]]
+    finalized: Mapping[str, int]
+    epoch: int
+
+
+def update_features(
+    image: MetadataImage, updates: Sequence[FeatureUpdate], validate_only: bool = False
+) -> Decision[MetadataRecord, Outcome, None]:
+    """All updates or none; the outcome is of the first that is refused."""
+    names = [update.name for update in updates]
+    if len(set(names)) < len(names):
+        return Decision(Outcome(ErrorCode.INVALID_REQUEST, "A feature is named more than once."))
+    for update in updates:
+        problem = _problem(image, update)
+        if problem is not None:
+            text = f"Invalid update version {update.level} for feature {update.name}. {problem}"
+            return Decision(Outcome(ErrorCode.INVALID_UPDATE_VERSION, text))
+    records = tuple(FeatureLevelRecord(update.name, update.level) for update in updates)
+    return Decision(DONE, () if validate_only else records)
+
+
+def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
+    if update.upgrade_type not in list(UpgradeType):
+        return "The controller does not support the given upgrade type."
+    if update.level < 0:
+        return "A feature version cannot be less than 0."
+    if update.name not in SUPPORTED:
+        return "The feature is not known to this broker."
+    lowest, highest = SUPPORTED[update.name]
+    if update.level != 0 and not lowest <= update.level <= highest:
+        return f"This broker supports versions {lowest} to {highest}."
+    current = image.features.get(update.name, 0)
+    if update.level < current and update.upgrade_type == UpgradeType.UPGRADE:
+        return (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or "
+            "unsafe downgrade."
+        )
+    if update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
+        return "Can't downgrade to a newer version."
+    if update.name == METADATA_VERSION:
+        return _metadata_version_problem(update.level, current)
+    return None
+
+
+def _metadata_version_problem(level: int, current: int) -> str | None:
+    if level not in METADATA_LEVELS:
+        return "Unknown metadata.version."
+    changed = any(METADATA_LEVELS[between][1] for between in range(level + 1, current + 1))
+    if changed:
+        return "Refusing to perform the requested downgrade because it might delete metadata information."
+    return None
