@@ -1,0 +1,79 @@
+"""OffsetCommit (8): store a group's positions; the answer waits for the disk.
+
+v0-10 are served. v0 and v1 are asked only by librdkafka 1.0 to 1.2 (in Kafka v0 went to ZooKeeper, here it is a commit
+without membership), v1 brings a timestamp per partition, v2-4 a retention, v7 static members (KIP-345), v9 says
+GROUP_ID_NOT_FOUND for an unknown group (KIP-848), v10 names topics by id.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.group.commit import Commit
+from fencepost.coordinator.group.offsets import OffsetCommitItem
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api08_offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+GROUP_NOT_FOUND_SINCE = 9
+TOPIC_ID_SINCE = 10
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Store what is asked, and say of each partition how it went."""
+    version = context.api_version
+    unknown_group = ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
+    names = [_topic_name(node, topic, version) for topic in request.topics]
+    items = tuple(
+        OffsetCommitItem(
+            TopicPartition(name, partition.partition_index),
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
+            partition.commit_timestamp,
+        )
+        for name, topic in zip(names, request.topics, strict=True)
+        if name is not None
+        for partition in topic.partitions
+    )
+    command = Commit(
+        request.group_id,
+        items,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        request.retention_time_ms,
+        unknown_group,
+    )
+    errors = iter(await node.groups.commit(command))
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=ErrorCode.UNKNOWN_TOPIC_ID if name is None else next(errors),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for name, topic in zip(names, request.topics, strict=True)
+        ]
+    )
+
+
+def _topic_name(node: "Node", topic: Any, version: int) -> str | None:
+    """The topic meant; None for an id that no topic has."""
+    if version < TOPIC_ID_SINCE:
+        name: str = topic.name
+        return name
+    image = node.metadata.image.topics_by_id.get(topic.topic_id)
+    return None if image is None else image.name

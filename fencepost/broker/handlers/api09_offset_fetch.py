@@ -1,0 +1,128 @@
+"""OffsetFetch (9): read a group's stored positions.
+
+v1-10 are served. From v2 on a null list of topics means all of them, v7 may ask for stable positions only (KIP-447,
+row T6), v8 asks for many groups at once (KIP-709), v9 carries member epochs, which classic groups do not look at, v10
+names topics by id.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.group.offsets import FetchedOffset
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api09_offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+MANY_GROUPS_SINCE = 8
+TOPIC_ID_SINCE = 10
+NO_TOPIC_ID = bytes(16)
+
+
+class _Topic(NamedTuple):
+    """One topic of the answer."""
+
+    name: str
+    topic_id: bytes
+    offsets: Sequence[FetchedOffset]
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Answer each group's positions."""
+    version = context.api_version
+    if version < MANY_GROUPS_SINCE:
+        topics = await _fetch(node, request.group_id, request.topics, request.require_stable, version)
+        return OffsetFetchResponse(
+            topics=[
+                OffsetFetchResponseTopic(
+                    name=topic.name,
+                    partitions=[_partition(OffsetFetchResponsePartition, offset) for offset in topic.offsets],
+                )
+                for topic in topics
+            ]
+        )
+    groups = []
+    for group in request.groups:
+        topics = await _fetch(node, group.group_id, group.topics, request.require_stable, version)
+        groups.append(
+            OffsetFetchResponseGroup(
+                group_id=group.group_id,
+                topics=[
+                    OffsetFetchResponseTopics(
+                        name=topic.name,
+                        topic_id=topic.topic_id,
+                        partitions=[_partition(OffsetFetchResponsePartitions, offset) for offset in topic.offsets],
+                    )
+                    for topic in topics
+                ],
+            )
+        )
+    return OffsetFetchResponse(groups=groups)
+
+
+def _partition(struct: Any, offset: FetchedOffset) -> Any:
+    return struct(
+        partition_index=offset.partition.partition,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+        error_code=offset.error,
+    )
+
+
+async def _fetch(node: "Node", group_id: str, topics: Any, require_stable: bool, version: int) -> list[_Topic]:
+    """One group's positions in the topics asked for, in that order; in all where `topics` is None."""
+    if topics is None:
+        return await _fetch_all(node, group_id, require_stable, version)
+    asked: list[_Topic | None] = []
+    wanted: list[TopicPartition] = []
+    for topic in topics:
+        name = topic.name
+        if version >= TOPIC_ID_SINCE:
+            image = node.metadata.image.topics_by_id.get(topic.topic_id)
+            if image is None:
+                asked.append(_unknown(topic))
+                continue
+            name = image.name
+        asked.append(None)
+        wanted.extend(TopicPartition(name, index) for index in topic.partition_indexes)
+    found = await node.groups.fetch(group_id, wanted, require_stable)
+    answer: list[_Topic] = []
+    at = 0
+    for topic, known in zip(topics, asked, strict=True):
+        if known is not None:
+            answer.append(known)
+            continue
+        end = at + len(topic.partition_indexes)
+        answer.append(_Topic(topic.name, topic.topic_id if version >= TOPIC_ID_SINCE else NO_TOPIC_ID, found[at:end]))
+        at = end
+    return answer
+
+
+def _unknown(topic: Any) -> _Topic:
+    """A topic id that no topic has."""
+    offsets = [
+        FetchedOffset(TopicPartition("", index), error=ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes
+    ]
+    return _Topic("", topic.topic_id, offsets)
+
+
+async def _fetch_all(node: "Node", group_id: str, require_stable: bool, version: int) -> list[_Topic]:
+    """Every position of the group; by id (v10) only those in topics that are still there."""
+    by_topic: dict[str, list[FetchedOffset]] = {}
+    for offset in await node.groups.fetch(group_id, None, require_stable):
+        by_topic.setdefault(offset.partition.topic, []).append(offset)
+    if version < TOPIC_ID_SINCE:
+        return [_Topic(name, NO_TOPIC_ID, offsets) for name, offsets in by_topic.items()]
+    images = node.metadata.image.topics_by_name
+    return [_Topic(name, images[name].topic_id, offsets) for name, offsets in by_topic.items() if name in images]

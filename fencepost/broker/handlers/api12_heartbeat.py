@@ -1,0 +1,18 @@
+"""Heartbeat (12): a member is alive and hears of a rebalance.
+
+v0-4 are served; v3 brings static members (KIP-345).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.protocol.messages.api12_heartbeat import HeartbeatResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Start the member's session over."""
+    error = node.groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+    return HeartbeatResponse(error_code=error)

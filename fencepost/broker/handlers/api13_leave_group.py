@@ -1,0 +1,32 @@
+"""LeaveGroup (13): members go.
+
+v0-5 are served. v0-2 name one member, and its error is the answer's; v3 brings many, named by instance id too
+(KIP-345), each with its own error; v5 brings a reason (KIP-800), which goes nowhere here.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.group.turn import MemberName
+from fencepost.protocol.messages.api13_leave_group import LeaveGroupResponse, MemberResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+BATCH_SINCE = 3
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Let members leave."""
+    if context.api_version < BATCH_SINCE:
+        error, errors = await node.groups.leave(request.group_id, [MemberName(request.member_id)])
+        return LeaveGroupResponse(error_code=error or errors[0])
+    names = [MemberName(member.member_id, member.group_instance_id) for member in request.members]
+    error, errors = await node.groups.leave(request.group_id, names)
+    return LeaveGroupResponse(
+        error_code=error,
+        members=[
+            MemberResponse(member_id=name.member_id, group_instance_id=name.group_instance_id, error_code=code)
+            for name, code in zip(names, errors, strict=False)
+        ],
+    )

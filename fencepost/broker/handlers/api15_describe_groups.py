@@ -1,0 +1,55 @@
+"""DescribeGroups (15): members, state and assignments of classic groups.
+
+v0-6 are served. v3 brings the operations a client may do, v4 static members; an unknown group is in state Dead, which
+v6 also calls an error (KIP-1043).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.group.view import DescribedGroup as Description
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api15_describe_groups import (
+    DescribedGroup,
+    DescribedGroupMember,
+    DescribeGroupsResponse,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+NOT_FOUND_SINCE = 6
+NOT_ASKED_FOR = -(2**31)
+GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
+"""Read, Delete, Describe, DescribeConfigs, AlterConfigs: everybody may do all of them where nobody is kept out."""
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Describe each group."""
+    described = await node.groups.describe(request.groups)
+    operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
+    return DescribeGroupsResponse(groups=[_group(group, context.api_version, operations) for group in described])
+
+
+def _group(group: Description, version: int, operations: int) -> Any:
+    error = group.error if version >= NOT_FOUND_SINCE else ErrorCode.NONE
+    return DescribedGroup(
+        error_code=error,
+        error_message=f"Group {group.group_id} not found." if error else None,
+        group_id=group.group_id,
+        group_state=group.state,
+        protocol_type=group.protocol_type,
+        protocol_data=group.protocol,
+        members=[
+            DescribedGroupMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                member_metadata=member.metadata,
+                member_assignment=member.assignment,
+            )
+            for member in group.members
+        ],
+        authorized_operations=NOT_ASKED_FOR if error else operations,
+    )

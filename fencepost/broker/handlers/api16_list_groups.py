@@ -1,0 +1,28 @@
+"""ListGroups (16): all groups of this broker.
+
+v0-5 are served; v4 filters by state (KIP-518), v5 by type (KIP-848).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.protocol.messages.api16_list_groups import ListedGroup, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """List what the filters let through."""
+    groups = await node.groups.list_groups(request.states_filter, request.types_filter)
+    return ListGroupsResponse(
+        groups=[
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=group.group_type,
+            )
+            for group in groups
+        ]
+    )

@@ -1,0 +1,94 @@
+"""TxnOffsetCommit (28): positions that hold once the producer's transaction commits; the answer waits for the disk.
+
+v0-5 are served. v3 brings member, generation and instance (KIP-447), v4 knows TRANSACTION_ABORTABLE, v5 adds the
+group's partition to the transaction by itself (KIP-890, T16); before, AddOffsetsToTxn did, which is verified here.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.group.commit import Commit
+from fencepost.coordinator.group.offsets import OffsetCommitItem
+from fencepost.coordinator.group.shards import coordinator_error
+from fencepost.coordinator.ports import ProducerTag
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api28_txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+GROUP_TOPIC = "__consumer_offsets"
+LOADING_SINCE = 2
+ABORTABLE_SINCE = 4
+IMPLICIT_ADD_SINCE = 5
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Store the positions as pending, and say of each partition how it went."""
+    error = ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
+    error = error or await _check_transaction(node, request, context.api_version)
+    items = tuple(
+        OffsetCommitItem(
+            TopicPartition(topic.name, partition.partition_index),
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
+        )
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    errors = [error] * len(items) if error else await node.groups.commit(_command(request, items))
+    remaining = iter(errors)
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index,
+                        error_code=_visible(next(remaining), context.api_version),
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _command(request: Any, items: tuple[OffsetCommitItem, ...]) -> Commit:
+    return Commit(
+        request.group_id,
+        items,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id_or_member_epoch,
+        producer=ProducerTag(request.producer_id, request.producer_epoch),
+    )
+
+
+async def _check_transaction(node: "Node", request: Any, version: int) -> ErrorCode:
+    """See to it that the group's partition is in the transaction: add it (v5), or check that it was added."""
+    partition = TopicPartition(GROUP_TOPIC, node.groups.group_partition(request.group_id))
+    results = await node.transactions.ensure_partitions(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        (partition,),
+        add=version >= IMPLICIT_ADD_SINCE,
+    )
+    return coordinator_error(results[partition])
+
+
+def _visible(error: ErrorCode, version: int) -> ErrorCode:
+    """`error` as clients of this version may see it; the oldest ones crash on COORDINATOR_LOAD_IN_PROGRESS."""
+    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return error
