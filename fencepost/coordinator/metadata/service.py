@@ -1,7 +1,7 @@
 """The metadata of the cluster in its log: replayed at start, changed by decisions, shown once whole and durable."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
@@ -25,6 +25,7 @@ from fencepost.coordinator.metadata.delta import Change, MetadataCorrupt
 from fencepost.coordinator.metadata.features import SUPPORTED, FeatureView, update_features
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, METADATA_VERSION, MetadataImage
 from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules, IdSource, Observer
+from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.coordinator.metadata.transactions import MetadataLoader
 from fencepost.coordinator.ports import Clock, CoordinatorLog, LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
@@ -77,7 +78,7 @@ class MetadataService:
         """Told of every change after `start`, once it is durable and in `image`."""
         self._log = log
         self._clock = clock
-        self._rules = rules
+        self.rules = rules
         self._topics = TopicController(facts, rules, new_id)
         self._configs = ConfigController(facts, rules)
         self._loader = MetadataLoader()
@@ -126,7 +127,7 @@ class MetadataService:
 
     def log_config(self, topic: str) -> Any:
         """How the partitions of a topic keep their data (`fencepost.broker.log.config.LogConfig`)."""
-        return self._rules.log_config(self.image, topic)
+        return self.rules.log_config(self.image, topic)
 
     async def next_producer_id(self) -> int:
         """A fresh producer id. Ids are reserved 1000 at a time before the first of them is given out, so that none
@@ -167,17 +168,27 @@ class MetadataService:
         return await self._commit(update_features(self._loader.image, updates, validate_only))
 
     async def create_topic_if_allowed(self, name: str) -> ErrorCode:
-        """Make sure a topic exists that somebody asked for; NONE when it does, however many ask at once.
+        """As `create_topics_if_allowed`, for one."""
+        return (await self.create_topics_if_allowed([name]))[name]
+
+    async def create_topics_if_allowed(self, names: Collection[str]) -> dict[str, ErrorCode]:
+        """Make sure that topics exist which somebody asked for; NONE for those that do now, however many ask at once.
 
         UNKNOWN_TOPIC_OR_PARTITION where auto.create.topics.enable is off, INVALID_TOPIC_EXCEPTION for a bad name.
         """
-        if name in self.image.topics_by_name:
-            return ErrorCode.NONE
-        if not self.facts.auto_create_topics and name not in self._loader.image.topics_by_name:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        [created] = await self.create_topics([NewTopic(name)])
-        code = created.outcome.code
-        return ErrorCode.NONE if code is ErrorCode.TOPIC_ALREADY_EXISTS else code
+        codes = dict.fromkeys(names, ErrorCode.NONE)
+        missing = [name for name in codes if name not in self.image.topics_by_name]
+        if not missing:
+            return codes
+        if not self.facts.auto_create_topics:
+            for name in missing:
+                bad = topic_name_problem(name) is not None
+                codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            return codes
+        for created in await self.create_topics([NewTopic(name) for name in missing]):
+            there = created.outcome.code is ErrorCode.TOPIC_ALREADY_EXISTS
+            codes[created.name] = ErrorCode.NONE if there else created.outcome.code
+        return codes
 
     # ---- the log
 

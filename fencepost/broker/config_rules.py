@@ -7,15 +7,14 @@ from fencepost.broker.config import SETTINGS, BrokerConfig, dynamic_problem
 from fencepost.broker.config_fields import Kind
 from fencepost.broker.topic_config import Dynamic, chain, effective, topic_problem
 from fencepost.broker.topic_settings import TOPIC_SETTINGS
-from fencepost.coordinator.metadata.image import EMPTY_IMAGE, NOTHING, MetadataImage, ResourceType
+from fencepost.coordinator.metadata.image import NOTHING, MetadataImage, ResourceType
 from fencepost.coordinator.metadata.ports import ClusterFacts
 
 if TYPE_CHECKING:
     from fencepost.broker.log.config import LogConfig
-    from fencepost.coordinator.txn.config import TxnConfig
 
 
-class TopicRules:
+class BrokerConfigRules:
     """The `ConfigRules` of a broker that was started with `config`."""
 
     def __init__(self, config: BrokerConfig) -> None:
@@ -113,25 +112,6 @@ def cluster_facts(config: BrokerConfig, cluster_id: str) -> ClusterFacts:
         transaction_partitions=config.transaction_state_log_num_partitions,
         offsets_segment_bytes=config.offsets_topic_segment_bytes,
         transaction_segment_bytes=config.transaction_state_log_segment_bytes,
-    )
-
-
-def txn_config(config: BrokerConfig, image: MetadataImage = EMPTY_IMAGE) -> "TxnConfig":
-    """The transaction coordinator's share of the settings, and the finalized transaction.version."""
-    from fencepost.coordinator.metadata.image import TRANSACTION_VERSION
-    from fencepost.coordinator.txn.config import TxnConfig
-
-    defaults = TxnConfig()
-    sweep_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-    return TxnConfig(
-        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
-        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
-        transaction_state_log_num_partitions=config.transaction_state_log_num_partitions,
-        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
-        transaction_version=image.features.get(TRANSACTION_VERSION, 0),
-        transaction_partition_verification_enable=config.transaction_partition_verification_enable,
-        timeout_check_interval_ms=min(sweep_ms, defaults.timeout_check_interval_ms),
-        id_expiration_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
     )
 
 
