@@ -1,0 +1,54 @@
+"""The settings of one partition's log, under Kafka's topic-level names."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+UNLIMITED = -1
+NEVER_MS = 2**63 - 1
+"""What Kafka writes for a timestamp bound that does not bind."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """How one partition keeps its data. Defaults are Kafka 4's; `log.config` may be replaced while the log is in use.
+
+    `retention_ms` and `retention_bytes` are off at -1. `cleanup_policy` holds "delete", "compact" or both.
+    `compression_type` is "producer" (keep what comes) or a codec's name. `min_compaction_lag_ms` and its neighbours
+    are carried for the cleaner. `producer_id_expiration_ms` is KIP-854's clock (row P10) and `producer_ids_max` bounds
+    the producers one partition remembers: beyond it those idle longest, without an open transaction, are forgotten.
+    """
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_index_bytes: int = 10 << 20
+    index_interval_bytes: int = 4096
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    retention_bytes: int = UNLIMITED
+    max_message_bytes: int = 1048588
+    message_timestamp_type: Literal["CreateTime", "LogAppendTime"] = "CreateTime"
+    message_timestamp_before_max_ms: int = NEVER_MS
+    message_timestamp_after_max_ms: int = 3600 * 1000
+    cleanup_policy: frozenset[str] = frozenset({"delete"})
+    compression_type: str = "producer"
+    delete_retention_ms: int = 24 * 3600 * 1000
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = NEVER_MS
+    min_insync_replicas: int = 1
+    producer_id_expiration_ms: int = 24 * 3600 * 1000
+    producer_ids_max: int = 100_000
+
+    @property
+    def compacted(self) -> bool:
+        """Whether records need keys (row L9)."""
+        return "compact" in self.cleanup_policy
+
+    @property
+    def deletes(self) -> bool:
+        """Whether retention by time and size applies."""
+        return "delete" in self.cleanup_policy
+
+    @property
+    def stamps_append_time(self) -> bool:
+        """KIP-32: the broker's clock replaces the producer's timestamps."""
+        return self.message_timestamp_type == "LogAppendTime"

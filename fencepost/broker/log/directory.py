@@ -1,0 +1,286 @@
+"""The data directory: one log per partition, opened when first asked for, and Kafka's checkpoint files beside them."""
+
+import fcntl
+import logging
+import os
+import re
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import trio
+
+from fencepost.broker.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    NO_TOPIC_ID,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    decode_offsets,
+    decode_partition_metadata,
+    encode_offsets,
+    topic_id_text,
+)
+from fencepost.broker.log.commit import Durability
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.files import FileStore
+from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.recovery import ALL_TRUSTED, recover
+from fencepost.broker.log.store import CorruptLogFile, Store
+from fencepost.protocol.topics import TopicPartition
+
+LOCK_FILE = ".lock"
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_DELETED = "-delete"
+_STRAY = "-stray"
+
+logger = logging.getLogger(__name__)
+
+
+class DirectoryInUse(Exception):
+    """Another process (or another `LogDirectory` of this one) holds the data directory."""
+
+
+class LogDirectory:
+    """Every partition log of this broker.
+
+    Logs on disk are opened, and after an unclean stop recovered, when they are first asked for: start-up costs one
+    directory listing however many partitions there are.
+    """
+
+    def __init__(
+        self, store: Store, durability: Durability, default_config: Callable[[str], LogConfig], lock_fd: int | None
+    ) -> None:
+        self._store = store
+        self._durability = durability
+        self._default_config = default_config
+        self._lock_fd = lock_fd
+        self._in_memory = lock_fd is None
+        self._logs: dict[TopicPartition, PartitionLog] = {}
+        self._unopened: set[TopicPartition] = set()
+        for name in store.children():
+            tp = _parse(name)
+            if tp is not None:
+                self._unopened.add(tp)
+            elif name.endswith(_DELETED):
+                store.discard_child(name, name)
+        self.clean = store.load(CLEAN_SHUTDOWN) is not None
+        """Whether the last run ended in order."""
+        self._recovery_points = self._load_offsets(RECOVERY_POINTS)
+        self._log_starts = self._load_offsets(LOG_STARTS)
+        if self.clean:
+            store.remove(CLEAN_SHUTDOWN)
+            for pin in store.pin_entries():
+                pin.sync()
+        elif self._unopened:
+            logger.info("%s was not closed in order: each partition is checked when it is opened", store.place)
+
+    @classmethod
+    def open(
+        cls,
+        path: str | Path | None,
+        *,
+        durability: Durability = "fsync",
+        default_config: Callable[[str], LogConfig] | None = None,
+    ) -> "LogDirectory":
+        """Open the data directory at `path`, made if need be; None keeps everything in memory.
+
+        `default_config` gives a topic's settings to logs that are opened without. Raises DirectoryInUse and OSError.
+        """
+        config = default_config or (lambda topic: LogConfig())
+        if path is None:
+            return cls(MemoryStore(), durability, config, None)
+        store = FileStore(Path(path))
+        store.make()
+        lock_fd = _lock(store.path / LOCK_FILE)
+        try:
+            return cls(store, durability, config, lock_fd)
+        except BaseException:
+            os.close(lock_fd)
+            raise
+
+    @classmethod
+    def over(cls, store: Store, durability: Durability = "fsync") -> "LogDirectory":
+        """A directory over a store of one's own, without a lock: simulations and tests."""
+        directory = cls(store, durability, lambda topic: LogConfig(), None)
+        directory._in_memory = False
+        return directory
+
+    @property
+    def place(self) -> str:
+        """The directory's name for people."""
+        return self._store.place
+
+    def get(self, tp: TopicPartition) -> PartitionLog | None:
+        """The log of a partition, opened if it is only on disk; None where there is none.
+
+        Raises CorruptLogFile and OSError when it can not be opened.
+        """
+        log = self._logs.get(tp)
+        if log is None and tp in self._unopened:
+            return self._open(tp, None, self._default_config(tp.topic))
+        return log
+
+    def create(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
+        """The log of a partition, as it is on disk or new; files are made with the first append.
+
+        A log on disk that belongs to an earlier topic of the same name is set aside under another name.
+        Raises ValueError for a name that may not be a directory, CorruptLogFile and OSError as `get`.
+        """
+        log = self._logs.get(tp)
+        if log is not None:
+            return log
+        if not _TOPIC.fullmatch(tp.topic) or tp.topic in (".", "..") or tp.partition < 0:
+            raise ValueError(f"{tp!s} can not be a partition's name")
+        if tp in self._unopened:
+            self._set_stray_aside(tp, topic_id)
+        return self._open(tp, topic_id, config)
+
+    def delete(self, tp: TopicPartition) -> None:
+        """Delete a partition's log and files; no error if there is none. Raises OSError."""
+        log = self._logs.pop(tp, None)
+        if log is not None:
+            log.mark_deleted()
+        self._unopened.discard(tp)
+        self._log_starts.pop(tp, None)
+        self._recovery_points.pop(tp, None)
+        identity = (log.topic_id if log is not None else NO_TOPIC_ID).hex()
+        self._store.discard_child(str(tp), f"{tp}.{identity}{_DELETED}")
+
+    def partitions(self) -> Collection[TopicPartition]:
+        """Every partition that has a log, opened or not."""
+        return self._logs.keys() | self._unopened
+
+    def logs(self) -> Collection[PartitionLog]:
+        """The logs that are open."""
+        return self._logs.values()
+
+    async def housekeep(self, now_ms: int) -> None:
+        """Retention, producer expiry and checkpoints of every log, a few at a time; call it every minute or so.
+
+        What the disk refuses is told in the log of the process and tried again the next time.
+        """
+        for tp in sorted(self.partitions()):
+            await trio.lowlevel.checkpoint()
+            try:
+                log = self.get(tp)
+                if log is not None:
+                    log.housekeep(now_ms)
+            except (OSError, CorruptLogFile) as error:
+                logger.error("upkeep of %s failed: %s", tp, error)
+        try:
+            self.write_checkpoints()
+        except OSError as error:
+            logger.error("checkpoints of %s not written: %s", self.place, error)
+
+    def write_checkpoints(self) -> None:
+        """Put recovery points, log starts and high watermarks into Kafka's checkpoint files. Raises OSError."""
+        if self._in_memory:
+            return
+        founded = {tp: log for tp, log in self._logs.items() if log.size_bytes or log.log_end_offset}
+        self._recovery_points.update({tp: log.recovery_point for tp, log in founded.items()})
+        self._store.replace(RECOVERY_POINTS, encode_offsets(self._recovery_points), durable=True)
+        high_watermarks = {tp: log.high_watermark for tp, log in founded.items()}
+        self._store.replace(HIGH_WATERMARKS, encode_offsets(high_watermarks))
+        self._write_log_starts()
+
+    def close(self) -> None:
+        """Close in order: snapshots, indexes and data durable, and a marker that says so. Raises OSError."""
+        try:
+            for log in self._logs.values():
+                log.close()
+            if not self._in_memory:
+                self.write_checkpoints()
+                if self.clean or not self._unopened:
+                    self._store.replace(CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}', durable=True)
+                # Partitions that an unclean stop left unchecked and nobody opened are checked at the next start;
+                # for those closed just now their recovery point makes that free.
+        finally:
+            if self._lock_fd is not None:
+                os.close(self._lock_fd)
+                self._lock_fd = None
+
+    def _open(self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
+        store = self._store.child(str(tp))
+        on_disk = tp in self._unopened
+        if topic_id is None:
+            place = f"{store.place}/{PARTITION_METADATA}"
+            topic_id = decode_partition_metadata(store.load(PARTITION_METADATA), place)
+        log_start_offset = self._log_starts.get(tp, 0)
+        recovery_point = self._recovery_points.get(tp, 0)
+        trusted = ALL_TRUSTED if self.clean else recovery_point
+        recovered = recover(store, config, log_start_offset, trusted)
+        if on_disk and not self.clean and self._durability == "fsync":
+            # What is shown to readers must not be lost: the tail that the crash left in the page cache goes down first.
+            for segment in recovered.segments:
+                if segment.next_offset > recovery_point:
+                    for pin in segment.pins():
+                        pin.sync()
+            recovery_point = recovered.segments.end_offset
+        log = PartitionLog(
+            tp,
+            topic_id,
+            config,
+            store,
+            recovered,
+            log_start_offset=log_start_offset,
+            recovery_point=ALL_TRUSTED if self.clean else recovery_point,
+            durable_at_once=self._in_memory or self._durability == "os",
+            start_moved=None if self._in_memory else self._start_moved,
+        )
+        self._logs[tp] = log
+        self._unopened.discard(tp)
+        return log
+
+    def _set_stray_aside(self, tp: TopicPartition, topic_id: bytes) -> None:
+        store = self._store.child(str(tp))
+        place = f"{store.place}/{PARTITION_METADATA}"
+        found = decode_partition_metadata(store.load(PARTITION_METADATA), place)
+        if NO_TOPIC_ID in (found, topic_id) or found == topic_id:
+            return
+        aside = f"{tp}.{found.hex()}{_STRAY}"
+        logger.warning("%s belongs to an earlier topic of id %s: now %s", store.place, topic_id_text(found), aside)
+        self._store.rename_child(str(tp), aside)
+        self._unopened.discard(tp)
+        self._log_starts.pop(tp, None)
+        self._recovery_points.pop(tp, None)
+
+    def _start_moved(self, log: PartitionLog) -> None:
+        self._log_starts[log.tp] = log.log_start_offset
+        self._write_log_starts()
+
+    def _write_log_starts(self) -> None:
+        for tp, log in self._logs.items():
+            if log.log_start_offset > log.segments.first_offset:
+                self._log_starts[tp] = log.log_start_offset
+            else:
+                self._log_starts.pop(tp, None)
+        self._store.replace(LOG_STARTS, encode_offsets(self._log_starts), durable=True)
+
+    def _load_offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return decode_offsets(self._store.load(name), f"{self._store.place}/{name}")
+        except CorruptLogFile as error:
+            logger.warning("checkpoint passed over: %s", error)
+            return {}
+
+
+def _parse(name: str) -> TopicPartition | None:
+    """The partition that a directory of this name belongs to; None for other directories."""
+    topic, dash, partition = name.rpartition("-")
+    if not dash or not partition.isascii() or not partition.isdigit() or not _TOPIC.fullmatch(topic):
+        return None
+    return TopicPartition(topic, int(partition))
+
+
+def _lock(path: Path) -> int:
+    """Lock the directory for this process, against ourselves (flock) and against a Kafka (POSIX lock)."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        raise DirectoryInUse(f"{path.parent} is in use by another broker") from error
+    return fd

@@ -1,0 +1,77 @@
+"""Which leader epoch began at which offset: truncation detection for clients (row L10, KIP-101, KIP-279, KIP-320)."""
+
+import logging
+
+from fencepost.broker.log.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
+from fencepost.broker.log.store import CorruptLogFile, Store
+
+UNDEFINED_EPOCH = -1
+UNDEFINED_OFFSET = -1
+
+logger = logging.getLogger(__name__)
+
+
+class LeaderEpochs:
+    """The epochs of one partition by rising start offset, kept in Kafka's `leader-epoch-checkpoint`."""
+
+    def __init__(self, store: Store, entries: list[tuple[int, int]]) -> None:
+        self._store = store
+        self._entries = entries
+
+    @classmethod
+    def load(cls, store: Store) -> "LeaderEpochs":
+        """Read the checkpoint. A broken one is told of and begun anew: the batches carry their epochs themselves."""
+        place = f"{store.place}/{LEADER_EPOCHS}"
+        try:
+            return cls(store, decode_epochs(store.load(LEADER_EPOCHS), place))
+        except CorruptLogFile as error:
+            logger.warning("leader epochs are rebuilt from here on: %s", error)
+            return cls(store, [])
+
+    @property
+    def latest(self) -> int:
+        """The epoch of the last entry; -1 when there is none."""
+        return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
+
+    def note(self, epoch: int, start_offset: int) -> bool:
+        """A batch of `epoch` stands at `start_offset`: remember where a new epoch begins. True where it was new."""
+        if self._entries and self._entries[-1][0] >= epoch:
+            return False
+        while self._entries and self._entries[-1][1] >= start_offset:
+            self._entries.pop()
+        self._entries.append((epoch, start_offset))
+        return True
+
+    def save(self) -> None:
+        """Write the checkpoint. Raises OSError."""
+        self._store.replace(LEADER_EPOCHS, encode_epochs(self._entries))
+
+    def truncate(self, end_offset: int) -> None:
+        """Forget epochs that begin at `end_offset` or later."""
+        while self._entries and self._entries[-1][1] >= end_offset:
+            self._entries.pop()
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch in which the record at `offset` was written; -1 when unknown."""
+        found = UNDEFINED_EPOCH
+        for epoch, start_offset in self._entries:
+            if start_offset > offset:
+                break
+            found = epoch
+        return found
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """KIP-101's answer: the largest epoch at or below `epoch`, and where it ended.
+
+        (-1, -1) for an epoch this log has not seen the beginning of.
+        """
+        if epoch == UNDEFINED_EPOCH or epoch > self.latest:
+            return UNDEFINED_EPOCH, UNDEFINED_OFFSET
+        if epoch == self.latest:
+            return epoch, log_end_offset
+        below = UNDEFINED_EPOCH
+        for known, start_offset in self._entries:
+            if known > epoch:
+                return (below if below != UNDEFINED_EPOCH else epoch), start_offset
+            below = known
+        raise AssertionError("an epoch below the latest has a successor")

@@ -1,0 +1,171 @@
+"""The sparse indexes beside a segment, in Kafka's bytes: offset -> position, timestamp -> offset.
+
+Entries wait in memory and go to the file a page at a time: after a crash the scan of the tail makes again what was
+not written, so an append never pays for its index entry with a system call.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Iterator
+from struct import Struct
+
+from fencepost.broker.log.store import StoredFile
+
+OFFSET_ENTRY = Struct(">ii")
+"""Last offset of a batch relative to the segment's base, and the batch's position in bytes."""
+TIME_ENTRY = Struct(">qi")
+"""The largest timestamp so far in ms, and the last offset (relative) of the batch that has it."""
+
+_FLUSH_BYTES = 4096
+
+logger = logging.getLogger(__name__)
+
+
+class IndexFile:
+    """An append-only file of equal entries, read by position in the sequence."""
+
+    def __init__(self, file: StoredFile, entry: Struct) -> None:
+        self.file = file
+        self._entry = entry
+        self._pending = bytearray()
+        self._filed_bytes = file.size_bytes - file.size_bytes % entry.size
+
+    def __len__(self) -> int:
+        return (self._filed_bytes + len(self._pending)) // self._entry.size
+
+    def __getitem__(self, index: int) -> tuple[int, ...]:
+        at = index * self._entry.size
+        if at >= self._filed_bytes:
+            return self._entry.unpack_from(self._pending, at - self._filed_bytes)
+        return self._entry.unpack(self.file.read(at, self._entry.size))
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all entries, in the file or on their way there."""
+        return self._filed_bytes + len(self._pending)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Bytes not yet in the file."""
+        return len(self._pending)
+
+    def add(self, *values: int) -> None:
+        """Append an entry. Never fails: a full disk leaves it waiting in memory."""
+        self._pending += self._entry.pack(*values)
+        if len(self._pending) >= _FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> bool:
+        """Put what waits into the file. False when the disk refuses; it goes on waiting then."""
+        if self._pending:
+            try:
+                self.file.write(self._filed_bytes, self._pending)
+            except OSError as error:
+                logger.warning("index entries of %s wait in memory: %s", self.file.place, error.strerror)
+                return False
+            self._filed_bytes += len(self._pending)
+            self._pending.clear()
+        return True
+
+    def truncate(self, count: int) -> None:
+        """Keep the first `count` entries. Raises OSError."""
+        size_bytes = count * self._entry.size
+        if size_bytes < self._filed_bytes or self.file.size_bytes != self._filed_bytes:
+            self._filed_bytes = min(size_bytes, self._filed_bytes)
+            self.file.truncate(self._filed_bytes)
+        del self._pending[max(0, size_bytes - self._filed_bytes) :]
+
+    def entries(self, start: int = 0) -> Iterator[tuple[int, ...]]:
+        """The entries from number `start` on, read a page at a time."""
+        at = start * self._entry.size
+        page_bytes = _FLUSH_BYTES // self._entry.size * self._entry.size
+        while at < self._filed_bytes:
+            page = self.file.read(at, min(page_bytes, self._filed_bytes - at))
+            yield from self._entry.iter_unpack(page)
+            at += len(page)
+        yield from self._entry.iter_unpack(bytes(self._pending[at - self._filed_bytes :]))
+
+
+class OffsetIndex(IndexFile):
+    """`.index`: for one batch every few KiB, its last offset and where it begins (row L1)."""
+
+    def __init__(self, file: StoredFile) -> None:
+        super().__init__(file, OFFSET_ENTRY)
+
+    def position_before(self, relative_offset: int) -> int:
+        """A position from which a walk over the batches comes to `relative_offset`; the nearest the index knows."""
+        found = bisect_right(self, relative_offset, key=_first)
+        return self[found - 1][1] if found else 0
+
+    def batch_before(self, position: int) -> int:
+        """The start of the last indexed batch that begins at or before `position`; 0 when none does."""
+        found = bisect_right(self, position, key=_second)
+        return self[found - 1][1] if found else 0
+
+    def truncate_to_position(self, position: int) -> None:
+        """Forget the batches that begin at `position` or later. Raises OSError."""
+        self.truncate(bisect_right(self, position - 1, key=_second))
+
+    def plausible(self, log_bytes: int) -> bool:
+        """Whether entries rise and stay inside the log: false after a torn write or in a preallocated, zeroed tail."""
+        last_offset = last_position = -1
+        for offset, position in self.entries():
+            if offset <= last_offset or position <= last_position:
+                return False
+            last_offset, last_position = offset, position
+        return last_position < log_bytes and self.file.size_bytes == self._filed_bytes
+
+
+class TimeIndex(IndexFile):
+    """`.timeindex`: the largest timestamp seen up to a batch, for ListOffsets by time and retention."""
+
+    def __init__(self, file: StoredFile) -> None:
+        super().__init__(file, TIME_ENTRY)
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """The last entry as (timestamp in ms, relative offset); (-1, 0) when there is none."""
+        if not len(self):
+            return -1, 0
+        timestamp_ms, relative_offset = self[len(self) - 1]
+        return timestamp_ms, relative_offset
+
+    def note(self, timestamp_ms: int, relative_offset: int) -> None:
+        """Append an entry where it says something new: timestamps in the index rise."""
+        last_ms, last_offset = self.last
+        if timestamp_ms > last_ms and (relative_offset > last_offset or not len(self)):
+            self.add(timestamp_ms, relative_offset)
+
+    def offset_before(self, timestamp_ms: int) -> int:
+        """The relative offset up to which no record is as late as `timestamp_ms`; 0 when the index knows nothing."""
+        found = bisect_right(self, timestamp_ms - 1, key=_first)
+        return self[found - 1][1] if found else 0
+
+    def latest_before(self, relative_offset: int) -> tuple[int, int]:
+        """The last entry for an offset below `relative_offset`; (-1, 0) when there is none."""
+        found = bisect_right(self, relative_offset - 1, key=_second)
+        if not found:
+            return -1, 0
+        timestamp_ms, offset = self[found - 1]
+        return timestamp_ms, offset
+
+    def truncate_to_offset(self, relative_offset: int) -> None:
+        """Forget the entries for offsets at or above `relative_offset`. Raises OSError."""
+        self.truncate(bisect_right(self, relative_offset - 1, key=_second))
+
+    def plausible(self) -> bool:
+        """Whether timestamps and offsets rise."""
+        last_ms = last_offset = -1
+        for timestamp_ms, offset in self.entries():
+            if timestamp_ms <= last_ms or offset < last_offset:
+                return False
+            last_ms, last_offset = timestamp_ms, offset
+        return self.file.size_bytes == self._filed_bytes
+
+
+def _first(entry: tuple[int, ...]) -> int:
+    return entry[0]
+
+
+def _second(entry: tuple[int, ...]) -> int:
+    return entry[1]

@@ -1,0 +1,94 @@
+"""The store that keeps everything in this process's memory: `--memory`, the embedded broker and simulations."""
+
+from collections.abc import Mapping
+
+from fencepost.broker.log.store import Bytes, Piece, Store, StoredFile, Syncable
+
+
+class MemoryFile:
+    """A growing run of bytes behind the `StoredFile` port."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.data = bytearray()
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.data)
+
+    def write(self, position: int, data: Bytes) -> None:
+        if position == len(self.data):
+            self.data += data
+        else:
+            self.data[position : position + len(data)] = data
+
+    def read(self, position: int, length: int) -> bytes:
+        return bytes(self.data[position : position + length])
+
+    def piece(self, position: int, length: int) -> Piece:
+        return self.read(position, length)
+
+    def truncate(self, size_bytes: int) -> None:
+        del self.data[size_bytes:]
+
+    def pin(self) -> Syncable | None:
+        return None
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class MemoryStore:
+    """A directory of `MemoryFile`s; what is durable here is what the process lives to see."""
+
+    def __init__(self, place: str = "memory:") -> None:
+        self.place = place
+        self.files: dict[str, MemoryFile] = {}
+        self._children: dict[str, MemoryStore] = {}
+
+    def sizes(self) -> Mapping[str, int]:
+        return {name: file.size_bytes for name, file in self.files.items()}
+
+    def children(self) -> list[str]:
+        return list(self._children)
+
+    def child(self, name: str) -> "Store":
+        child = self._children.get(name)
+        if child is None:
+            child = self._children[name] = self.new_child(name)
+        return child
+
+    def new_child(self, name: str) -> "MemoryStore":
+        """An empty directory of this kind; simulations override it to hand their faults down."""
+        return MemoryStore(f"{self.place}/{name}")
+
+    def open(self, name: str) -> StoredFile:
+        file = self.files.get(name)
+        if file is None:
+            file = self.files[name] = self.new_file(name)
+        return file
+
+    def new_file(self, name: str) -> MemoryFile:
+        """An empty file of this kind; simulations override it to inject faults."""
+        return MemoryFile(f"{self.place}/{name}")
+
+    def load(self, name: str) -> bytes | None:
+        file = self.files.get(name)
+        return None if file is None else file.read(0, file.size_bytes)
+
+    def replace(self, name: str, data: Bytes, *, durable: bool = False) -> None:
+        fresh = self.new_file(name)
+        fresh.write(0, data)
+        self.files[name] = fresh
+
+    def remove(self, name: str) -> None:
+        self.files.pop(name, None)
+
+    def discard_child(self, name: str, via: str) -> None:
+        self._children.pop(name, None)
+
+    def rename_child(self, name: str, to: str) -> None:
+        self._children[to] = self._children.pop(name)
+
+    def pin_entries(self) -> list[Syncable]:
+        return []

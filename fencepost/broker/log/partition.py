@@ -1,0 +1,423 @@
+"""One partition's log: what may be appended, what may be read, and how far (sections A.1, A.3 and A.4 of the rules)."""
+
+import logging
+from collections.abc import Callable, Collection
+
+from fencepost.broker.log import reading
+from fencepost.broker.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.producer_state import (
+    AppendOrigin,
+    BatchMetadata,
+    OpenTransaction,
+    ProducerEntry,
+    Refusal,
+    VerificationGuard,
+)
+from fencepost.broker.log.recovery import Recovered
+from fencepost.broker.log.results import AppendInfo, ReadResult, TimestampOffset, Watcher
+from fencepost.broker.log.retention import SegmentFacts, deletable
+from fencepost.broker.log.snapshots import SnapshotFiles
+from fencepost.broker.log.store import CorruptLogFile, FileRegion, Store, Syncable
+from fencepost.broker.log.txn_index import AbortedTransaction
+from fencepost.broker.log.validation import check_batch
+from fencepost.protocol.control_records import end_txn_marker
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.record_batch import BatchHeader, assign_offset, read_header
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+__all__ = ["AppendInfo", "AppendOrigin", "FileRegion", "PartitionLog", "ReadResult", "TimestampOffset", "Watcher"]
+
+CHECKPOINT_BYTES = 64 << 20
+"""After so many bytes `checkpoint` takes a producer snapshot within a segment, so that recovery starts there."""
+
+logger = logging.getLogger(__name__)
+
+
+class PartitionLog:
+    """A log of record batches with its producers, transactions and bounds. Made by `LogDirectory`.
+
+    Nothing here waits: an append is in the file (or in memory) when it returns, and durable when the high watermark has
+    passed it, which `GroupCommit` sees to. The last stable offset is derived from the producers' state and the high
+    watermark each time it is asked for (row I1).
+    """
+
+    def __init__(
+        self,
+        tp: TopicPartition,
+        topic_id: bytes,
+        config: LogConfig,
+        store: Store,
+        recovered: Recovered,
+        *,
+        log_start_offset: int = 0,
+        recovery_point: int = 0,
+        durable_at_once: bool = False,
+        start_moved: Callable[["PartitionLog"], None] | None = None,
+    ) -> None:
+        self.tp = tp
+        self.topic_id = topic_id
+        self.config = config
+        self.store = store
+        self.segments = recovered.segments
+        self.producers = recovered.producers
+        self.epochs = recovered.epochs
+        self.leader_epoch = max(0, self.epochs.latest)
+        self.deleted = False
+        self.recovery_point = min(recovery_point, self.segments.end_offset)
+        """Everything below is durable."""
+        self._durable_at_once = durable_at_once
+        self._start_moved = start_moved
+        self._log_start_offset = max(log_start_offset, self.segments.first_offset)
+        self._high_watermark = self.segments.end_offset
+        self._founded = bool(self.segments.size_bytes)
+        self._snapshots = SnapshotFiles(store)
+        self._bytes_at_snapshot = self.segments.size_bytes
+        self._watchers: dict[Watcher, None] = {}
+
+    def __repr__(self) -> str:
+        return f"<PartitionLog {self.tp} [{self.log_start_offset}, {self.log_end_offset})>"
+
+    # Bounds
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record will get."""
+        return self.segments.active.next_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Readers see what lies below: in `fsync` durability what is durable, in `os` durability everything."""
+        return self._high_watermark
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The oldest offset without a verdict that is final for readers; None when all is decided (row I1)."""
+        offset = self.producers.first_unstable_offset(self._high_watermark)
+        return None if offset is None else max(offset, self._log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed data see what lies below (row I1)."""
+        unstable = self.producers.first_unstable_offset(self._high_watermark)
+        if unstable is None or unstable >= self._high_watermark:
+            return self._high_watermark
+        return max(unstable, self._log_start_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches kept."""
+        return self.segments.size_bytes
+
+    # Appending
+
+    def append(
+        self,
+        batch: bytes | bytearray | memoryview,
+        origin: AppendOrigin,
+        now_ms: int,
+        *,
+        transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
+    ) -> AppendInfo:
+        """Append one whole batch (rows P2 to P5, L7 to L9); offsets are assigned in `batch` itself where it is writable.
+
+        `guard` is what `verify` gave before the coordinator was asked about the batch's transaction.
+        """
+        checked = check_batch(batch, self.config, origin, now_ms)
+        if isinstance(checked, Refusal):
+            return self._refused(checked)
+        data, header, append_time_ms = checked
+        entry = None
+        base_offset = self.segments.active.next_offset
+        if header.producer_id >= 0:
+            if origin is AppendOrigin.CLIENT:
+                duplicate = self.producers.find_duplicate(header)
+                if duplicate is not None:
+                    return self._duplicate(duplicate)
+            verdict = self.producers.check_data(header, base_offset, origin, transaction_version, guard)
+            if isinstance(verdict, Refusal):
+                return self._refused(verdict)
+            entry = verdict
+        refusal = self._write(data, header, now_ms)
+        if refusal is not None:
+            return self._refused(refusal)
+        if entry is not None:
+            self.producers.commit_data(entry)
+        last_offset = base_offset + header.last_offset_delta
+        if self._durable_at_once:
+            self.advance_high_watermark(last_offset + 1)
+        return AppendInfo(ErrorCode.NONE, None, base_offset, last_offset, append_time_ms, self._log_start_offset)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        now_ms: int,
+    ) -> AppendInfo:
+        """End the producer's transaction here (rows T8, T9, T16, T25); without one the marker only notes the epoch."""
+        refusal = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
+        if refusal is not None:
+            return self._refused(refusal)
+        marker = end_txn_marker(producer_id, producer_epoch, commit, coordinator_epoch, now_ms)
+        offset = self.segments.active.next_offset
+        refusal = self._write(marker, read_header(marker), now_ms)
+        if refusal is not None:
+            return self._refused(refusal)
+        ended = self.producers.commit_marker(
+            producer_id, producer_epoch, commit, coordinator_epoch, now_ms, offset, transaction_version
+        )
+        if ended is not None and ended.aborted:
+            self.segments.active.aborted.append(
+                AbortedTransaction(producer_id, ended.first_offset, offset, ended.last_stable_offset)
+            )
+        if self._durable_at_once:
+            self.advance_high_watermark(offset + 1)
+        return AppendInfo(ErrorCode.NONE, None, offset, offset, -1, self._log_start_offset)
+
+    def verify(
+        self, producer_id: int, producer_epoch: int, base_sequence: int, transaction_version: int
+    ) -> VerificationGuard | None:
+        """Call before asking the coordinator about a transaction that is not open here; hand the guard to `append`.
+
+        None where the transaction is open in this very epoch: there is nothing to ask (rows T15, T16).
+        """
+        return self.producers.guard(producer_id, producer_epoch, base_sequence, transaction_version)
+
+    def _write(self, data: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Refusal | None:
+        if self.deleted:
+            return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} was deleted")
+        segments = self.segments
+        base_offset = segments.active.next_offset
+        try:
+            if not self._founded:
+                self._found()
+            if self.epochs.note(self.leader_epoch, base_offset):
+                self.epochs.save()
+            if segments.active.must_roll(len(data), header, now_ms, self.config):
+                self._roll(now_ms)
+            assign_offset(data, 0, base_offset, self.leader_epoch)
+            segments.append(data, header._replace(base_offset=base_offset), self.config)
+        except OSError as error:
+            logger.error("append to %s failed: %s", self.tp, error)
+            return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the broker could not write: {error.strerror}")
+        return None
+
+    def _found(self) -> None:
+        """Give the partition its directory and its identity, before its first batch. Raises OSError."""
+        self.store.replace(PARTITION_METADATA, encode_partition_metadata(self.topic_id))
+        self._founded = True
+
+    def _roll(self, now_ms: int) -> None:
+        """Begin a new segment, with a producer snapshot at its base offset (section 0, row 19)."""
+        self.segments.roll(now_ms)
+        self.producers.shrink(self.config.producer_ids_max)
+        self._take_snapshot()
+
+    def _refused(self, refusal: Refusal) -> AppendInfo:
+        code, message, record_errors = refusal
+        return AppendInfo(code, message, -1, -1, -1, self._log_start_offset, False, record_errors)
+
+    def _duplicate(self, batch: BatchMetadata) -> AppendInfo:
+        append_time_ms = batch.timestamp_ms if self.config.stamps_append_time else -1
+        return AppendInfo(
+            ErrorCode.NONE, None, batch.first_offset, batch.last_offset, append_time_ms, self._log_start_offset, True
+        )
+
+    # Producers and transactions
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+        """Whether the producer (in that epoch, if given) has a transaction open here."""
+        return self.producers.has_open(producer_id, producer_epoch)
+
+    def producer_states(self) -> Collection[ProducerEntry]:
+        """Every producer this partition remembers, for DescribeProducers."""
+        return self.producers.entries()
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """The transactions without a verdict, oldest first; the first one holds the LSO."""
+        return list(self.producers.open_transactions())
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, isolation: IsolationLevel, at_least_one: bool = True) -> ReadResult:
+        """Whole batches from the one that holds `offset` on, up to the bound of `isolation`.
+
+        At most `max_bytes`, but for the first batch, which comes whole where `at_least_one` is set. An offset at the
+        bound, or between it and the log end, gets nothing; one outside the log gets OFFSET_OUT_OF_RANGE.
+        """
+        committed = isolation == IsolationLevel.READ_COMMITTED
+        high_watermark, stable = self._high_watermark, self.last_stable_offset
+        upper_offset = stable if committed else high_watermark
+        start = self._log_start_offset
+        if not start <= offset <= self.segments.active.next_offset or self.deleted:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.deleted else ErrorCode.OFFSET_OUT_OF_RANGE
+            return ReadResult(error, [], 0, high_watermark, stable, start, [] if committed else None)
+        if offset >= upper_offset:
+            return ReadResult(ErrorCode.NONE, [], 0, high_watermark, stable, start, [] if committed else None)
+        aborted: list[tuple[int, int]] | None = None
+        try:
+            parts, size_bytes, end_offset = self.segments.read(offset, upper_offset, max_bytes, at_least_one)
+            if committed:
+                overlapping = self.segments.aborted_between(offset, end_offset) if size_bytes else []
+                aborted = [(entry.producer_id, entry.first_offset) for entry in overlapping]
+        except (OSError, CorruptLogFile) as error:
+            logger.error("reading %s at offset %d failed: %s", self.tp, offset, error)
+            code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.CORRUPT_MESSAGE
+            return ReadResult(code, [], 0, high_watermark, stable, start, aborted)
+        return ReadResult(ErrorCode.NONE, parts, size_bytes, high_watermark, stable, start, aborted)
+
+    def readable_bytes(self, offset: int, isolation: IsolationLevel) -> int:
+        """Bytes a reader at `offset` could get now (row I7: committed readers count up to the LSO only).
+
+        Raises CorruptLogFile and OSError.
+        """
+        upper_offset = self._upper(isolation)
+        offset = max(offset, self._log_start_offset)
+        return 0 if offset >= upper_offset else self.segments.bytes_between(offset, upper_offset)
+
+    def offset_for_timestamp(self, timestamp_ms: int, isolation: IsolationLevel) -> TimestampOffset | None:
+        """The first record that is not earlier, if a reader of `isolation` may see it (row I6).
+
+        Raises CorruptLogFile and OSError.
+        """
+        upper_offset = self._upper(isolation)
+        return reading.first_at_or_after(self.segments, self.epochs, timestamp_ms, self._log_start_offset, upper_offset)
+
+    def max_timestamp_offset(
+        self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> TimestampOffset | None:
+        """The first record with the largest timestamp (KIP-734). Raises CorruptLogFile and OSError."""
+        return reading.latest(self.segments, self.epochs, self._log_start_offset, self._upper(isolation))
+
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """The largest known epoch at or below `epoch` and the offset where it ended; (-1, -1) if unknown (row L10)."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    def _upper(self, isolation: IsolationLevel) -> int:
+        return self.last_stable_offset if isolation == IsolationLevel.READ_COMMITTED else self._high_watermark
+
+    # Watching
+
+    def add_watcher(self, watcher: Watcher) -> None:
+        """Have `watcher.wake()` called whenever the high watermark or the LSO moves, and on deletion."""
+        self._watchers[watcher] = None
+
+    def remove_watcher(self, watcher: Watcher) -> None:
+        """Stop that; no error if it was not watching."""
+        self._watchers.pop(watcher, None)
+
+    def _wake(self) -> None:
+        for watcher in tuple(self._watchers):
+            watcher.wake()
+
+    # Durability
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Show readers what lies below `offset`; never moves back. The LSO can only move when this does."""
+        if offset <= self._high_watermark:
+            return
+        assert offset <= self.log_end_offset, "LSO <= high watermark <= log end offset"
+        self._high_watermark = offset
+        self.producers.settle(offset)
+        if self._watchers:
+            self._wake()
+
+    def begin_sync(self) -> tuple[int, list[Syncable]]:
+        """What must be synced, from any thread, before everything below the returned offset is durable.
+
+        Raises OSError when a file can not be opened.
+        """
+        return self.log_end_offset, [] if self.deleted else self.segments.pins()
+
+    def finish_sync(self, end_offset: int) -> None:
+        """All that `begin_sync` returned along with `end_offset` is synced."""
+        self.recovery_point = max(self.recovery_point, end_offset)
+        self.advance_high_watermark(end_offset)
+
+    # Upkeep
+
+    def delete_records(self, offset: int) -> tuple[ErrorCode, int]:
+        """Hide what lies below `offset` (-1: the high watermark) for good and delete the segments it frees.
+
+        Returns the new log start offset, durable if the log is on disk. OFFSET_OUT_OF_RANGE beyond the high watermark.
+        A segment in or after which an open transaction begins stays until the transaction is decided.
+        """
+        target = self._high_watermark if offset == -1 else offset
+        if target < 0 or target > self._high_watermark:
+            return ErrorCode.OFFSET_OUT_OF_RANGE, -1
+        before = self._log_start_offset
+        if target > before:
+            self._log_start_offset = target
+            try:
+                if self._start_moved is not None:
+                    self._start_moved(self)
+                self._delete_segments(0)
+            except OSError as error:
+                logger.error("deleting records of %s failed: %s", self.tp, error)
+                return ErrorCode.KAFKA_STORAGE_ERROR, before
+            self._wake()
+        return ErrorCode.NONE, self._log_start_offset
+
+    def housekeep(self, now_ms: int) -> None:
+        """Retention by time and size, forgetting idle producers, and a checkpoint where one is due. Raises OSError."""
+        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        self.producers.shrink(self.config.producer_ids_max)
+        self._delete_segments(now_ms)
+        if self.segments.size_bytes - self._bytes_at_snapshot >= CHECKPOINT_BYTES:
+            self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Write what lets the next start begin at the present end: index entries and a producer snapshot."""
+        self.segments.active.seal()
+        self._take_snapshot()
+
+    def close(self) -> None:
+        """Checkpoint, make everything durable, let go of descriptors. Raises OSError."""
+        if self.deleted:
+            return
+        if self._founded:
+            self.checkpoint()
+            for segment in self.segments:
+                segment.flush_indexes()
+            end_offset, pins = self.begin_sync()
+            for pin in [*pins, *self.segments.active.pins()]:
+                pin.sync()
+            self.finish_sync(end_offset)
+        self.segments.close()
+
+    def mark_deleted(self) -> None:
+        """The partition is gone: refuse what comes, wake who waits. `LogDirectory` removes the files."""
+        self.deleted = True
+        self.segments.close()
+        self._wake()
+
+    def _take_snapshot(self) -> None:
+        self._bytes_at_snapshot = self.segments.size_bytes
+        self._snapshots.write(self.log_end_offset, self.producers.entries())
+
+    def _delete_segments(self, now_ms: int) -> None:
+        undecided = self.producers.first_undecided_offset()
+        bound = self._high_watermark if undecided is None else min(self._high_watermark, undecided)
+        facts = [SegmentFacts(s.next_offset, s.size_bytes, s.max_timestamp_ms) for s in self.segments]
+        count = deletable(facts, self.config, now_ms, self._log_start_offset, bound)
+        if not count:
+            return
+        if count == len(self.segments):
+            self._roll(now_ms)
+        gone = self.segments.drop_front(count)
+        first_offset = self.segments.first_offset
+        self._snapshots.remove_before(first_offset)
+        moved = first_offset > self._log_start_offset
+        self._log_start_offset = max(self._log_start_offset, first_offset)
+        logger.info("deleted %d segments of %s below offset %d", len(gone), self.tp, first_offset)
+        if moved:
+            self._wake()

@@ -1,0 +1,161 @@
+"""A partition's bytes by offset: the row of its segments, the last of which takes appends.
+
+This is the seam between rules and bytes: the partition above knows offsets and batches, never files.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import NamedTuple
+
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.segment import Segment
+from fencepost.broker.log.store import Bytes, Piece, Store, Syncable
+from fencepost.broker.log.txn_index import AbortedTransaction
+from fencepost.protocol.record_batch import BatchHeader
+
+_base_offset = attrgetter("base_offset")
+
+
+class Extent(NamedTuple):
+    """What a read found: pieces in order, their bytes in all, and the offset after the last batch."""
+
+    parts: list[Piece]
+    size_bytes: int
+    end_offset: int
+
+
+class Segments:
+    """The segments of one log, by rising base offset; never empty."""
+
+    def __init__(self, store: Store, segments: list[Segment]) -> None:
+        assert segments, "a log has at least its active segment"
+        self.store = store
+        self._segments = segments
+        self._unsynced = segments[:-1]
+        self.active = segments[-1]
+        self._sealed_bytes = sum(segment.size_bytes for segment in segments[:-1])
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def first_offset(self) -> int:
+        """Base offset of the oldest segment."""
+        return self._segments[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record will get."""
+        return self.active.next_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches in all segments."""
+        return self._sealed_bytes + self.active.file.size_bytes
+
+    @property
+    def sealed_unsynced(self) -> bool:
+        """Whether a segment was closed to appends and not made durable since."""
+        return bool(self._unsynced)
+
+    def append(self, batch: Bytes, header: BatchHeader, config: LogConfig) -> None:
+        """Write one batch at the end. Raises OSError, and then nothing has changed."""
+        self.active.append(batch, header, config.index_interval_bytes)
+
+    def roll(self, now_ms: int) -> None:
+        """Close the active segment to appends and begin the next one at the end offset. Does not touch the new files."""
+        old = self.active
+        old.seal()
+        self._sealed_bytes += old.size_bytes
+        self._unsynced.append(old)
+        self.active = Segment(self.store, old.next_offset, now_ms)
+        self._segments.append(self.active)
+
+    # Reading
+
+    def index_of(self, offset: int) -> int:
+        """Number of the segment that holds `offset` (of the first one for offsets before the log)."""
+        return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
+
+    def from_offset(self, offset: int) -> Iterator[Segment]:
+        """The segments from the one that holds `offset` on."""
+        active = self.active
+        if offset >= active.base_offset:
+            yield active
+            return
+        for number in range(self.index_of(offset), len(self._segments)):
+            yield self._segments[number]
+
+    def read(self, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool) -> Extent:
+        """Whole batches from `offset` below `upper_offset`, at most `max_bytes` (but for one large batch).
+
+        Raises CorruptLogFile and OSError.
+        """
+        parts: list[Piece] = []
+        size_bytes = 0
+        for segment in self.from_offset(offset):
+            if segment.base_offset >= upper_offset or size_bytes >= max_bytes > 0:
+                break
+            part = segment.slice(offset, upper_offset, max_bytes - size_bytes, at_least_one and not parts)
+            if part.size_bytes:
+                parts.append(segment.piece(part))
+                size_bytes += part.size_bytes
+            whole = part.end_offset >= segment.next_offset
+            offset = max(offset, part.end_offset)
+            if not whole:
+                break
+        return Extent(parts, size_bytes, offset)
+
+    def bytes_between(self, offset: int, upper_offset: int) -> int:
+        """Bytes of the batches from `offset` below `upper_offset`. Raises CorruptLogFile and OSError."""
+        total = 0
+        for segment in self.from_offset(offset):
+            if segment.base_offset >= upper_offset:
+                break
+            total += segment.position_of(upper_offset) - segment.position_of(offset)
+        return total
+
+    def aborted_between(self, offset: int, upper_offset: int) -> list[AbortedTransaction]:
+        """Every aborted transaction that overlaps [offset, upper_offset) (row I2), ordered by first offset."""
+        found: list[AbortedTransaction] = []
+        for segment in self.from_offset(offset):
+            if len(segment.aborted):
+                entries, complete = segment.aborted.collect(offset, upper_offset)
+                found += entries
+                if complete:
+                    break
+        found.sort(key=attrgetter("first_offset"))
+        return found
+
+    # Durability and deletion
+
+    def pins(self) -> list[Syncable]:
+        """What to sync to make all batches so far durable. Sealed segments are given out once."""
+        kept = [segment for segment in self._unsynced if not segment.flush_indexes()]
+        pins = [pin for segment in self._unsynced for pin in segment.pins()]
+        self._unsynced = kept
+        pin = self.active.file.pin()
+        if pin is not None:
+            pins.append(pin)
+        return pins + self.store.pin_entries()
+
+    def drop_front(self, count: int) -> list[Segment]:
+        """Take the oldest `count` segments out and delete their files. Raises OSError."""
+        assert count < len(self._segments), "the active segment stays"
+        gone = self._segments[:count]
+        for segment in gone:
+            segment.delete()
+            self._segments.remove(segment)
+            self._sealed_bytes -= segment.size_bytes
+            if segment in self._unsynced:
+                self._unsynced.remove(segment)
+        return gone
+
+    def close(self) -> None:
+        """Let go of descriptors."""
+        for segment in self._segments:
+            segment.close()

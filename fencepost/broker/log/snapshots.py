@@ -1,0 +1,144 @@
+"""Producer snapshots: Kafka's `.snapshot` bytes, version 1, and behind them the duplicate windows (row P9).
+
+Kafka keeps one batch per producer across a restart. Here the batches before the last one follow Kafka's entries in a
+section of our own, which the checksum covers and Kafka's reader passes over: it reads as many entries as are counted.
+A snapshot without such batches is byte for byte Kafka's.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from struct import Struct
+from struct import error as StructError
+
+import crc32c
+
+from fencepost.broker.log.producer_state import BatchMetadata, ProducerEntry
+from fencepost.broker.log.segment import file_name, offset_in_name
+from fencepost.broker.log.store import CorruptLogFile, Store
+
+SNAPSHOT_SUFFIX = ".snapshot"
+
+_VERSION = 1
+_HEAD = Struct(">hI")
+_COUNT = Struct(">i")
+_ENTRY = Struct(">qhiqiqiq")
+"""Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction's first offset."""
+
+_WINDOWS_MAGIC = b"fpw1"
+_WINDOW_HEAD = Struct(">qB")
+_WINDOW_BATCH = Struct(">iqiq")
+"""Last sequence, last offset, offset delta, timestamp: one earlier batch of a producer, oldest first."""
+
+logger = logging.getLogger(__name__)
+
+
+def encode_snapshot(entries: Collection[ProducerEntry]) -> bytes:
+    """The file for these producers."""
+    body = bytearray(_COUNT.pack(len(entries)))
+    windows = bytearray()
+    count = 0
+    for entry in entries:
+        last = entry.batches[-1] if entry.batches else BatchMetadata(-1, -1, 0, -1)
+        body += _ENTRY.pack(
+            entry.producer_id,
+            entry.epoch,
+            last.last_sequence,
+            last.last_offset,
+            last.offset_delta,
+            entry.last_timestamp_ms,
+            entry.coordinator_epoch,
+            entry.txn_first_offset,
+        )
+        earlier = entry.batches[:-1]
+        if earlier:
+            count += 1
+            windows += _WINDOW_HEAD.pack(entry.producer_id, len(earlier))
+            for batch in earlier:
+                windows += _WINDOW_BATCH.pack(*batch)
+    if count:
+        body += _WINDOWS_MAGIC + _COUNT.pack(count) + windows
+    return _HEAD.pack(_VERSION, crc32c.crc32c(body)) + bytes(body)
+
+
+def decode_snapshot(data: bytes, place: str) -> list[ProducerEntry]:
+    """The producers in a snapshot. Raises CorruptLogFile, naming `place`, for a bad checksum, version or length."""
+    if len(data) < _HEAD.size + _COUNT.size:
+        raise CorruptLogFile(place, len(data), "too short for a producer snapshot")
+    version, crc = _HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptLogFile(place, 0, f"producer snapshot version {version}, only {_VERSION} is known")
+    if crc32c.crc32c(memoryview(data)[_HEAD.size :]) != crc:
+        raise CorruptLogFile(place, 2, "the checksum does not match")
+    try:
+        return _entries(data, place)
+    except StructError as error:
+        raise CorruptLogFile(place, len(data), f"entries end early: {error}") from error
+
+
+def _entries(data: bytes, place: str) -> list[ProducerEntry]:
+    (count,) = _COUNT.unpack_from(data, _HEAD.size)
+    at = _HEAD.size + _COUNT.size
+    if count < 0 or at + count * _ENTRY.size > len(data):
+        raise CorruptLogFile(place, _HEAD.size, f"{count} entries do not fit into {len(data)} bytes")
+    earlier = _windows(data, at + count * _ENTRY.size, place)
+    entries = []
+    for number in range(count):
+        producer_id, epoch, sequence, offset, delta, timestamp_ms, coordinator_epoch, first_offset = _ENTRY.unpack_from(
+            data, at + number * _ENTRY.size
+        )
+        batches = earlier.get(producer_id, ())
+        if offset >= 0:
+            batches = (*batches, BatchMetadata(sequence, offset, delta, timestamp_ms))
+        entries.append(ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms, first_offset, batches))
+    return entries
+
+
+def _windows(data: bytes, at: int, place: str) -> dict[int, tuple[BatchMetadata, ...]]:
+    if data[at : at + len(_WINDOWS_MAGIC)] != _WINDOWS_MAGIC:
+        return {}  # Kafka's own file
+    at += len(_WINDOWS_MAGIC)
+    (count,) = _COUNT.unpack_from(data, at)
+    at += _COUNT.size
+    if count < 0 or count * _WINDOW_HEAD.size > len(data) - at:
+        raise CorruptLogFile(place, at, f"{count} duplicate windows do not fit")
+    windows = {}
+    for _ in range(count):
+        producer_id, batches = _WINDOW_HEAD.unpack_from(data, at)
+        at += _WINDOW_HEAD.size
+        window = []
+        for _ in range(batches):
+            window.append(BatchMetadata(*_WINDOW_BATCH.unpack_from(data, at)))
+            at += _WINDOW_BATCH.size
+        windows[producer_id] = tuple(window)
+    return windows
+
+
+def snapshot_offsets(names: Mapping[str, int]) -> list[int]:
+    """The offsets of the producer snapshots among the files `names`, rising."""
+    return sorted(offset for name in names if (offset := offset_in_name(name, SNAPSHOT_SUFFIX)) is not None)
+
+
+class SnapshotFiles:
+    """The producer snapshots of one partition: one per segment, at its base offset, and the newest."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._offsets = snapshot_offsets(store.sizes())
+
+    def write(self, offset: int, entries: Collection[ProducerEntry]) -> None:
+        """Keep the state as of `offset`. A full disk is no error: recovery then replays from an older snapshot."""
+        if offset in self._offsets:
+            return
+        name = file_name(offset, SNAPSHOT_SUFFIX)
+        try:
+            self._store.replace(name, encode_snapshot(entries))
+        except OSError as error:
+            logger.warning("no producer snapshot %s/%s: %s", self._store.place, name, error.strerror)
+            return
+        self._offsets.append(offset)
+
+    def remove_before(self, offset: int) -> None:
+        """Delete the snapshots below `offset`, but never the newest. Raises OSError."""
+        for old in [known for known in self._offsets[:-1] if known < offset]:
+            self._store.remove(file_name(old, SNAPSHOT_SUFFIX))
+            self._offsets.remove(old)

@@ -1,0 +1,153 @@
+"""The port below the log: named byte files in directories. The rules stand above it, the bytes below it."""
+
+import os
+from collections.abc import Mapping
+from typing import Protocol, Union
+
+Bytes = bytes | bytearray | memoryview
+
+
+class CorruptLogFile(Exception):
+    """A file of a log holds what can not be there; names the file, the byte position and the reason."""
+
+    def __init__(self, place: str, position: int, why: str) -> None:
+        super().__init__(f"{place} at byte {position}: {why}")
+        self.place = place
+        self.position = position
+
+
+class Descriptor:
+    """A file descriptor that is closed when nobody refers to it any more.
+
+    A file region on its way to a socket keeps its descriptor open, whatever happens to the file meanwhile: closing by
+    reference, not by call, is what makes that safe. Descriptor numbers are never reused under a reader.
+    """
+
+    __slots__ = ("__weakref__", "fd")
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+
+class FileRegion:
+    """`length` bytes of an open file from `offset` on, for sendfile; valid as long as the object lives."""
+
+    __slots__ = ("_descriptor", "length", "offset")
+
+    def __init__(self, descriptor: Descriptor, offset: int, length: int) -> None:
+        self._descriptor = descriptor
+        self.offset = offset
+        self.length = length
+
+    @property
+    def fd(self) -> int:
+        """The descriptor to send from; do not close it."""
+        return self._descriptor.fd
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __repr__(self) -> str:
+        return f"FileRegion(fd={self.fd}, offset={self.offset}, length={self.length})"
+
+
+Piece = Union[bytes, FileRegion]
+"""What a read hands out: small pieces as bytes, large ones as regions of a file."""
+
+
+class Syncable(Protocol):
+    """Something that can be made durable from another thread, whatever the event loop does meanwhile."""
+
+    def sync(self) -> None:
+        """Return when it is durable. Raises OSError: what was written since the last success may then be lost."""
+        ...
+
+
+class StoredFile(Protocol):
+    """One file. It comes into being with its first write."""
+
+    @property
+    def place(self) -> str:
+        """The file's name for messages to people."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes written and kept."""
+        ...
+
+    def write(self, position: int, data: Bytes) -> None:
+        """Put all of `data` at `position`. Raises OSError; the file then holds what it held before."""
+        ...
+
+    def read(self, position: int, length: int) -> bytes:
+        """At most `length` bytes from `position` on; fewer at the end of the file. Raises OSError."""
+        ...
+
+    def piece(self, position: int, length: int) -> Piece:
+        """`length` bytes that exist, as cheaply as they can be sent. Raises OSError."""
+        ...
+
+    def truncate(self, size_bytes: int) -> None:
+        """Drop everything from `size_bytes` on. Raises OSError."""
+        ...
+
+    def pin(self) -> Syncable | None:
+        """What to sync so that all writes so far are durable; None where nothing was ever written."""
+        ...
+
+    def close(self) -> None:
+        """Let go of descriptors; the file can be used again all the same."""
+        ...
+
+
+class Store(Protocol):
+    """One directory of files, and the directories in it. Directories come into being with their first file."""
+
+    @property
+    def place(self) -> str:
+        """The directory's name for messages to people."""
+        ...
+
+    def sizes(self) -> Mapping[str, int]:
+        """The files that exist, with their sizes in bytes."""
+        ...
+
+    def children(self) -> list[str]:
+        """The directories in this one."""
+        ...
+
+    def child(self, name: str) -> "Store":
+        """The directory `name` in this one, whether or not it exists yet."""
+        ...
+
+    def open(self, name: str) -> StoredFile:
+        """The file `name`, whether or not it exists yet."""
+        ...
+
+    def load(self, name: str) -> bytes | None:
+        """All of a small file, or None when there is none. Raises OSError."""
+        ...
+
+    def replace(self, name: str, data: Bytes, *, durable: bool = False) -> None:
+        """Put a small file in place as a whole or not at all; on return it is durable if `durable`. Raises OSError."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Delete a file; no error when there is none. Raises OSError."""
+        ...
+
+    def discard_child(self, name: str, via: str) -> None:
+        """Delete a directory with all that is in it; it is renamed to `via` first, so that a crash leaves no half of it."""
+        ...
+
+    def rename_child(self, name: str, to: str) -> None:
+        """Give a directory another name."""
+        ...
+
+    def pin_entries(self) -> list[Syncable]:
+        """What to sync so that files made or deleted since the last call stay so."""
+        ...

@@ -1,0 +1,69 @@
+"""The aborted transactions of one segment, in Kafka's `.txnindex` bytes (rows I2 and I3)."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from fencepost.broker.log.indexes import IndexFile
+from fencepost.broker.log.store import CorruptLogFile, StoredFile
+
+TXN_ENTRY = Struct(">hqqqq")
+"""Version (0), producer id, first offset, last offset (the marker's), last stable offset: 34 bytes."""
+
+_VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction on one partition; the entry stands in the segment that holds the marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    """The LSO as it would be were this transaction the last to end: readers below it need no later entry."""
+
+
+class TxnIndex(IndexFile):
+    """`.txnindex` of one segment; the file exists only where something was aborted."""
+
+    def __init__(self, file: StoredFile) -> None:
+        super().__init__(file, TXN_ENTRY)
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Note an abort. Entries come in the order of their markers, which searches rely on."""
+        count = len(self)
+        assert not count or self[count - 1][3] < aborted.last_offset, "aborts are noted in the order of their markers"
+        self.add(_VERSION, *aborted)
+
+    def all(self) -> Iterator[AbortedTransaction]:
+        """Every entry, by rising marker offset."""
+        return self._from(0)
+
+    def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
+        """The aborted transactions that overlap [fetch_offset, upper_bound), and whether later segments can add none.
+
+        Row I2: an entry counts if it ends at or after `fetch_offset` and begins before `upper_bound`; once an entry's
+        LSO reaches `upper_bound`, whatever ended later began later, too.
+        """
+        found = []
+        for aborted in self._from(bisect_left(self, fetch_offset, key=_last_offset)):
+            if aborted.first_offset < upper_bound:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upper_bound:
+                return found, True
+        return found, False
+
+    def truncate_to_offset(self, offset: int) -> None:
+        """Forget transactions whose markers stand at `offset` or later. Raises OSError."""
+        self.truncate(bisect_left(self, offset, key=_last_offset))
+
+    def _from(self, start: int) -> Iterator[AbortedTransaction]:
+        for number, (version, *fields) in enumerate(self.entries(start), start):
+            if version > _VERSION:
+                raise CorruptLogFile(self.file.place, number * TXN_ENTRY.size, f"entry version {version} is not known")
+            yield AbortedTransaction(*fields)
+
+
+def _last_offset(entry: tuple[int, ...]) -> int:
+    return entry[3]
