@@ -1,0 +1,27 @@
+"""InitProducerId (22): a producer id and epoch; with a transactional id also the fence against older producers.
+
+v0-5 are served. v3 lets a producer show the identity it holds (KIP-360), v4 knows PRODUCER_FENCED (KIP-588), v5
+TRANSACTION_ABORTABLE. v6 (two-phase commit, KIP-939) is not served.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.txn.wire_codes import visible
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Answer once the identity is durable and every transaction before it has ended."""
+    answer = await node.transactions.init_producer_id(
+        request.transactional_id, request.transaction_timeout_ms, request.producer_id, request.producer_epoch
+    )
+    if answer.error is not ErrorCode.NONE:
+        return InitProducerIdResponse(
+            error_code=visible(context.api_key, context.api_version, answer.error), producer_id=-1, producer_epoch=-1
+        )
+    return InitProducerIdResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)

@@ -1,0 +1,79 @@
+"""AddPartitionsToTxn (24): partitions join a transaction; the first one begins it.
+
+v0-5 are served. v0-3 are for clients and hold one transaction; v2 knows PRODUCER_FENCED (KIP-588). v4 is for brokers:
+many transactions, each perhaps only to be verified (KIP-890 part 1). v5 knows TRANSACTION_ABORTABLE. What v4 and v5 add,
+they add for a client of TV2.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.txn.wire_codes import visible
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api24_add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopicResult,
+)
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+BATCHED_SINCE = 4
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Add or verify, one transaction after the other."""
+    if context.api_version < BATCHED_SINCE:
+        codes = await node.transactions.add_partitions(
+            request.v3_and_below_transactional_id,
+            request.v3_and_below_producer_id,
+            request.v3_and_below_producer_epoch,
+            _partitions(request.v3_and_below_topics),
+        )
+        return AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=_results(request.v3_and_below_topics, codes, context)
+        )
+    results = []
+    for transaction in request.transactions:
+        codes = await node.transactions.add_partitions(
+            transaction.transactional_id,
+            transaction.producer_id,
+            transaction.producer_epoch,
+            _partitions(transaction.topics),
+            client_version=2,
+            verify_only=transaction.verify_only,
+        )
+        results.append(
+            AddPartitionsToTxnResult(
+                transactional_id=transaction.transactional_id,
+                topic_results=_results(transaction.topics, codes, context),
+            )
+        )
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
+
+
+def _partitions(topics: Any) -> list[TopicPartition]:
+    return [TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions]
+
+
+def _results(topics: Any, codes: Mapping[TopicPartition, ErrorCode], context: RequestContext) -> list[Any]:
+    """The codes in the order and grouping of the request."""
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=partition,
+                    partition_error_code=visible(
+                        context.api_key, context.api_version, codes[TopicPartition(topic.name, partition)]
+                    ),
+                )
+                for partition in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]

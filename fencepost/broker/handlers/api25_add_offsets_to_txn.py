@@ -1,0 +1,22 @@
+"""AddOffsetsToTxn (25): a group's offsets will be committed with the transaction.
+
+v0-4 are served; v2 knows PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE. Clients of TV2 do not send it: their
+TxnOffsetCommit adds the group's partition by itself.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.txn.wire_codes import visible
+from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Add the partition of `__consumer_offsets` that looks after the group."""
+    error = await node.transactions.add_offsets(
+        request.transactional_id, request.producer_id, request.producer_epoch, request.group_id
+    )
+    return AddOffsetsToTxnResponse(error_code=visible(context.api_key, context.api_version, error))

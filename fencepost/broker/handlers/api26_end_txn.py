@@ -1,0 +1,31 @@
+"""EndTxn (26): commit or abort; what it decides is durable and visible before the answer.
+
+v0-5 are served. v2 knows PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE. v5 is TV2: it bumps the epoch, and its
+answer holds the identity to go on with (KIP-890 part 2).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.txn.wire_codes import visible
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+EPOCH_BUMP_SINCE = 5
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """End the transaction by the table of the request's version."""
+    answer = await node.transactions.end_txn(
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        request.committed,
+        client_version=2 if context.api_version >= EPOCH_BUMP_SINCE else 0,
+    )
+    if answer.error is not ErrorCode.NONE:
+        return EndTxnResponse(error_code=visible(context.api_key, context.api_version, answer.error))
+    return EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)

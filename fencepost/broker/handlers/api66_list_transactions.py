@@ -1,0 +1,35 @@
+"""ListTransactions (66): transactional ids by state and producer (KIP-664).
+
+v0-2 are served; v1 filters by how long a transaction has been running (KIP-994), v2 by a pattern of the id (KIP-1152).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.txn.listing import Filters
+from fencepost.protocol.messages.api66_list_transactions import ListTransactionsResponse, TransactionState
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """List what passes all filters."""
+    listing = await node.transactions.list_transactions(
+        Filters(
+            states=frozenset(request.state_filters),
+            producer_ids=frozenset(request.producer_id_filters),
+            running_longer_than_ms=request.duration_filter,
+            pattern=request.transactional_id_pattern or "",
+        )
+    )
+    return ListTransactionsResponse(
+        error_code=listing.error,
+        unknown_state_filters=list(listing.unknown_states),
+        transaction_states=[
+            TransactionState(
+                transactional_id=line.transactional_id, producer_id=line.producer_id, transaction_state=line.state
+            )
+            for line in listing.transactions
+        ],
+    )

@@ -1,0 +1,118 @@
+"""What can be asked of a transactional id, and what the machine answers."""
+
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.txn.state import NO_EPOCH, NO_PRODUCER_ID, TxnRecord
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class InitProducerId:
+    """A client wants the id for itself (row T2).
+
+    `expected` is the (producer id, epoch) it still holds, None for a newcomer. `fresh_producer_id` is a producer id
+    nobody has used, or None: where one is needed the answer is NeedsProducerId, and the command comes again with one.
+    """
+
+    timeout_ms: int
+    expected: tuple[int, int] | None = None
+    fresh_producer_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """Partitions (those of `__consumer_offsets` too) join the transaction; the first begins it (rows T3, T4, T16)."""
+
+    producer_id: int
+    epoch: int
+    partitions: frozenset[TopicPartition]
+    client_version: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyPartitions:
+    """Are these partitions part of the open transaction of this producer (row T15)?"""
+
+    producer_id: int
+    epoch: int
+    partitions: frozenset[TopicPartition]
+
+
+@dataclass(frozen=True, slots=True)
+class EndTxn:
+    """Commit or abort (row T7). `client_version` is 2 for EndTxn v5 and later (row T16)."""
+
+    producer_id: int
+    epoch: int
+    commit: bool
+    client_version: int = 0
+    fresh_producer_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimeOut:
+    """The open transaction of this identity has lasted longer than its timeout (row T10)."""
+
+    producer_id: int
+    epoch: int
+    fresh_producer_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """Every partition of the ended transaction has its marker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expire:
+    """The id was not used for so long that it is forgotten (row T12), unless it has been used since `updated_ms`."""
+
+    updated_ms: int
+
+
+Command: TypeAlias = InitProducerId | AddPartitions | VerifyPartitions | EndTxn | TimeOut | Complete | Expire
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the client hears. The identity stands only beside ErrorCode.NONE, and only where the request asks for one.
+
+    CONCURRENT_TRANSACTIONS means here: the transaction before is decided, its markers are not all written; ask again
+    when they are. `missing` are the partitions that verification did not find.
+    """
+
+    error: ErrorCode = ErrorCode.NONE
+    producer_id: int = NO_PRODUCER_ID
+    epoch: int = NO_EPOCH
+    missing: frozenset[TopicPartition] = field(default=frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class NeedsProducerId:
+    """Nothing is decided: the same command is to come again with a fresh producer id."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMarkers:
+    """The duty that a Prepare record brings with it: a marker on each partition, then `Complete`."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    commit: bool
+    transaction_version: int
+    partitions: frozenset[TopicPartition]
+
+
+Reply: TypeAlias = Answer | NeedsProducerId
+TxnDecision: TypeAlias = Decision[TxnRecord, Reply, WriteMarkers]
+NEEDS_PRODUCER_ID = NeedsProducerId()
+OK = Answer()
+
+
+def refuse(error: ErrorCode) -> TxnDecision:
+    """Change nothing and say why."""
+    return Decision(Answer(error))

@@ -1,0 +1,71 @@
+"""The arithmetic of producer epochs: bump, exhaustion, the change to a fresh producer id (rows P6, P12, T10)."""
+
+from dataclasses import replace
+
+from fencepost.coordinator.txn.state import NO_EPOCH, NO_PRODUCER_ID, Producer
+
+MAX_EPOCH = 32767
+"""The largest int16. No client ever gets it: it is kept for the marker that ends a producer id's last transaction."""
+
+LAST_CLIENT_EPOCH = MAX_EPOCH - 1
+
+
+def is_exhausted(epoch: int) -> bool:
+    """Whether no client may be given an epoch after this one (row P12)."""
+    return epoch >= LAST_CLIENT_EPOCH
+
+
+def first(producer_id: int) -> Producer:
+    """The identity of a producer whose transactional id was not known before.
+
+    Kafka sets the previous producer id to the new one as well; so do we, that both write the same bytes.
+    """
+    return Producer(producer_id, 0, previous_producer_id=producer_id, last_epoch=NO_EPOCH)
+
+
+def bumped(producer: Producer, *, same_client: bool) -> Producer:
+    """The next epoch of the same producer id; MAX_EPOCH is never passed.
+
+    `same_client`: whoever holds the epoch before is to be told the new one when it asks again, instead of being fenced.
+    """
+    return Producer(
+        producer.producer_id,
+        min(producer.epoch + 1, MAX_EPOCH),
+        previous_producer_id=producer.producer_id,
+        last_epoch=producer.epoch if same_client else NO_EPOCH,
+    )
+
+
+def rotated(producer: Producer, fresh_producer_id: int, *, same_client: bool) -> Producer:
+    """The first epoch of a fresh producer id, for a client that has used up the epochs of its old one."""
+    return Producer(
+        fresh_producer_id,
+        0,
+        previous_producer_id=producer.producer_id,
+        last_epoch=producer.epoch if same_client else NO_EPOCH,
+    )
+
+
+def completed(producer: Producer, next_producer_id: int, next_producer_epoch: int) -> Producer:
+    """The identity after the markers: the same, or the one that was set aside for it when the transaction was ended.
+
+    `last_epoch` stays what the client last saw (32766), not the markers' epoch (32767): its retry shows the former.
+    """
+    if next_producer_id == NO_PRODUCER_ID:
+        return producer
+    return replace(
+        producer,
+        producer_id=next_producer_id,
+        epoch=max(next_producer_epoch, 0),
+        previous_producer_id=producer.producer_id,
+    )
+
+
+def is_retry_over_rotation(producer: Producer, producer_id: int, epoch: int) -> bool:
+    """Whether EndTxn comes again from the identity that was exhausted by the EndTxn before (row T7)."""
+    return (
+        producer.epoch == 0
+        and producer_id != producer.producer_id
+        and producer_id == producer.previous_producer_id
+        and epoch == LAST_CLIENT_EPOCH
+    )

@@ -1,0 +1,116 @@
+"""What ListTransactions and DescribeTransactions tell, out of the states (rows T18, T19)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fencepost.coordinator.txn.pattern import BadPattern, Pattern
+from fencepost.coordinator.txn.state import (
+    PHASES,
+    Dead,
+    Empty,
+    Known,
+    Ongoing,
+    PrepareAbort,
+    PrepareCommit,
+    TxnState,
+)
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+STATE_NAMES = frozenset(phase.name for phase in PHASES) | {"PrepareEpochFence"}
+"""The names Kafka knows. The last is of a state that is never written; filtering by it finds nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """What a listing is to hold; an empty filter lets everything pass."""
+
+    states: frozenset[str] = frozenset()
+    producer_ids: frozenset[int] = frozenset()
+    running_longer_than_ms: int = -1
+    """Only transactions that have been running for longer than this; any negative number asks for none of this."""
+    pattern: str = ""
+    """A regular expression for the whole transactional id (KIP-1152)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One line of a listing."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The answer to ListTransactions."""
+
+    error: ErrorCode
+    unknown_states: tuple[str, ...] = ()
+    transactions: tuple[Listed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """The answer to DescribeTransactions for one id; times in ms since 1970, -1 where nothing was begun."""
+
+    transactional_id: str
+    error: ErrorCode
+    state: str = ""
+    timeout_ms: int = 0
+    started_ms: int = 0
+    producer_id: int = 0
+    producer_epoch: int = 0
+    partitions: frozenset[TopicPartition] = frozenset()
+    """Those of the open transaction, or those still owed a marker."""
+
+
+def select(states: Iterable[tuple[str, TxnState]], filters: Filters, now_ms: int) -> Listing:
+    """The ids that pass all filters, by name.
+
+    Unknown state names are told, not refused; a bad pattern is INVALID_REGULAR_EXPRESSION. The duration asks how long a
+    transaction has been running, so ids without one do not pass (Kafka lets them, with the start they last had).
+    """
+    try:
+        pattern = Pattern(filters.pattern) if filters.pattern else None
+    except BadPattern:
+        return Listing(ErrorCode.INVALID_REGULAR_EXPRESSION)
+    found = [
+        Listed(name, state.producer.producer_id, state.name)
+        for name, state in states
+        if not isinstance(state, Dead)
+        and (not filters.producer_ids or state.producer.producer_id in filters.producer_ids)
+        and (not filters.states or state.name in filters.states)
+        and _runs_longer(state, filters.running_longer_than_ms, now_ms)
+        and (pattern is None or pattern.matches(name))
+    ]
+    unknown = tuple(sorted(filters.states - STATE_NAMES))
+    return Listing(ErrorCode.NONE, unknown, tuple(sorted(found, key=lambda line: line.transactional_id)))
+
+
+def _runs_longer(state: Known, duration_ms: int, now_ms: int) -> bool:
+    if duration_ms < 0:
+        return True
+    if not isinstance(state, Ongoing | PrepareCommit | PrepareAbort):
+        return False
+    return now_ms - state.started_ms > duration_ms
+
+
+def describe(transactional_id: str, state: TxnState, owed: frozenset[TopicPartition] | None) -> Description:
+    """One id in full. `owed`: what is left of its markers, where the shell is writing them."""
+    if isinstance(state, Dead):
+        return Description(transactional_id, ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+    partitions: frozenset[TopicPartition] = frozenset()
+    if isinstance(state, Ongoing | PrepareCommit | PrepareAbort):
+        partitions = state.partitions if owed is None else owed
+    return Description(
+        transactional_id,
+        ErrorCode.NONE,
+        state.name,
+        state.timeout_ms,
+        -1 if isinstance(state, Empty) else state.started_ms,
+        state.producer.producer_id,
+        state.producer.epoch,
+        partitions,
+    )

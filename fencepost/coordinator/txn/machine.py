@@ -1,0 +1,274 @@
+"""The rules of one transactional id: from its state and a command to what is remembered, answered and owed."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.txn import end_txn, epochs
+from fencepost.coordinator.txn.commands import (
+    NEEDS_PRODUCER_ID,
+    OK,
+    AddPartitions,
+    Answer,
+    Command,
+    Complete,
+    EndTxn,
+    Expire,
+    InitProducerId,
+    TimeOut,
+    TxnDecision,
+    VerifyPartitions,
+    refuse,
+)
+from fencepost.coordinator.txn.state import (
+    DEAD,
+    MAY_FOLLOW,
+    CompleteAbort,
+    CompleteCommit,
+    Dead,
+    Empty,
+    Idle,
+    Ongoing,
+    PrepareAbort,
+    PrepareCommit,
+    Prepared,
+    Producer,
+    TxnRecord,
+    TxnState,
+)
+from fencepost.protocol.errors import ErrorCode
+
+
+def decide(transactional_id: str, state: TxnState, command: Command, now_ms: int, server_version: int) -> TxnDecision:
+    """What `command` does to `transactional_id` while it is in `state`.
+
+    `server_version` is the finalized feature `transaction.version` (0 to 2); it rules over what the coordinator does of
+    its own accord (row T10). Pure: same arguments, same decision.
+    """
+    decision = _decide(transactional_id, state, command, now_ms, server_version)
+    for record in decision.log:
+        assert type(record.state) in MAY_FOLLOW[type(state)], f"{transactional_id}: {record.state} after {state}"
+    return decision
+
+
+def apply(state: TxnState, record: TxnRecord) -> TxnState:
+    """The state after `record`. A record holds all of it, so replay may start anywhere a compacted log starts."""
+    return record.state
+
+
+def _decide(transactional_id: str, state: TxnState, command: Command, now_ms: int, server_version: int) -> TxnDecision:
+    match command:
+        case InitProducerId():
+            return _init_producer_id(transactional_id, state, command, now_ms, server_version)
+        case AddPartitions():
+            return _add_partitions(transactional_id, state, command, now_ms)
+        case VerifyPartitions():
+            return _verify_partitions(state, command)
+        case EndTxn():
+            return end_txn.decide(transactional_id, state, command, now_ms)
+        case TimeOut():
+            return _time_out(transactional_id, state, command, now_ms, server_version)
+        case Complete():
+            return _complete(transactional_id, state, now_ms)
+        case Expire():
+            return _expire(transactional_id, state, command)
+        case _:
+            assert_never(command)
+
+
+def _init_producer_id(
+    transactional_id: str, state: TxnState, command: InitProducerId, now_ms: int, server_version: int
+) -> TxnDecision:
+    """Row T2. An open transaction is aborted first: CONCURRENT_TRANSACTIONS, and the shell comes again."""
+    match state:
+        case Dead():
+            if command.fresh_producer_id is None:
+                return Decision(NEEDS_PRODUCER_ID)
+            return _grant(transactional_id, epochs.first(command.fresh_producer_id), command, now_ms)
+        case Empty() | CompleteCommit() | CompleteAbort():
+            return _init_idle(transactional_id, state, command, now_ms)
+        case Ongoing():
+            return _init_ongoing(transactional_id, state, command, now_ms, server_version)
+        case PrepareCommit() | PrepareAbort():
+            if _is_foreign(state.producer, command.expected):
+                return refuse(ErrorCode.PRODUCER_FENCED)
+            return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        case _:
+            assert_never(state)
+
+
+def _is_foreign(producer: Producer, expected: tuple[int, int] | None) -> bool:
+    """Whether a request shows an identity that never was, or is long no more, that of this id (row T2)."""
+    if expected is None or expected[0] == producer.producer_id:
+        return False
+    return not (expected[0] == producer.previous_producer_id and epochs.is_exhausted(expected[1]))
+
+
+def _init_idle(transactional_id: str, state: Idle, command: InitProducerId, now_ms: int) -> TxnDecision:
+    """Row P6 (KIP-360): bump for the holder of the current identity, repeat the answer for a retry, fence the rest."""
+    producer, expected = state.producer, command.expected
+    if expected is not None:
+        if producer.is_retry(*expected):
+            return _grant(transactional_id, producer, command, now_ms)
+        if expected != (producer.producer_id, producer.epoch):
+            return refuse(ErrorCode.PRODUCER_FENCED)
+    same_client = expected is not None
+    if not epochs.is_exhausted(producer.epoch):
+        return _grant(transactional_id, epochs.bumped(producer, same_client=same_client), command, now_ms)
+    if command.fresh_producer_id is None:
+        return Decision(NEEDS_PRODUCER_ID)
+    rotated = epochs.rotated(producer, command.fresh_producer_id, same_client=same_client)
+    return _grant(transactional_id, rotated, command, now_ms)
+
+
+def _init_ongoing(
+    transactional_id: str, state: Ongoing, command: InitProducerId, now_ms: int, server_version: int
+) -> TxnDecision:
+    """Fence who holds the transaction and abort it (row T2); here we are stricter than Kafka in two points.
+
+    Kafka aborts whatever epoch the request shows, and only then finds out that it is stale. So a zombie, or a late copy
+    of an old request, ends the transaction of the living one. Here the first is fenced, and the second gets the answer
+    that it got before; neither touches the transaction.
+    """
+    producer, expected = state.producer, command.expected
+    if expected is not None:
+        if producer.is_retry(*expected):
+            return Decision(Answer(ErrorCode.NONE, producer.producer_id, producer.epoch))
+        if expected != (producer.producer_id, producer.epoch):
+            return refuse(ErrorCode.PRODUCER_FENCED)
+    return _abort_ongoing(
+        transactional_id,
+        state,
+        now_ms,
+        server_version,
+        same_client=expected is not None,
+        fresh_producer_id=command.fresh_producer_id,
+        answer=ErrorCode.CONCURRENT_TRANSACTIONS,
+    )
+
+
+def _grant(transactional_id: str, producer: Producer, command: InitProducerId, now_ms: int) -> TxnDecision:
+    state = Empty(producer, command.timeout_ms, now_ms)
+    answer = Answer(ErrorCode.NONE, producer.producer_id, producer.epoch)
+    return Decision(answer, log=(TxnRecord(transactional_id, state),))
+
+
+def _add_partitions(transactional_id: str, state: TxnState, command: AddPartitions, now_ms: int) -> TxnDecision:
+    """Rows T3, T4, T16; the tests come in Kafka's order."""
+    if isinstance(state, Dead) or state.producer.producer_id != command.producer_id:
+        return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if state.producer.epoch != command.epoch:
+        return refuse(ErrorCode.PRODUCER_FENCED)
+    match state:
+        case PrepareCommit() | PrepareAbort():
+            return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        case Ongoing():
+            if command.partitions <= state.partitions:
+                return Decision(OK)
+            grown = replace(
+                state,
+                partitions=state.partitions | command.partitions,
+                updated_ms=now_ms,
+                client_version=command.client_version,
+            )
+            return Decision(OK, log=(TxnRecord(transactional_id, grown),))
+        case Empty() | CompleteCommit() | CompleteAbort():
+            if not command.partitions:
+                return Decision(OK)
+            begun = Ongoing(
+                state.producer, state.timeout_ms, command.partitions, now_ms, now_ms, command.client_version
+            )
+            return Decision(OK, log=(TxnRecord(transactional_id, begun),))
+        case _:
+            assert_never(state)
+
+
+def _verify_partitions(state: TxnState, command: VerifyPartitions) -> TxnDecision:
+    """Row T15: the same tests, and nothing is written."""
+    if isinstance(state, Dead) or state.producer.producer_id != command.producer_id:
+        return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if state.producer.epoch != command.epoch:
+        return refuse(ErrorCode.PRODUCER_FENCED)
+    match state:
+        case PrepareCommit() | PrepareAbort():
+            return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
+        case Ongoing():
+            return Decision(Answer(missing=command.partitions - state.partitions))
+        case Empty() | CompleteCommit() | CompleteAbort():
+            return Decision(Answer(missing=command.partitions))
+        case _:
+            assert_never(state)
+
+
+def _time_out(
+    transactional_id: str, state: TxnState, command: TimeOut, now_ms: int, server_version: int
+) -> TxnDecision:
+    """Row T10. A transaction that has ended meanwhile, or belongs to another epoch, is left alone."""
+    if not isinstance(state, Ongoing) or (state.producer.producer_id, state.producer.epoch) != (
+        command.producer_id,
+        command.epoch,
+    ):
+        return Decision(OK)
+    return _abort_ongoing(
+        transactional_id,
+        state,
+        now_ms,
+        server_version,
+        # With TV2 the producer may go on with the next epoch (what KIP-588 aimed at); before, Kafka fences it for good
+        # (row T11).
+        same_client=server_version >= 2,
+        fresh_producer_id=command.fresh_producer_id,
+        answer=ErrorCode.NONE,
+    )
+
+
+def _abort_ongoing(
+    transactional_id: str,
+    state: Ongoing,
+    now_ms: int,
+    server_version: int,
+    *,
+    same_client: bool,
+    fresh_producer_id: int | None,
+    answer: ErrorCode,
+) -> TxnDecision:
+    """The coordinator's own abort: its markers carry an epoch that no client has, so nothing late gets in after them.
+
+    One bump, under TV1 as under TV2 (KAFKA-19367), and under TV2 a fresh producer id where it was the last one
+    (KAFKA-20090).
+    """
+    fresh: int | None = None
+    if server_version >= 2 and epochs.is_exhausted(state.producer.epoch):
+        if fresh_producer_id is None:
+            return Decision(NEEDS_PRODUCER_ID)
+        fresh = fresh_producer_id
+    producer = epochs.bumped(state.producer, same_client=same_client)
+    version = 2 if server_version >= 2 else 0
+    return end_txn.prepare(
+        transactional_id,
+        end_txn.Ending(state.partitions, state.timeout_ms, state.started_ms, producer, fresh),
+        commit=False,
+        client_version=version,
+        now_ms=now_ms,
+        answer=Answer(answer),
+    )
+
+
+def _complete(transactional_id: str, state: TxnState, now_ms: int) -> TxnDecision:
+    """Only the shell that wrote the markers says this, and only once."""
+    assert isinstance(state, PrepareCommit | PrepareAbort), f"{transactional_id}: nothing to complete in {state}"
+    return Decision(OK, log=(TxnRecord(transactional_id, completed(state, now_ms)),))
+
+
+def completed(state: Prepared, now_ms: int) -> CompleteCommit | CompleteAbort:
+    """What a decided transaction becomes when all its markers are written."""
+    producer = epochs.completed(state.producer, state.next_producer_id, state.next_producer_epoch)
+    made = CompleteCommit if isinstance(state, PrepareCommit) else CompleteAbort
+    return made(producer, state.timeout_ms, state.started_ms, now_ms, state.client_version)
+
+
+def _expire(transactional_id: str, state: TxnState, command: Expire) -> TxnDecision:
+    """Row T12."""
+    if isinstance(state, Empty | CompleteCommit | CompleteAbort) and state.updated_ms == command.updated_ms:
+        return Decision(OK, log=(TxnRecord(transactional_id, DEAD),))
+    return Decision(OK)

@@ -1,0 +1,401 @@
+"""The transaction coordinator at work: asks the machine, keeps its log, writes the markers, watches the clocks."""
+
+import logging
+from collections.abc import Collection
+from dataclasses import replace
+
+import trio
+
+from fencepost.coordinator.partitioning import partition_for
+from fencepost.coordinator.ports import (
+    Clock,
+    CoordinatorLogs,
+    LogWriteFailed,
+    MarkerWriter,
+    ProducerIdSource,
+    TopicView,
+)
+from fencepost.coordinator.txn import expiry, listing, markers, wire_codes
+from fencepost.coordinator.txn.books import Books
+from fencepost.coordinator.txn.commands import (
+    AddPartitions,
+    Answer,
+    Command,
+    Complete,
+    EndTxn,
+    InitProducerId,
+    NeedsProducerId,
+    TimeOut,
+    TxnDecision,
+    VerifyPartitions,
+    WriteMarkers,
+)
+from fencepost.coordinator.txn.config import TxnConfig
+from fencepost.coordinator.txn.state import Ongoing
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+OFFSETS_TOPIC = "__consumer_offsets"
+MAX_CHECK_INTERVAL_MS = 500
+"""No transaction outlives its timeout by more than this and the time its markers take."""
+MAX_ENSURE_ROUNDS = 16
+
+
+class TransactionService:
+    """All partitions of `__transaction_state`. One instance serves every request that concerns transactions.
+
+    The order that correctness rests on: a Prepare record is durable, then markers are written and durable, then the
+    Complete record is appended, then the waiting requests go on. Requests that meet a transaction in Prepare wait for
+    its completion and are decided again, so clients of one node do not see CONCURRENT_TRANSACTIONS (Kafka answers it at
+    once: table 0, rows 12 and 13).
+    """
+
+    def __init__(
+        self,
+        *,
+        logs: CoordinatorLogs,
+        markers: MarkerWriter,
+        producer_ids: ProducerIdSource,
+        topics: TopicView,
+        clock: Clock,
+        config: TxnConfig | None = None,
+    ) -> None:
+        self.books = Books(logs, clock, config or TxnConfig())
+        """What is remembered, with the counts that metrics ask for."""
+        self.markers = markers
+        self.committed = self.aborted = self.timed_out = 0
+        """Transactions since the start of the process; an abort by timeout counts in both of the last."""
+        self._producer_ids = producer_ids
+        self._topics = topics
+        self._clock = clock
+        self._nursery: trio.Nursery | None = None
+        self._completions: dict[str, trio.Event] = {}
+        self._owed: dict[str, frozenset[TopicPartition]] = {}
+
+    @property
+    def config(self) -> TxnConfig:
+        """The numbers in force; may be replaced at run time."""
+        return self.books.config
+
+    @config.setter
+    def config(self, config: TxnConfig) -> None:
+        self.books.config = config
+
+    @property
+    def completing(self) -> int:
+        """How many decided transactions still owe markers."""
+        return len(self._completions)
+
+    # Life
+
+    async def start(self) -> None:
+        """Rebuild every ledger from its log. Raises codec.UnreadableRecord."""
+        self.books.load()
+        logger.info("transactions: %d ids loaded, %d open", len(self.books), len(self.books.deadlines))
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Finish what a crash left undone, then watch timeouts and expiry until cancelled.
+
+        Requests are served only while this runs; before, they hear COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                for shard, name, state in self.books.prepared():
+                    logger.info("transactional id %r: writing the markers of its %s again", name, state.name)
+                    self._begin_completion(markers.owed(name, state), shard.log.end_offset)
+                nursery.start_soon(self._abort_the_late)
+                nursery.start_soon(self._forget_the_unused)
+                task_status.started()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    # Requests
+
+    async def init_producer_id(
+        self, transactional_id: str | None, timeout_ms: int, producer_id: int = -1, producer_epoch: int = -1
+    ) -> Answer:
+        """InitProducerId (rows P1, T2): the identity that may write from now on; all others of the id are fenced.
+
+        An open transaction is aborted, with its markers, before the answer.
+        """
+        if (producer_id == -1) != (producer_epoch == -1) or transactional_id == "":
+            return Answer(ErrorCode.INVALID_REQUEST)
+        if transactional_id is None:
+            return Answer(ErrorCode.NONE, await self._producer_ids.next_producer_id(), 0)
+        if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
+            return Answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+        if not self.books.has_room_for(transactional_id):
+            logger.warning("transactional id %r refused: %d are remembered", transactional_id, len(self.books))
+            return Answer(ErrorCode.POLICY_VIOLATION)
+        expected = None if producer_id == -1 else (producer_id, producer_epoch)
+        return await self._ask(transactional_id, InitProducerId(timeout_ms, expected))
+
+    async def add_partitions(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        *,
+        client_version: int = 0,
+        verify_only: bool = False,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """AddPartitionsToTxn (rows T3, T15): all partitions join, or none does and each has its error."""
+        wanted = frozenset(partitions)
+        unknown = {partition for partition in wanted if not self._topics.exists(partition)}
+        if unknown:
+            missing, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+            return {partition: missing if partition in unknown else others for partition in wanted}
+        if verify_only:
+            answer = await self._ask(transactional_id, VerifyPartitions(producer_id, producer_epoch, wanted))
+        else:
+            answer = await self._add(transactional_id, producer_id, producer_epoch, wanted, client_version)
+        return wire_codes.by_partition(wanted, answer)
+
+    async def add_offsets(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
+    ) -> ErrorCode:
+        """AddOffsetsToTxn (row T4): the group's partition of `__consumer_offsets` joins the transaction."""
+        partition = partition_for(group_id, self.config.offsets_topic_num_partitions)
+        wanted = frozenset({TopicPartition(OFFSETS_TOPIC, partition)})
+        return (await self._add(transactional_id, producer_id, producer_epoch, wanted, client_version=0)).error
+
+    async def end_txn(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, commit: bool, *, client_version: int
+    ) -> Answer:
+        """EndTxn (row T7): decided and durable, and on one node also visible, before the answer.
+
+        With `client_version` 2 the answer's identity is the one to go on with. Should the markers take longer than
+        `completion_wait_ms`, the answer comes without them: the outcome stands, as in Kafka.
+        """
+        return await self._ask(transactional_id, EndTxn(producer_id, producer_epoch, commit, client_version))
+
+    async def ensure_partitions(
+        self,
+        transactional_id: str | None,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: Collection[TopicPartition],
+        add: bool,
+        *,
+        knows_abortable: bool | None = None,
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether a transactional write may go to `partitions`; with `add` (TV2) they join the transaction first.
+
+        Codes are those that Produce and TxnOffsetCommit may show. `knows_abortable`: whether the request's version
+        knows TRANSACTION_ABORTABLE (Produce v11 and later); not given, it is what `add` says.
+
+        Where this answers NONE, no other task has run between the check and the return. Append before the next
+        checkpoint and no EndTxn can come between: that is what Kafka's VerificationGuard is for (row T16).
+        """
+        wanted = frozenset(partitions)
+        if not add and not self.config.transaction_partition_verification_enable:
+            return dict.fromkeys(wanted, ErrorCode.NONE)
+        answer = await self._ensure(transactional_id, producer_id, producer_epoch, wanted, add)
+        knows = add if knows_abortable is None else knows_abortable
+        return {
+            partition: wire_codes.visible_to_producer(error, adds=add, knows_abortable=knows)
+            for partition, error in wire_codes.by_partition(wanted, answer).items()
+        }
+
+    def is_ongoing_with(
+        self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
+    ) -> bool:
+        """Whether the open transaction of this very identity has all `partitions`, durably. The fast path of Produce.
+
+        Without durability a crash could keep the data and lose the transaction, which nobody would ever end.
+        """
+        return self.books.is_ongoing_with(transactional_id, producer_id, producer_epoch, partitions)
+
+    async def list_transactions(self, filters: listing.Filters) -> listing.Listing:
+        """ListTransactions (row T18)."""
+        if self._nursery is None:
+            return listing.Listing(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        whole = listing.select((), filters, 0)
+        found: list[listing.Listed] = []
+        for shard in self.books.shards() if whole.error is ErrorCode.NONE else ():
+            found += listing.select(shard.state.items(), filters, self._clock.now_ms()).transactions
+            await shard.log.durable(shard.log.end_offset)
+            await trio.lowlevel.checkpoint()
+        return replace(whole, transactions=tuple(sorted(found, key=lambda line: line.transactional_id)))
+
+    async def describe(self, transactional_id: str) -> listing.Description:
+        """DescribeTransactions for one id (row T19)."""
+        if not transactional_id:
+            return listing.Description(transactional_id, ErrorCode.INVALID_REQUEST)
+        if self._nursery is None:
+            return listing.Description(transactional_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        state = self.books.state_of(transactional_id)
+        told = listing.describe(transactional_id, state, self._owed.get(transactional_id))
+        if told.error is ErrorCode.NONE:
+            log = self.books.shard_of(transactional_id).log
+            await log.durable(log.end_offset)
+        return told
+
+    # The shell
+
+    async def _add(
+        self,
+        transactional_id: str | None,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+        client_version: int,
+    ) -> Answer:
+        if transactional_id and not self.books.may_join(transactional_id, partitions):
+            return Answer(ErrorCode.POLICY_VIOLATION)
+        command = AddPartitions(producer_id, producer_epoch, partitions, client_version)
+        return await self._ask(transactional_id, command)
+
+    async def _ensure(
+        self,
+        transactional_id: str | None,
+        producer_id: int,
+        producer_epoch: int,
+        partitions: frozenset[TopicPartition],
+        add: bool,
+    ) -> Answer:
+        """Add or verify until it holds at this very moment: while the log became durable, others could end it again."""
+        for _ in range(MAX_ENSURE_ROUNDS):
+            if transactional_id and self.is_ongoing_with(transactional_id, producer_id, producer_epoch, partitions):
+                return Answer()
+            if add:
+                answer = await self._add(transactional_id, producer_id, producer_epoch, partitions, client_version=2)
+            else:
+                answer = await self._ask(transactional_id, VerifyPartitions(producer_id, producer_epoch, partitions))
+            if answer.error is not ErrorCode.NONE or answer.missing:
+                return answer
+        return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+    async def _ask(self, transactional_id: str | None, command: Command) -> Answer:
+        """Decide, again after each wait, until there is an answer; it leaves when all it rests on is durable."""
+        if not transactional_id:
+            return Answer(ErrorCode.INVALID_REQUEST)
+        if self._nursery is None:
+            return Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        deadline = trio.current_time() + self.config.completion_wait_ms / 1000
+        while True:
+            try:
+                decision, end_offset = self._decide(transactional_id, command)
+            except LogWriteFailed as error:
+                logger.warning("transactional id %r: %s", transactional_id, error)
+                return Answer(wire_codes.of_failed_append(error.code))
+            reply = decision.reply
+            if isinstance(reply, NeedsProducerId):
+                command = await self._with_fresh_producer_id(command)
+                continue
+            if reply.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+                if await self._completed(transactional_id, deadline):
+                    continue
+                return reply
+            if decision.then:
+                await self._completed(transactional_id, deadline)
+            await self.books.shard_of(transactional_id).log.durable(end_offset)
+            self.books.settle(transactional_id, end_offset)
+            return reply
+
+    def _decide(self, transactional_id: str, command: Command) -> tuple[TxnDecision, int]:
+        """One decision, with its duties begun before any other task runs. Raises LogWriteFailed."""
+        decision, end_offset = self.books.decide(transactional_id, command)
+        for duty in decision.then:
+            self._begin_completion(duty, end_offset)
+        return decision, end_offset
+
+    async def _with_fresh_producer_id(self, command: Command) -> Command:
+        assert isinstance(command, InitProducerId | EndTxn | TimeOut), command
+        return replace(command, fresh_producer_id=await self._producer_ids.next_producer_id())
+
+    # Completion
+
+    def _begin_completion(self, duty: WriteMarkers, end_offset: int) -> None:
+        """Start to write the markers of a Prepare record; it goes on whatever becomes of the request behind it."""
+        assert self._nursery is not None
+        assert duty.transactional_id not in self._completions, f"{duty.transactional_id!r} is completed twice"
+        self._completions[duty.transactional_id] = trio.Event()
+        self._owed[duty.transactional_id] = duty.partitions
+        self._nursery.start_soon(self._complete, duty, end_offset)
+
+    async def _completed(self, transactional_id: str, deadline: float) -> bool:
+        """Wait until the transaction under way has all its markers; False when the deadline (trio's) comes first."""
+        event = self._completions[transactional_id]
+        with trio.move_on_at(deadline):
+            await event.wait()
+        return event.is_set()
+
+    async def _complete(self, duty: WriteMarkers, end_offset: int) -> None:
+        """A Prepare record's duty: first it is durable, then every partition has its marker, then it is Complete."""
+        name = duty.transactional_id
+        await self.books.shard_of(name).log.durable(end_offset)
+        for seconds in markers.pauses(self.config):
+            await self._write_owed(duty)
+            if not self._owed[name]:
+                break
+            await trio.sleep(seconds)
+        for seconds in markers.pauses(self.config):
+            try:
+                self._decide(name, Complete())
+            except LogWriteFailed as error:
+                logger.error("transactional id %r: its completion could not be written: %s", name, error)
+                await trio.sleep(seconds)
+            else:
+                break
+        self.committed += duty.commit
+        self.aborted += not duty.commit
+        del self._owed[name]
+        self._completions.pop(name).set()
+
+    async def _write_owed(self, duty: WriteMarkers) -> None:
+        """One round of markers for the partitions that still lack one."""
+        name = duty.transactional_id
+        owed = self._owed[name]
+        if not owed:
+            return
+        answers = await self.markers.write_markers(
+            duty.producer_id, duty.epoch, duty.commit, markers.COORDINATOR_EPOCH, duty.transaction_version, owed
+        )
+        outcome = markers.settle(owed, answers)
+        self._owed[name] = outcome.remaining
+        for partition, error in outcome.overtaken.items():
+            logger.error("transactional id %r: %s was ended by somebody else: %s", name, partition, error.name)
+        if outcome.remaining:
+            logger.warning("transactional id %r: %d markers to be tried again", name, len(outcome.remaining))
+
+    # Clocks
+
+    async def _abort_the_late(self) -> None:
+        while True:
+            await trio.sleep(min(self.config.timeout_check_interval_ms, MAX_CHECK_INTERVAL_MS) / 1000)
+            for name in self.books.late():
+                await self._time_out(name)
+
+    async def _time_out(self, transactional_id: str) -> None:
+        """Abort one late transaction (row T10). Where its log refuses, the next round tries again."""
+        state = self.books.state_of(transactional_id)
+        if not isinstance(state, Ongoing):
+            return
+        command: Command = expiry.time_out(state, None)
+        try:
+            decision, _ = self._decide(transactional_id, command)
+            if isinstance(decision.reply, NeedsProducerId):
+                decision, _ = self._decide(transactional_id, await self._with_fresh_producer_id(command))
+        except LogWriteFailed as error:
+            logger.warning("transactional id %r is late and could not be aborted: %s", transactional_id, error)
+            return
+        if decision.log:
+            self.timed_out += 1
+            logger.warning("transactional id %r: aborted after its %d ms", transactional_id, state.timeout_ms)
+
+    async def _forget_the_unused(self) -> None:
+        while True:
+            await trio.sleep(self.config.id_expiration_interval_ms / 1000)
+            for shard in self.books.shards():
+                try:
+                    for tombstones in self.books.tombstones(shard):
+                        await shard.log.durable(shard.write(tombstones))
+                        await trio.lowlevel.checkpoint()
+                except LogWriteFailed as error:
+                    logger.warning("unused transactional ids could not be removed: %s", error)

@@ -1,0 +1,68 @@
+"""Which error code a client of a given request version may be shown (row T11, KIP-588, KIP-890)."""
+
+from fencepost.coordinator.txn.commands import Answer
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+PRODUCER_FENCED_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
+"""By API key: the first version whose clients know PRODUCER_FENCED; before, it was INVALID_PRODUCER_EPOCH."""
+
+ABORTABLE_SINCE = {22: 5, 24: 5, 25: 4, 26: 4}
+"""By API key: the first version whose clients know TRANSACTION_ABORTABLE."""
+
+
+def visible(api_key: int, api_version: int, error: ErrorCode) -> ErrorCode:
+    """`error` as the answer of this version may name it."""
+    if error is ErrorCode.PRODUCER_FENCED and api_version < PRODUCER_FENCED_SINCE[api_key]:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if error is ErrorCode.TRANSACTION_ABORTABLE and api_version < ABORTABLE_SINCE[api_key]:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
+
+
+def visible_to_producer(error: ErrorCode, *, adds: bool, knows_abortable: bool) -> ErrorCode:
+    """`error` of a write's check against its transaction, as Produce and TxnOffsetCommit may name it.
+
+    `adds`: the request speaks TV2 and knows CONCURRENT_TRANSACTIONS; older ones are made to come again with
+    NOT_ENOUGH_REPLICAS, as Kafka does. Fencing is always INVALID_PRODUCER_EPOCH here (row P4).
+    """
+    match error:
+        case ErrorCode.PRODUCER_FENCED:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        case ErrorCode.TRANSACTION_ABORTABLE:
+            return error if knows_abortable else ErrorCode.INVALID_TXN_STATE
+        case ErrorCode.CONCURRENT_TRANSACTIONS:
+            return error if adds else ErrorCode.NOT_ENOUGH_REPLICAS
+        case (
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            | ErrorCode.COORDINATOR_NOT_AVAILABLE
+            | ErrorCode.NOT_COORDINATOR
+            | ErrorCode.NETWORK_EXCEPTION
+        ):
+            return ErrorCode.NOT_ENOUGH_REPLICAS
+        case _:
+            return error
+
+
+def of_failed_append(error: ErrorCode) -> ErrorCode:
+    """What a client hears when the coordinator's own log refused a record (row T7)."""
+    match error:
+        case (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            | ErrorCode.REQUEST_TIMED_OUT
+        ):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
+            return ErrorCode.NOT_COORDINATOR
+        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        case _:
+            return error
+
+
+def by_partition(partitions: frozenset[TopicPartition], answer: Answer) -> dict[TopicPartition, ErrorCode]:
+    """One answer spread over its partitions; those that verification missed are TRANSACTION_ABORTABLE (row T15)."""
+    abortable = ErrorCode.TRANSACTION_ABORTABLE
+    return {partition: abortable if partition in answer.missing else answer.error for partition in partitions}
