@@ -1,4 +1,4 @@
-"""Kafka's small text files of a log directory: offset checkpoints, leader epochs, partition metadata, topic ids in text."""
+"""Kafka's small text files of a log directory: offset checkpoints, leader epochs, partition metadata."""
 
 import base64
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Group commit: one round of fdatasync in a thread makes durable what everybody waits for (performance.md, structure 3)."""
+"""Group commit: one round of fdatasync in a thread makes durable what everybody waits for."""
 
 import logging
 from collections.abc import Sequence

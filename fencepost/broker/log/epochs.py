@@ -42,9 +42,15 @@ class LeaderEpochs:
         self._entries.append((epoch, start_offset))
         return True
 
-    def save(self) -> None:
-        """Write the checkpoint. Raises OSError."""
-        self._store.replace(LEADER_EPOCHS, encode_epochs(self._entries))
+    def begin(self, epoch: int, start_offset: int) -> None:
+        """The first batch of `epoch` is about to be written at `start_offset`. Raises OSError; nothing is noted then."""
+        before = list(self._entries)
+        if self.note(epoch, start_offset):
+            try:
+                self._store.replace(LEADER_EPOCHS, encode_epochs(self._entries))
+            except OSError:
+                self._entries = before
+                raise
 
     def truncate(self, end_offset: int) -> None:
         """Forget epochs that begin at `end_offset` or later."""

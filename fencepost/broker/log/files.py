@@ -1,4 +1,4 @@
-"""The store on a file system: descriptors opened when needed and bounded in number, writes that leave no half behind."""
+"""The store on a file system: a bounded number of descriptors, and writes that leave no half behind."""
 
 import errno
 import logging
@@ -12,7 +12,7 @@ from pathlib import Path
 from fencepost.broker.log.store import Bytes, Descriptor, FileRegion, Piece, Store, StoredFile, Syncable
 
 REGION_MIN_BYTES = 64 * 1024
-"""From this size on sendfile beats a copy through user space (performance.md, structure 4)."""
+"""From this size on sendfile beats a copy through user space."""
 
 _TEMPORARY = ".tmp"
 

@@ -3,28 +3,27 @@
 import logging
 from collections.abc import Callable, Collection
 
-from fencepost.broker.log import reading
 from fencepost.broker.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.producer_state import (
     AppendOrigin,
     BatchMetadata,
-    OpenTransaction,
     ProducerEntry,
     Refusal,
     VerificationGuard,
 )
+from fencepost.broker.log.reading import ReadableLog
 from fencepost.broker.log.recovery import Recovered
 from fencepost.broker.log.results import AppendInfo, ReadResult, TimestampOffset, Watcher
 from fencepost.broker.log.retention import SegmentFacts, deletable
 from fencepost.broker.log.snapshots import SnapshotFiles
-from fencepost.broker.log.store import CorruptLogFile, FileRegion, Store, Syncable
+from fencepost.broker.log.store import FileRegion, Store, Syncable
 from fencepost.broker.log.txn_index import AbortedTransaction
 from fencepost.broker.log.validation import check_batch
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader, assign_offset, read_header
-from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.protocol.topics import TopicPartition
 
 __all__ = ["AppendInfo", "AppendOrigin", "FileRegion", "PartitionLog", "ReadResult", "TimestampOffset", "Watcher"]
 
@@ -34,12 +33,11 @@ CHECKPOINT_BYTES = 64 << 20
 logger = logging.getLogger(__name__)
 
 
-class PartitionLog:
+class PartitionLog(ReadableLog):
     """A log of record batches with its producers, transactions and bounds. Made by `LogDirectory`.
 
     Nothing here waits: an append is in the file (or in memory) when it returns, and durable when the high watermark has
-    passed it, which `GroupCommit` sees to. The last stable offset is derived from the producers' state and the high
-    watermark each time it is asked for (row I1).
+    passed it, which `GroupCommit` sees to.
     """
 
     def __init__(
@@ -55,64 +53,18 @@ class PartitionLog:
         durable_at_once: bool = False,
         start_moved: Callable[["PartitionLog"], None] | None = None,
     ) -> None:
-        self.tp = tp
+        super().__init__(tp, recovered, log_start_offset)
         self.topic_id = topic_id
         self.config = config
         self.store = store
-        self.segments = recovered.segments
-        self.producers = recovered.producers
-        self.epochs = recovered.epochs
         self.leader_epoch = max(0, self.epochs.latest)
-        self.deleted = False
         self.recovery_point = min(recovery_point, self.segments.end_offset)
         """Everything below is durable."""
         self._durable_at_once = durable_at_once
         self._start_moved = start_moved
-        self._log_start_offset = max(log_start_offset, self.segments.first_offset)
-        self._high_watermark = self.segments.end_offset
         self._founded = bool(self.segments.size_bytes)
         self._snapshots = SnapshotFiles(store)
         self._bytes_at_snapshot = self.segments.size_bytes
-        self._watchers: dict[Watcher, None] = {}
-
-    def __repr__(self) -> str:
-        return f"<PartitionLog {self.tp} [{self.log_start_offset}, {self.log_end_offset})>"
-
-    # Bounds
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that may be read."""
-        return self._log_start_offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """The offset that the next record will get."""
-        return self.segments.active.next_offset
-
-    @property
-    def high_watermark(self) -> int:
-        """Readers see what lies below: in `fsync` durability what is durable, in `os` durability everything."""
-        return self._high_watermark
-
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """The oldest offset without a verdict that is final for readers; None when all is decided (row I1)."""
-        offset = self.producers.first_unstable_offset(self._high_watermark)
-        return None if offset is None else max(offset, self._log_start_offset)
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Readers of committed data see what lies below (row I1)."""
-        unstable = self.producers.first_unstable_offset(self._high_watermark)
-        if unstable is None or unstable >= self._high_watermark:
-            return self._high_watermark
-        return max(unstable, self._log_start_offset)
-
-    @property
-    def size_bytes(self) -> int:
-        """Bytes of batches kept."""
-        return self.segments.size_bytes
 
     # Appending
 
@@ -125,7 +77,7 @@ class PartitionLog:
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Append one whole batch (rows P2 to P5, L7 to L9); offsets are assigned in `batch` itself where it is writable.
+        """Append one whole batch (rows P2 to P5, L7 to L9); offsets go into `batch` itself where it is writable.
 
         `guard` is what `verify` gave before the coordinator was asked about the batch's transaction.
         """
@@ -200,8 +152,8 @@ class PartitionLog:
         try:
             if not self._founded:
                 self._found()
-            if self.epochs.note(self.leader_epoch, base_offset):
-                self.epochs.save()
+            if self.epochs.latest != self.leader_epoch:
+                self.epochs.begin(self.leader_epoch, base_offset)
             if segments.active.must_roll(len(data), header, now_ms, self.config):
                 self._roll(now_ms)
             assign_offset(data, 0, base_offset, self.leader_epoch)
@@ -234,102 +186,11 @@ class PartitionLog:
 
     # Producers and transactions
 
-    def has_open_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
-        """Whether the producer (in that epoch, if given) has a transaction open here."""
-        return self.producers.has_open(producer_id, producer_epoch)
-
     def producer_states(self) -> Collection[ProducerEntry]:
         """Every producer this partition remembers, for DescribeProducers."""
         return self.producers.entries()
 
-    def open_transactions(self) -> list[OpenTransaction]:
-        """The transactions without a verdict, oldest first; the first one holds the LSO."""
-        return list(self.producers.open_transactions())
-
-    # Reading
-
-    def read(self, offset: int, max_bytes: int, isolation: IsolationLevel, at_least_one: bool = True) -> ReadResult:
-        """Whole batches from the one that holds `offset` on, up to the bound of `isolation`.
-
-        At most `max_bytes`, but for the first batch, which comes whole where `at_least_one` is set. An offset at the
-        bound, or between it and the log end, gets nothing; one outside the log gets OFFSET_OUT_OF_RANGE.
-        """
-        committed = isolation == IsolationLevel.READ_COMMITTED
-        high_watermark, stable = self._high_watermark, self.last_stable_offset
-        upper_offset = stable if committed else high_watermark
-        start = self._log_start_offset
-        if not start <= offset <= self.segments.active.next_offset or self.deleted:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.deleted else ErrorCode.OFFSET_OUT_OF_RANGE
-            return ReadResult(error, [], 0, high_watermark, stable, start, [] if committed else None)
-        if offset >= upper_offset:
-            return ReadResult(ErrorCode.NONE, [], 0, high_watermark, stable, start, [] if committed else None)
-        aborted: list[tuple[int, int]] | None = None
-        try:
-            parts, size_bytes, end_offset = self.segments.read(offset, upper_offset, max_bytes, at_least_one)
-            if committed:
-                overlapping = self.segments.aborted_between(offset, end_offset) if size_bytes else []
-                aborted = [(entry.producer_id, entry.first_offset) for entry in overlapping]
-        except (OSError, CorruptLogFile) as error:
-            logger.error("reading %s at offset %d failed: %s", self.tp, offset, error)
-            code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.CORRUPT_MESSAGE
-            return ReadResult(code, [], 0, high_watermark, stable, start, aborted)
-        return ReadResult(ErrorCode.NONE, parts, size_bytes, high_watermark, stable, start, aborted)
-
-    def readable_bytes(self, offset: int, isolation: IsolationLevel) -> int:
-        """Bytes a reader at `offset` could get now (row I7: committed readers count up to the LSO only).
-
-        Raises CorruptLogFile and OSError.
-        """
-        upper_offset = self._upper(isolation)
-        offset = max(offset, self._log_start_offset)
-        return 0 if offset >= upper_offset else self.segments.bytes_between(offset, upper_offset)
-
-    def offset_for_timestamp(self, timestamp_ms: int, isolation: IsolationLevel) -> TimestampOffset | None:
-        """The first record that is not earlier, if a reader of `isolation` may see it (row I6).
-
-        Raises CorruptLogFile and OSError.
-        """
-        upper_offset = self._upper(isolation)
-        return reading.first_at_or_after(self.segments, self.epochs, timestamp_ms, self._log_start_offset, upper_offset)
-
-    def max_timestamp_offset(
-        self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    ) -> TimestampOffset | None:
-        """The first record with the largest timestamp (KIP-734). Raises CorruptLogFile and OSError."""
-        return reading.latest(self.segments, self.epochs, self._log_start_offset, self._upper(isolation))
-
-    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """The largest known epoch at or below `epoch` and the offset where it ended; (-1, -1) if unknown (row L10)."""
-        return self.epochs.end_offset(epoch, self.log_end_offset)
-
-    def _upper(self, isolation: IsolationLevel) -> int:
-        return self.last_stable_offset if isolation == IsolationLevel.READ_COMMITTED else self._high_watermark
-
-    # Watching
-
-    def add_watcher(self, watcher: Watcher) -> None:
-        """Have `watcher.wake()` called whenever the high watermark or the LSO moves, and on deletion."""
-        self._watchers[watcher] = None
-
-    def remove_watcher(self, watcher: Watcher) -> None:
-        """Stop that; no error if it was not watching."""
-        self._watchers.pop(watcher, None)
-
-    def _wake(self) -> None:
-        for watcher in tuple(self._watchers):
-            watcher.wake()
-
     # Durability
-
-    def advance_high_watermark(self, offset: int) -> None:
-        """Show readers what lies below `offset`; never moves back. The LSO can only move when this does."""
-        if offset <= self._high_watermark:
-            return
-        assert offset <= self.log_end_offset, "LSO <= high watermark <= log end offset"
-        self._high_watermark = offset
-        self.producers.settle(offset)
-        if self._watchers:
-            self._wake()
 
     def begin_sync(self) -> tuple[int, list[Syncable]]:
         """What must be synced, from any thread, before everything below the returned offset is durable.

@@ -95,7 +95,7 @@ class Ended(NamedTuple):
     marker_offset: int
     aborted: bool
     last_stable_offset: int
-    """As if this transaction were the last to end: the first offset of the next open one, else the one after the marker."""
+    """As if this were the last to end: the first offset of the next open transaction, else the one after the marker."""
 
 
 class VerificationGuard:
@@ -210,13 +210,12 @@ class ProducerStates:
         looked for before (`find_duplicate`).
         """
         entry = self._entries.get(header.producer_id)
-        if guard is not None and self._guards.get(header.producer_id) is not guard:
-            if not self.has_open(header.producer_id, header.producer_epoch):
-                return Refusal(ErrorCode.INVALID_TXN_STATE, "the transaction ended before its batch could be appended")
+        if guard is not None and not self._holds(guard, header):
+            return Refusal(ErrorCode.INVALID_TXN_STATE, "the transaction ended before its batch could be appended")
         if entry is not None and header.producer_epoch < entry.epoch:
             return Refusal(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
-                f"producer {header.producer_id} is at epoch {entry.epoch}, the batch is of epoch {header.producer_epoch}",
+                f"producer {header.producer_id} is at epoch {entry.epoch}, the batch is of {header.producer_epoch}",
             )
         if origin is AppendOrigin.CLIENT:
             refusal = self._check_sequence(header, entry, transaction_version)
@@ -228,6 +227,12 @@ class ProducerStates:
                 f"producer {header.producer_id} has a transaction open here, the batch is not part of it",
             )
         return _with_batch(entry, header, base_offset)
+
+    def _holds(self, guard: VerificationGuard, header: BatchHeader) -> bool:
+        """Whether nothing ended the transaction since `guard` was given: it is open, or the guard still stands."""
+        if self.has_open(header.producer_id, header.producer_epoch):
+            return True
+        return self._guards.get(header.producer_id) is guard
 
     def _check_sequence(
         self, header: BatchHeader, entry: ProducerEntry | None, transaction_version: int
@@ -327,7 +332,7 @@ class ProducerStates:
         return Ended(producer_id, first_offset, offset, not commit, next_open)
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """P10: forget producers idle for `expiration_ms` or longer, never one with an open transaction; how many went."""
+        """P10: forget producers idle for `expiration_ms` or longer, none with an open transaction; how many went."""
         gone = [
             entry.producer_id
             for entry in self._entries.values()

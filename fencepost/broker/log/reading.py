@@ -1,83 +1,162 @@
-"""Looking things up in a log: what a fetch gets, and offsets by time (rows I2, I6, I7)."""
+"""What readers see of a partition: its bounds, its batches, and who is woken when more can be seen (section A.3)."""
 
-from fencepost.broker.log.epochs import LeaderEpochs
-from fencepost.broker.log.results import TimestampOffset
-from fencepost.broker.log.segment import Segment
-from fencepost.broker.log.segments import Segments
+import logging
+
+from fencepost.broker.log import timestamps
+from fencepost.broker.log.producer_state import OpenTransaction
+from fencepost.broker.log.recovery import Recovered
+from fencepost.broker.log.results import ReadResult, TimestampOffset, Watcher
 from fencepost.broker.log.store import CorruptLogFile
-from fencepost.protocol.record_batch import CorruptBatch, read_header
-from fencepost.protocol.records import Record, decode_records
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 
-def first_at_or_after(
-    segments: Segments, epochs: LeaderEpochs, timestamp_ms: int, start_offset: int, upper_offset: int
-) -> TimestampOffset | None:
-    """The first record from `start_offset` below `upper_offset` that is not earlier than `timestamp_ms` (row I6).
+class ReadableLog:
+    """The reading half of a partition log.
 
-    Raises CorruptLogFile and OSError.
+    The last stable offset is derived from the producers' state and the high watermark each time it is asked for (I1).
     """
-    for segment in segments.from_offset(start_offset):
-        if segment.base_offset >= upper_offset:
-            break
-        if segment.max_timestamp_ms < timestamp_ms:
-            continue
-        from_offset = max(start_offset, segment.base_offset + segment.times.offset_before(timestamp_ms))
-        for step in segment.walk(segment.position_of(from_offset)):
-            if step.base_offset >= upper_offset:
-                return None
-            if step.max_timestamp_ms < timestamp_ms:
-                continue
-            for record in _records(segment, step.position, step.size_bytes):
-                if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < upper_offset:
-                    return _found(record, epochs)
-    return None
 
+    def __init__(self, tp: TopicPartition, recovered: Recovered, log_start_offset: int) -> None:
+        self.tp = tp
+        self.segments = recovered.segments
+        self.producers = recovered.producers
+        self.epochs = recovered.epochs
+        self.deleted = False
+        self._log_start_offset = max(log_start_offset, self.segments.first_offset)
+        self._high_watermark = self.segments.end_offset
+        self._watchers: dict[Watcher, None] = {}
 
-def latest(segments: Segments, epochs: LeaderEpochs, start_offset: int, upper_offset: int) -> TimestampOffset | None:
-    """The first record with the largest timestamp from `start_offset` below `upper_offset` (KIP-734).
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.tp} [{self.log_start_offset}, {self.log_end_offset})>"
 
-    Raises CorruptLogFile and OSError.
-    """
-    best: tuple[int, int, Segment] | None = None
-    for segment in segments.from_offset(start_offset):
-        if segment.base_offset >= upper_offset:
-            break
-        timestamp_ms, offset = segment.max_timestamp_ms, segment.max_timestamp_offset
+    # Bounds
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that may be read."""
+        return self._log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record will get."""
+        return self.segments.active.next_offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Readers see what lies below: in `fsync` durability what is durable, in `os` durability everything."""
+        return self._high_watermark
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The oldest offset without a verdict that is final for readers; None when all is decided (row I1)."""
+        offset = self.producers.first_unstable_offset(self._high_watermark)
+        return None if offset is None else max(offset, self._log_start_offset)
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed data see what lies below (row I1)."""
+        unstable = self.producers.first_unstable_offset(self._high_watermark)
+        if unstable is None or unstable >= self._high_watermark:
+            return self._high_watermark
+        return max(unstable, self._log_start_offset)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches kept."""
+        return self.segments.size_bytes
+
+    def has_open_transaction(self, producer_id: int, producer_epoch: int | None = None) -> bool:
+        """Whether the producer (in that epoch, if given) has a transaction open here."""
+        return self.producers.has_open(producer_id, producer_epoch)
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """The transactions without a verdict, oldest first; the first one holds the LSO."""
+        return list(self.producers.open_transactions())
+
+    # Reading
+
+    def read(self, offset: int, max_bytes: int, isolation: IsolationLevel, at_least_one: bool = True) -> ReadResult:
+        """Whole batches from the one that holds `offset` on, up to the bound of `isolation`.
+
+        At most `max_bytes`, but for the first batch, which comes whole where `at_least_one` is set. An offset at the
+        bound, or between it and the log end, gets nothing; one outside the log gets OFFSET_OUT_OF_RANGE.
+        """
+        committed = isolation == IsolationLevel.READ_COMMITTED
+        high_watermark, stable = self._high_watermark, self.last_stable_offset
+        upper_offset = stable if committed else high_watermark
+        start = self._log_start_offset
+        if not start <= offset <= self.segments.active.next_offset or self.deleted:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.deleted else ErrorCode.OFFSET_OUT_OF_RANGE
+            return ReadResult(error, [], 0, high_watermark, stable, start, [] if committed else None)
         if offset >= upper_offset:
-            timestamp_ms, offset = _largest_below(segment, upper_offset)
-        if timestamp_ms >= 0 and (best is None or timestamp_ms > best[0]):
-            best = timestamp_ms, offset, segment
-    if best is None:
-        return None
-    timestamp_ms, offset, segment = best
-    for step in segment.walk(segment.position_of(offset)):
-        for record in _records(segment, step.position, step.size_bytes):
-            if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < upper_offset:
-                return _found(record, epochs)
-        if step.last_offset >= upper_offset:
-            break
-    return None
+            return ReadResult(ErrorCode.NONE, [], 0, high_watermark, stable, start, [] if committed else None)
+        aborted: list[tuple[int, int]] | None = None
+        try:
+            parts, size_bytes, end_offset = self.segments.read(offset, upper_offset, max_bytes, at_least_one)
+            if committed:
+                overlapping = self.segments.aborted_between(offset, end_offset) if size_bytes else []
+                aborted = [(entry.producer_id, entry.first_offset) for entry in overlapping]
+        except (OSError, CorruptLogFile) as error:
+            logger.error("reading %s at offset %d failed: %s", self.tp, offset, error)
+            code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.CORRUPT_MESSAGE
+            return ReadResult(code, [], 0, high_watermark, stable, start, aborted)
+        return ReadResult(ErrorCode.NONE, parts, size_bytes, high_watermark, stable, start, aborted)
 
+    def readable_bytes(self, offset: int, isolation: IsolationLevel) -> int:
+        """Bytes a reader at `offset` could get now (row I7: committed readers count up to the LSO only).
 
-def _largest_below(segment: Segment, upper_offset: int) -> tuple[int, int]:
-    """The largest timestamp of batches below `upper_offset` and the last offset of its batch, by index and walk."""
-    timestamp_ms, relative_offset = segment.times.latest_before(upper_offset - segment.base_offset)
-    offset = segment.base_offset + relative_offset
-    for step in segment.walk(segment.position_of(offset)):
-        if step.last_offset >= upper_offset:
-            break
-        if step.max_timestamp_ms > timestamp_ms:
-            timestamp_ms, offset = step.max_timestamp_ms, step.last_offset
-    return timestamp_ms, offset
+        Raises CorruptLogFile and OSError.
+        """
+        upper_offset = self._upper(isolation)
+        offset = max(offset, self._log_start_offset)
+        return 0 if offset >= upper_offset else self.segments.bytes_between(offset, upper_offset)
 
+    def offset_for_timestamp(self, timestamp_ms: int, isolation: IsolationLevel) -> TimestampOffset | None:
+        """The first record that is not earlier, if a reader of `isolation` may see it (row I6).
 
-def _records(segment: Segment, position: int, size_bytes: int) -> list[Record]:
-    data = segment.file.read(position, size_bytes)
-    try:
-        return decode_records(data, 0, read_header(data))
-    except CorruptBatch as error:
-        raise CorruptLogFile(segment.file.place, position, str(error)) from error
+        Raises CorruptLogFile and OSError.
+        """
+        upper_offset = self._upper(isolation)
+        return timestamps.first_at_or_after(
+            self.segments, self.epochs, timestamp_ms, self._log_start_offset, upper_offset
+        )
 
+    def max_timestamp_offset(
+        self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    ) -> TimestampOffset | None:
+        """The first record with the largest timestamp (KIP-734). Raises CorruptLogFile and OSError."""
+        return timestamps.latest(self.segments, self.epochs, self._log_start_offset, self._upper(isolation))
 
-def _found(record: Record, epochs: LeaderEpochs) -> TimestampOffset:
-    return TimestampOffset(record.timestamp_ms, record.offset, epochs.epoch_of(record.offset))
+    def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
+        """The largest known epoch at or below `epoch` and the offset where it ended; (-1, -1) if unknown (row L10)."""
+        return self.epochs.end_offset(epoch, self.log_end_offset)
+
+    def _upper(self, isolation: IsolationLevel) -> int:
+        return self.last_stable_offset if isolation == IsolationLevel.READ_COMMITTED else self._high_watermark
+
+    # Watching
+
+    def add_watcher(self, watcher: Watcher) -> None:
+        """Have `watcher.wake()` called whenever the high watermark or the LSO moves, and on deletion."""
+        self._watchers[watcher] = None
+
+    def remove_watcher(self, watcher: Watcher) -> None:
+        """Stop that; no error if it was not watching."""
+        self._watchers.pop(watcher, None)
+
+    def _wake(self) -> None:
+        for watcher in tuple(self._watchers):
+            watcher.wake()
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Show readers what lies below `offset`; never moves back. The LSO can only move when this does."""
+        if offset <= self._high_watermark:
+            return
+        assert offset <= self.log_end_offset, "LSO <= high watermark <= log end offset"
+        self._high_watermark = offset
+        self.producers.settle(offset)
+        if self._watchers:
+            self._wake()

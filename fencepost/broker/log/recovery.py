@@ -7,6 +7,7 @@ the producer state; above the recovery point its checksum is verified, too, and 
 import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
@@ -60,7 +61,7 @@ def recover(store: Store, config: LogConfig, log_start_offset: int, recovery_poi
         fresh = Segments(store, [Segment(store, max(0, log_start_offset))])
         return Recovered(fresh, ProducerStates(), LeaderEpochs.load(store), 0, 0)
     segments = [Segment(store, base) for base in bases]
-    for segment, successor in zip(segments, segments[1:], strict=False):
+    for segment, successor in pairwise(segments):
         segment.next_offset = successor.base_offset
     epochs = LeaderEpochs.load(store)
     for start, producers in _starting_points(store, names, recovery_point):
@@ -135,7 +136,7 @@ class _Pass:
         self.truncated_bytes = 0
 
     def run(self, start: int) -> bool:
-        """Replay from `start` to the end; False when the log ends before `start`, so that an older snapshot is needed."""
+        """Replay from `start` to the end; False when the log ends before `start`: an older snapshot is needed."""
         number = max(i for i, segment in enumerate(self.segments) if segment.base_offset <= start)
         for earlier in self.segments[:number]:
             self._complete_indexes(earlier)
@@ -176,13 +177,11 @@ class _Pass:
 
     def _ends_at(self, segment: Segment, offset: int) -> bool:
         """Whether the last batch of the file ends just before `offset`."""
-        last = None
-        for last in segment.walk(segment.offsets.batch_before(segment.size_bytes)):
-            pass
-        return last is not None and last.last_offset + 1 == offset
+        steps = list(segment.walk(segment.offsets.batch_before(segment.size_bytes)))
+        return bool(steps) and steps[-1].last_offset + 1 == offset
 
     def _scan(self, segment: Segment, position: int, replay_from: int) -> bool:
-        """Note and replay the batches from `position` on; cut the file at the first that is none. False if it was cut."""
+        """Note and replay the batches from `position` on; cut the file at the first that is none (then False)."""
         try:
             for at, header, data in _batches(segment, position):
                 self._verify(segment, at, header, data)

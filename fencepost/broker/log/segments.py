@@ -67,7 +67,7 @@ class Segments:
         self.active.append(batch, header, config.index_interval_bytes)
 
     def roll(self, now_ms: int) -> None:
-        """Close the active segment to appends and begin the next one at the end offset. Does not touch the new files."""
+        """Close the active segment to appends and begin the next one at the end offset; its files come later."""
         old = self.active
         old.seal()
         self._sealed_bytes += old.size_bytes

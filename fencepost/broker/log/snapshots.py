@@ -22,7 +22,7 @@ _VERSION = 1
 _HEAD = Struct(">hI")
 _COUNT = Struct(">i")
 _ENTRY = Struct(">qhiqiqiq")
-"""Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction's first offset."""
+"""Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction's start."""
 
 _WINDOWS_MAGIC = b"fpw1"
 _WINDOW_HEAD = Struct(">qB")

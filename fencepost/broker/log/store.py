@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Protocol, Union
+from typing import Protocol
 
 Bytes = bytes | bytearray | memoryview
 
@@ -54,7 +54,7 @@ class FileRegion:
         return f"FileRegion(fd={self.fd}, offset={self.offset}, length={self.length})"
 
 
-Piece = Union[bytes, FileRegion]
+Piece = bytes | FileRegion
 """What a read hands out: small pieces as bytes, large ones as regions of a file."""
 
 
@@ -141,7 +141,7 @@ class Store(Protocol):
         ...
 
     def discard_child(self, name: str, via: str) -> None:
-        """Delete a directory with all that is in it; it is renamed to `via` first, so that a crash leaves no half of it."""
+        """Delete a directory with all that is in it; renamed to `via` first, so that a crash leaves no half of it."""
         ...
 
     def rename_child(self, name: str, to: str) -> None:
