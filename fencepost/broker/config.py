@@ -14,9 +14,8 @@ from fencepost.broker.listeners import Listener, parse_listener
 
 if TYPE_CHECKING:
     from fencepost.coordinator.group.config import GroupConfig
-    from fencepost.coordinator.txn.config import TxnConfig
 
-__all__ = ["SETTINGS", "BrokerConfig", "ConfigError", "dynamic_problem", "group_config", "load_config", "txn_config"]
+__all__ = ["SETTINGS", "BrokerConfig", "ConfigError", "dynamic_problem", "group_config", "load_config"]
 
 ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 WITHOUT_EFFECT = frozenset(
@@ -196,21 +195,4 @@ def group_config(config: BrokerConfig) -> "GroupConfig":
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_topic_num_partitions=config.offsets_topic_num_partitions,
-    )
-
-
-def txn_config(config: BrokerConfig, transaction_version: int = 2) -> "TxnConfig":
-    """The transaction coordinator's share of the settings, with the finalized level of `transaction.version`."""
-    from fencepost.coordinator.txn.config import TxnConfig
-
-    sweep_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
-    return TxnConfig(
-        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
-        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
-        transaction_state_log_num_partitions=config.transaction_state_log_num_partitions,
-        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
-        transaction_version=transaction_version,
-        transaction_partition_verification_enable=config.transaction_partition_verification_enable,
-        timeout_check_interval_ms=min(sweep_ms, TxnConfig().timeout_check_interval_ms),
-        id_expiration_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
     )

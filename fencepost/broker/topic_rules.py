@@ -7,27 +7,40 @@ from fencepost.broker.config import SETTINGS, BrokerConfig, dynamic_problem
 from fencepost.broker.config_fields import Kind
 from fencepost.broker.topic_config import Dynamic, chain, effective, topic_problem
 from fencepost.broker.topic_settings import TOPIC_SETTINGS
-from fencepost.coordinator.metadata.image import NOTHING, MetadataImage, ResourceType
+from fencepost.coordinator.metadata.image import (
+    EMPTY_IMAGE,
+    NOTHING,
+    TRANSACTION_VERSION,
+    MetadataImage,
+    ResourceType,
+)
 from fencepost.coordinator.metadata.ports import ClusterFacts
 
 if TYPE_CHECKING:
     from fencepost.broker.log.config import LogConfig
+    from fencepost.broker.node import Node
+    from fencepost.coordinator.txn.config import TxnConfig
 
 
-class BrokerConfigRules:
+LOG_CONFIGS_KEPT = 1000
+
+
+class TopicRules:
     """The `ConfigRules` of a broker that was started with `config`."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        self._config = config
+        self.started_with = config
+        """The configuration without what was altered since."""
+        self._log_configs: dict[tuple[Any, ...], LogConfig] = {}
 
     def dynamic(self, image: MetadataImage) -> Dynamic:
         """What was altered at run time about this broker and about all."""
-        return Dynamic(image.broker_config(str(self._config.node_id)), image.broker_config(""))
+        return Dynamic(image.broker_config(str(self.started_with.node_id)), image.broker_config(""))
 
     def broker_config(self, image: MetadataImage) -> BrokerConfig:
         """What the broker was started with and what was altered since, as one."""
         node, cluster = self.dynamic(image)
-        return self._config.with_dynamic(cluster, node) if node or cluster else self._config
+        return self.started_with.with_dynamic(cluster, node) if node or cluster else self.started_with
 
     def topic_problem(self, configs: Mapping[str, str]) -> str | None:
         """Why this whole set of a topic's configurations is INVALID_CONFIG, or None."""
@@ -50,12 +63,26 @@ class BrokerConfigRules:
     def default_text(self, image: MetadataImage, kind: ResourceType, name: str) -> str | None:
         """What holds for a topic that says nothing, or what the broker was started with."""
         if kind is ResourceType.TOPIC:
-            return chain(name, NOTHING, self._config, self.dynamic(image))[0].value
-        return self._config.text(name)
+            return chain(name, NOTHING, self.started_with, self.dynamic(image))[0].value
+        return self.started_with.text(name)
 
     def log_config(self, image: MetadataImage, topic: str) -> "LogConfig":
-        """How the partitions of a topic keep their data."""
-        return log_config(self._config, image.topic_config(topic), self.dynamic(image))
+        """How the partitions of a topic keep their data; topics that are set alike share one object."""
+        overrides, dynamic = image.topic_config(topic), self.dynamic(image)
+        key = tuple(tuple(sorted(layer.items())) for layer in (overrides, *dynamic))
+        found = self._log_configs.get(key)
+        if found is None:
+            if len(self._log_configs) >= LOG_CONFIGS_KEPT:
+                self._log_configs.clear()
+            found = self._log_configs[key] = log_config(self.started_with, overrides, dynamic)
+        return found
+
+
+def rules_of(node: "Node") -> TopicRules:
+    """The rules that a node's metadata service works with."""
+    rules = node.metadata.rules
+    assert isinstance(rules, TopicRules), "the node was put together with others"
+    return rules
 
 
 def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dynamic) -> "LogConfig":
@@ -112,6 +139,23 @@ def cluster_facts(config: BrokerConfig, cluster_id: str) -> ClusterFacts:
         transaction_partitions=config.transaction_state_log_num_partitions,
         offsets_segment_bytes=config.offsets_topic_segment_bytes,
         transaction_segment_bytes=config.transaction_state_log_segment_bytes,
+    )
+
+
+def txn_config(config: BrokerConfig, image: MetadataImage = EMPTY_IMAGE) -> "TxnConfig":
+    """The transaction coordinator's share of the settings, with the finalized level of `transaction.version`."""
+    from fencepost.coordinator.txn.config import TxnConfig
+
+    sweep_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+    return TxnConfig(
+        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
+        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+        transaction_state_log_num_partitions=config.transaction_state_log_num_partitions,
+        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
+        transaction_version=image.features.get(TRANSACTION_VERSION, 0),
+        transaction_partition_verification_enable=config.transaction_partition_verification_enable,
+        timeout_check_interval_ms=min(sweep_ms, TxnConfig().timeout_check_interval_ms),
+        id_expiration_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
     )
 
 

@@ -1,0 +1,80 @@
+"""The configurations of a topic or a broker as DescribeConfigs lists them: value, source, and what stands behind it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fencepost.broker.config import ALIASES, SETTINGS, BrokerConfig
+from fencepost.broker.config_fields import Kind, Update, format_value
+from fencepost.broker.topic_config import ConfigSource, Dynamic, Origin, chain
+from fencepost.broker.topic_settings import TOPIC_SETTINGS
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One configuration; `synonyms` is everything that has a say, strongest first, in Kafka's words."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    read_only: bool
+    kind: Kind
+    documentation: str
+    synonyms: tuple[Origin, ...]
+
+
+def topic_entries(overrides: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
+    """Every configuration of a topic with these overrides, by name."""
+    found: list[ConfigEntry] = []
+    for name, entry in TOPIC_SETTINGS.items():
+        if entry.internal and name not in overrides:
+            continue
+        origins = chain(name, overrides, broker, dynamic)
+        setting = entry.setting
+        found.append(
+            ConfigEntry(name, origins[0].value, origins[0].source, False, setting.kind, setting.doc, tuple(origins))
+        )
+    return found
+
+
+def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
+    """Every setting of this broker that may be seen, by name; `broker` is what it was started with."""
+    found: list[ConfigEntry] = []
+    for name, setting in sorted(SETTINGS.items()):
+        if not setting.served:
+            continue
+        origins = [
+            Origin(name, layer[name], source)
+            for layer, source in (
+                (dynamic.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
+                (dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+                (broker.given, ConfigSource.STATIC_BROKER_CONFIG),
+            )
+            if name in layer
+        ]
+        default = format_value(setting.default)
+        if default is not None:
+            origins.append(Origin(name, default, ConfigSource.DEFAULT_CONFIG))
+        strongest = origins[0] if origins else Origin(name, None, ConfigSource.DEFAULT_CONFIG)
+        read_only = setting.update is Update.READ_ONLY
+        entry = ConfigEntry(
+            name, strongest.value, strongest.source, read_only, setting.kind, setting.doc, tuple(origins)
+        )
+        found.append(entry)
+        found += [_alias(entry, alias) for alias, of in ALIASES.items() if of == name]
+    return found
+
+
+def _alias(entry: ConfigEntry, alias: str) -> ConfigEntry:
+    return ConfigEntry(
+        alias, entry.value, entry.source, entry.read_only, entry.kind, entry.documentation, entry.synonyms
+    )
+
+
+def default_broker_entries(dynamic: Dynamic) -> list[ConfigEntry]:
+    """What was altered at run time for all brokers: the resource with an empty name lists nothing else."""
+    found: list[ConfigEntry] = []
+    for name, value in sorted(dynamic.cluster.items()):
+        setting = SETTINGS[name]
+        origin = Origin(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        found.append(ConfigEntry(name, value, origin.source, False, setting.kind, setting.doc, (origin,)))
+    return found

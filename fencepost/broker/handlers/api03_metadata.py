@@ -1,0 +1,104 @@
+"""Metadata (3): who the brokers are, and where the partitions of which topics are.
+
+v0 lists all topics for an empty list, v1+ for null; v4 auto-creation is asked for; v5 offline replicas; v7 leader
+epochs; v8 authorized operations (those of the cluster up to v10 only); v10 topic ids in the answer, v12 in the request.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from fencepost.coordinator.metadata.commands import NO_ID
+from fencepost.coordinator.metadata.topic_names import is_internal, topic_name_problem
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api03_metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+    from fencepost.coordinator.metadata.image import TopicImage
+
+TOPIC_IDS_SINCE = 12
+CREATION_IS_ASKED_FOR_SINCE = 4
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Describe the cluster and the topics asked for; create what is missing where both sides allow it."""
+    version = context.api_version
+    everything = request.topics is None or (version == 0 and not request.topics)
+    if everything:
+        topics = [_topic(topic) for topic in node.metadata.image.topics_by_name.values()]
+    elif version < TOPIC_IDS_SINCE and any(entry.name is None or entry.topic_id != NO_ID for entry in request.topics):
+        topics = [
+            MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=entry.name or "", topic_id=entry.topic_id)
+            for entry in request.topics
+        ]
+    else:
+        topics = await _topics(node, request, version)
+    if request.include_topic_authorized_operations:
+        for topic in topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    config = node.config
+    return MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=config.node_id, host=context.listener.host, port=context.listener.port, rack=config.broker_rack
+            )
+        ],
+        cluster_id=node.metadata.facts.cluster_id,
+        controller_id=config.node_id,
+        topics=topics,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )
+
+
+async def _topics(node: "Node", request: Any, version: int) -> list[Any]:
+    """One answer for each different topic of the request. Ids win: a request with any is a request by id (Kafka)."""
+    ids = dict.fromkeys(entry.topic_id for entry in request.topics if entry.topic_id != NO_ID)
+    if ids:
+        by_id = node.metadata.image.topics_by_id
+        return [
+            _topic(by_id[topic_id])
+            if topic_id in by_id
+            else MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
+            for topic_id in ids
+        ]
+    names = list(dict.fromkeys(entry.name or "" for entry in request.topics))
+    codes: dict[str, ErrorCode] = {}
+    if version < CREATION_IS_ASKED_FOR_SINCE or request.allow_auto_topic_creation:
+        codes = await node.metadata.create_topics_if_allowed(names)
+    by_name = node.metadata.image.topics_by_name
+    return [_topic(by_name[name]) if name in by_name else _missing(name, codes) for name in names]
+
+
+def _missing(name: str, codes: dict[str, ErrorCode]) -> Any:
+    code = codes.get(name, ErrorCode.NONE)
+    if code is ErrorCode.NONE:  # not to be created, or deleted since
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic_name_problem(name) is not None:
+            code = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
+
+
+def _topic(topic: "TopicImage") -> Any:
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[
+            MetadataResponsePartition(
+                partition_index=index,
+                leader_id=partition.leader,
+                leader_epoch=partition.leader_epoch,
+                replica_nodes=list(partition.replicas),
+                isr_nodes=list(partition.isr),
+            )
+            for index, partition in enumerate(topic.assignment)
+        ],
+    )

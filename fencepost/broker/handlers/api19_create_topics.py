@@ -1,0 +1,60 @@
+"""CreateTopics (19): new topics with partitions and settings, each with its own answer.
+
+v1 validateOnly and error messages; v4 -1 for the broker's defaults (KIP-464); v5 the settings in the answer (KIP-525);
+v7 topic ids.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.config_entries import topic_entries
+from fencepost.broker.context import RequestContext
+from fencepost.broker.topic_rules import rules_of
+from fencepost.coordinator.metadata.commands import CreatedTopic, NewTopic
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api19_create_topics import (
+    CreatableTopicConfigs,
+    CreatableTopicResult,
+    CreateTopicsResponse,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+SETTINGS_IN_THE_ANSWER_SINCE = 5
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Create what can be created, together; the answer leaves once that is durable."""
+    created = await node.metadata.create_topics([_wanted(topic) for topic in request.topics], request.validate_only)
+    return CreateTopicsResponse(topics=[_answer(node, topic, context.api_version) for topic in created])
+
+
+def _wanted(topic: Any) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignment=tuple((entry.partition_index, tuple(entry.broker_ids)) for entry in topic.assignments),
+        configs={entry.name: entry.value for entry in topic.configs},
+    )
+
+
+def _answer(node: "Node", topic: CreatedTopic, version: int) -> Any:
+    code, message = topic.outcome
+    if code is not ErrorCode.NONE:
+        return CreatableTopicResult(name=topic.name, error_code=code, error_message=message)
+    configs: list[Any] = []
+    if version >= SETTINGS_IN_THE_ANSWER_SINCE:
+        rules = rules_of(node)
+        entries = topic_entries(topic.configs, rules.started_with, rules.dynamic(node.metadata.image))
+        configs = [
+            CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.source) for entry in entries
+        ]
+    return CreatableTopicResult(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        error_message=None,
+        num_partitions=topic.partitions,
+        replication_factor=topic.replication_factor,
+        configs=configs,
+    )

@@ -1,0 +1,78 @@
+"""DescribeConfigs (32): configurations with their value, their source and what stands behind them (KIP-226).
+
+v0 has isDefault for the source; v1 synonyms; v3 types and documentation (KIP-569).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.config_entries import ConfigEntry, broker_entries, default_broker_entries, topic_entries
+from fencepost.broker.context import RequestContext
+from fencepost.broker.topic_config import ConfigSource
+from fencepost.broker.topic_rules import rules_of
+from fencepost.coordinator.metadata.commands import Outcome
+from fencepost.coordinator.metadata.config_controller import broker_name_problem
+from fencepost.coordinator.metadata.image import ResourceType
+from fencepost.coordinator.metadata.topic_names import topic_name_problem
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api32_describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """List the configurations of each resource; one that cannot be described fails alone."""
+    results = []
+    for resource in request.resources:
+        found = _entries(node, resource.resource_type, resource.resource_name)
+        result = DescribeConfigsResult(
+            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+        )
+        if isinstance(found, Outcome):
+            result.error_code, result.error_message = found
+        else:
+            keys = frozenset(resource.configuration_keys or ())
+            result.configs = [_result(entry, request) for entry in found if not keys or entry.name in keys]
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def _entries(node: "Node", resource_type: int, name: str) -> list[ConfigEntry] | Outcome:
+    rules, image = rules_of(node), node.metadata.image
+    if resource_type == ResourceType.TOPIC:
+        problem = topic_name_problem(name)
+        if problem is not None:
+            return Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+        topic = image.topics_by_name.get(name)
+        if topic is None:
+            return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
+        return topic_entries(topic.configs, rules.started_with, rules.dynamic(image))
+    if resource_type == ResourceType.BROKER:
+        wrong = broker_name_problem(name, node.config.node_id)
+        if wrong is not None:
+            return wrong
+        if not name:
+            return default_broker_entries(rules.dynamic(image))
+        return broker_entries(rules.started_with, rules.dynamic(image))
+    return Outcome(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+
+def _result(entry: ConfigEntry, request: Any) -> Any:
+    synonyms = [
+        DescribeConfigsSynonym(name=origin.name, value=origin.value, source=origin.source) for origin in entry.synonyms
+    ]
+    return DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        is_default=entry.source is ConfigSource.DEFAULT_CONFIG,
+        config_source=entry.source,
+        synonyms=synonyms if request.include_synonyms else [],
+        config_type=entry.kind,
+        documentation=entry.documentation if request.include_documentation else None,
+    )

@@ -1,0 +1,35 @@
+"""AlterConfigs (33): the older way, which takes away every configuration that it does not name. All versions alike."""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, ConfigOperation
+from fencepost.protocol.messages.api33_alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Set each resource's configurations to exactly those that are named."""
+    changes = [
+        ConfigEdits(
+            resource.resource_type,
+            resource.resource_name,
+            tuple(ConfigEdit(entry.name, ConfigOperation.SET, entry.value) for entry in resource.configs),
+            replace_all=True,
+        )
+        for resource in request.resources
+    ]
+    outcomes = await node.metadata.alter_configs(changes, request.validate_only)
+    return AlterConfigsResponse(
+        responses=[
+            AlterConfigsResourceResponse(
+                error_code=outcome.code,
+                error_message=outcome.message,
+                resource_type=change.resource_type,
+                resource_name=change.resource_name,
+            )
+            for change, outcome in zip(changes, outcomes, strict=True)
+        ]
+    )

@@ -1,0 +1,39 @@
+"""UpdateFeatures (57): finalize features at other levels, all or none (KIP-584).
+
+v1 has an upgrade type where v0 has allowDowngrade, and validateOnly; v2 has one error for all and no list of results.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.metadata.commands import FeatureUpdate, UpgradeType
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api57_update_features import UpdatableFeatureResult, UpdateFeaturesResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+UPGRADE_TYPE_SINCE = 1
+NO_RESULTS_SINCE = 2
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Decide on all updates at once."""
+    updates = [
+        FeatureUpdate(entry.feature, entry.max_version_level, _upgrade_type(entry, context.api_version))
+        for entry in request.feature_updates
+    ]
+    code, message = await node.metadata.update_features(updates, request.validate_only)
+    if code is not ErrorCode.NONE:
+        why = f"The update failed for all features since one of them had an error: {message}"
+        return UpdateFeaturesResponse(error_code=code, error_message=why)
+    results = []
+    if context.api_version < NO_RESULTS_SINCE:
+        results = [UpdatableFeatureResult(feature=update.name, error_message=None) for update in updates]
+    return UpdateFeaturesResponse(error_message=None, results=results)
+
+
+def _upgrade_type(entry: Any, version: int) -> int:
+    if version >= UPGRADE_TYPE_SINCE:
+        return int(entry.upgrade_type)
+    return UpgradeType.SAFE_DOWNGRADE if entry.allow_downgrade else UpgradeType.UPGRADE

@@ -1,0 +1,45 @@
+"""DescribeCluster (60): the brokers and the controller. v1 endpoint types (KIP-919); v2 fenced brokers (KIP-1073)."""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api60_describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+ENDPOINT_TYPE_SINCE = 1
+UNKNOWN_ENDPOINT, BROKER_ENDPOINT = 0, 1
+_ENDPOINTS = {BROKER_ENDPOINT: "BROKER", 2: "CONTROLLER"}
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Describe the cluster as its one broker sees it."""
+    wanted = request.endpoint_type if context.api_version >= ENDPOINT_TYPE_SINCE else BROKER_ENDPOINT
+    if wanted not in _ENDPOINTS:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=f"Unsupported endpoint type {wanted}"
+        )
+    if wanted != BROKER_ENDPOINT:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            error_message="The request was sent to a BROKER, but it asks for a CONTROLLER.",
+        )
+    config = node.config
+    return DescribeClusterResponse(
+        cluster_id=node.metadata.facts.cluster_id,
+        controller_id=config.node_id,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=config.node_id,
+                host=context.listener.host,
+                port=context.listener.port,
+                rack=config.broker_rack,
+            )
+        ],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
+        ),
+    )

@@ -1,0 +1,88 @@
+"""DescribeTopicPartitions (75): topics partition by partition, in pages (KIP-966)."""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.broker.operations import TOPIC_OPERATIONS
+from fencepost.coordinator.metadata.topic_names import topic_name_problem
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api75_describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponsePartition,
+    DescribeTopicPartitionsResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+    from fencepost.coordinator.metadata.image import TopicImage
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """One page: topics in the order of their names from the cursor on, up to the limit of partitions."""
+    cursor = request.cursor
+    asked = {topic.name for topic in request.topics}
+    if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
+        return _refused(asked)
+    by_name = node.metadata.image.topics_by_name
+    first = cursor.topic_name if cursor is not None else ""
+    left = max(1, min(node.config.max_request_partition_size_limit, request.response_partition_limit))
+    topics: list[Any] = []
+    for name in sorted(name for name in asked or by_name if name >= first):
+        if left == 0:
+            return DescribeTopicPartitionsResponse(
+                topics=topics, next_cursor=Cursor(topic_name=name, partition_index=0)
+            )
+        topic = by_name.get(name)
+        if topic is None:
+            topics.append(_missing(name))
+            continue
+        start = cursor.partition_index if cursor is not None and name == first else 0
+        stop = min(topic.partitions, start + left)
+        topics.append(_page(topic, start, stop))
+        left -= max(0, stop - start)
+        if stop < topic.partitions:
+            next_cursor = Cursor(topic_name=name, partition_index=stop)
+            return DescribeTopicPartitionsResponse(topics=topics, next_cursor=next_cursor)
+    return DescribeTopicPartitionsResponse(topics=topics, next_cursor=None)
+
+
+def _page(topic: "TopicImage", start: int, stop: int) -> Any:
+    return DescribeTopicPartitionsResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.internal,
+        partitions=[
+            DescribeTopicPartitionsResponsePartition(
+                partition_index=index,
+                leader_id=topic.assignment[index].leader,
+                leader_epoch=topic.assignment[index].leader_epoch,
+                replica_nodes=list(topic.assignment[index].replicas),
+                isr_nodes=list(topic.assignment[index].isr),
+                eligible_leader_replicas=[],
+                last_known_elr=[],
+            )
+            for index in range(start, stop)
+        ],
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _missing(name: str) -> Any:
+    bad = topic_name_problem(name) is not None
+    return DescribeTopicPartitionsResponseTopic(
+        error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        name=name,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _refused(asked: set[str]) -> Any:
+    """A cursor that is not of this request: the answer has no code of its own, so each topic carries it (Kafka)."""
+    return DescribeTopicPartitionsResponse(
+        topics=[
+            DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
+            for name in sorted(asked)
+        ],
+        next_cursor=None,
+    )
