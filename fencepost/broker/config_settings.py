@@ -1,6 +1,7 @@
 """The broker's settings under Kafka's names, group by group: type, default, bounds, meaning."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from fencepost.broker.config_fields import LONG_MAX, Kind, Update, setting
 from fencepost.broker.listeners import listeners_problem
@@ -200,12 +201,12 @@ class NodeSettings:
     max_request_partition_size_limit: int = setting(
         Kind.INT, 2000, "The most partitions in one DescribeTopicPartitions answer.", low=1
     )
-    durability: str = setting(
+    durability: Literal["fsync", "os"] = setting(
         Kind.STRING, "fsync",
         "fsync: acks=all is answered once the data is on the disk; os: once it is in the page cache, Kafka's way.",
         choices=("fsync", "os"), ours=True,
     )  # fmt: skip
-    storage: str = setting(
+    storage: Literal["files", "memory"] = setting(
         Kind.STRING, "files", "files, or memory for a broker that forgets.", choices=("files", "memory"), ours=True
     )
     metrics_listen: str | None = setting(
