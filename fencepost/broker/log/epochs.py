@@ -43,7 +43,7 @@ class LeaderEpochs:
         return True
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """The first batch of `epoch` is about to be written at `start_offset`. Raises OSError; nothing is noted then."""
+        """The first batch of `epoch` is about to be written at `start_offset`. Raises OSError, noting nothing."""
         before = list(self._entries)
         if self.note(epoch, start_offset):
             try:

@@ -157,7 +157,7 @@ class PartitionLog(ReadableLog):
             if segments.active.must_roll(len(data), header, now_ms, self.config):
                 self._roll(now_ms)
             assign_offset(data, 0, base_offset, self.leader_epoch)
-            segments.append(data, header._replace(base_offset=base_offset), self.config)
+            segments.append(data, header, self.config)
         except OSError as error:
             logger.error("append to %s failed: %s", self.tp, error)
             return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the broker could not write: {error.strerror}")

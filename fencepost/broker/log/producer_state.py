@@ -174,9 +174,9 @@ class ProducerStates:
         entry = self._entries.get(header.producer_id)
         if entry is None or entry.epoch != header.producer_epoch:
             return None
-        first_sequence, last_sequence = header.base_sequence, header.last_sequence
+        last_sequence = header.last_sequence
         for batch in entry.batches:
-            if batch.last_sequence == last_sequence and batch.first_sequence == first_sequence:
+            if batch.last_sequence == last_sequence and batch.first_sequence == header.base_sequence:
                 return batch
         return None
 
@@ -358,24 +358,18 @@ class ProducerStates:
 
 def _with_batch(entry: ProducerEntry | None, header: BatchHeader, base_offset: int) -> ProducerEntry:
     delta = header.last_offset_delta
-    batch = BatchMetadata(header.last_sequence, base_offset + delta, delta, header.max_timestamp)
-    if entry is None:
-        first_offset = base_offset if header.is_transactional else NO_OFFSET
-        return ProducerEntry(
-            header.producer_id, header.producer_epoch, -1, header.max_timestamp, first_offset, (batch,)
-        )
-    first_offset = entry.txn_first_offset
+    epoch = header.producer_epoch
+    timestamp_ms = header.max_timestamp
+    batch = BatchMetadata(header.last_sequence, base_offset + delta, delta, timestamp_ms)
+    first_offset, coordinator_epoch = NO_OFFSET, NO_EPOCH
+    batches: tuple[BatchMetadata, ...] = (batch,)
+    if entry is not None:
+        first_offset, coordinator_epoch = entry.txn_first_offset, entry.coordinator_epoch
+        if entry.epoch == epoch:
+            batches = (*entry.batches[1 - BATCHES_KEPT :], batch)
     if first_offset < 0 and header.is_transactional:
         first_offset = base_offset
-    batches = (*entry.batches[1 - BATCHES_KEPT :], batch) if entry.epoch == header.producer_epoch else (batch,)
-    return ProducerEntry(
-        header.producer_id,
-        header.producer_epoch,
-        entry.coordinator_epoch,
-        header.max_timestamp,
-        first_offset,
-        batches,
-    )
+    return ProducerEntry(header.producer_id, epoch, coordinator_epoch, timestamp_ms, first_offset, batches)
 
 
 def _out_of_order(header: BatchHeader, why: str) -> Refusal:

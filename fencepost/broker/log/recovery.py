@@ -185,7 +185,7 @@ class _Pass:
         try:
             for at, header, data in _batches(segment, position):
                 self._verify(segment, at, header, data)
-                segment.note(at, header, self._config.index_interval_bytes)
+                segment.note(at, header, header.base_offset, self._config.index_interval_bytes)
                 self._epochs.note(header.partition_leader_epoch, header.base_offset)
                 if header.base_offset >= replay_from and header.producer_id >= 0:
                     replay(self._producers, segment, header, data)
@@ -232,7 +232,7 @@ class _Pass:
         segment.times.truncate(0)
         segment.max_timestamp_ms = -1
         for at, header, _ in _batches(segment, 0):
-            segment.note(at, header, self._config.index_interval_bytes)
+            segment.note(at, header, header.base_offset, self._config.index_interval_bytes)
         segment.seal()
         segment.next_offset = end_offset
 

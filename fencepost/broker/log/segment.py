@@ -81,20 +81,22 @@ class Segment:
         return self.file.size_bytes
 
     def append(self, batch: Bytes, header: BatchHeader, index_interval_bytes: int) -> None:
-        """Write one batch whose offsets are assigned. Raises OSError, and then nothing has changed."""
+        """Write one batch at `next_offset`, which its bytes carry and `header` need not. Raises OSError; then nothing
+        has changed.
+        """
         position = self.file.size_bytes
         self.file.write(position, batch)
-        self.note(position, header, index_interval_bytes)
+        self.note(position, header, self.next_offset, index_interval_bytes)
 
-    def note(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
+    def note(self, position: int, header: BatchHeader, base_offset: int, index_interval_bytes: int) -> None:
         """Take the batch at `position`, just written or found there again, into indexes and bounds."""
-        base_offset = header.base_offset
         last_offset = base_offset + header.last_offset_delta
-        if header.max_timestamp > self.max_timestamp_ms:
-            self.max_timestamp_ms = header.max_timestamp
+        max_timestamp_ms = header.max_timestamp
+        if max_timestamp_ms > self.max_timestamp_ms:
+            self.max_timestamp_ms = max_timestamp_ms
             self.max_timestamp_offset = last_offset
         if self.first_timestamp_ms < 0:
-            self.first_timestamp_ms = header.max_timestamp
+            self.first_timestamp_ms = max_timestamp_ms
         if self._unindexed_bytes > index_interval_bytes:
             self.offsets.add(last_offset - self.base_offset, position)
             self.times.note(self.max_timestamp_ms, self.max_timestamp_offset - self.base_offset)
@@ -182,9 +184,10 @@ class Segment:
 
     def _remember(self, offset: int, position: int) -> None:
         """Keep the start of a batch at hand: tail readers and readers in sequence ask for just these."""
-        self._positions[offset] = position
-        if len(self._positions) > _KNOWN_POSITIONS_MAX:
-            self._positions = dict(islice(self._positions.items(), _KNOWN_POSITIONS_MAX // 2, None))
+        positions = self._positions
+        positions[offset] = position
+        if len(positions) > _KNOWN_POSITIONS_MAX:
+            self._positions = dict(islice(positions.items(), _KNOWN_POSITIONS_MAX // 2, None))
 
     # Keeping and dropping
 
