@@ -3,15 +3,24 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
 from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.metrics import TopicCounters
+    from fencepost.broker.metrics_server import Render
     from fencepost.broker.node import Node
 
 TOPIC_COUNTERS = {
@@ -61,7 +70,7 @@ class BrokerCollector(Collector):
         node = self._node
         topics = node.metadata.image.topics_by_name
         partitions = sum(topic.partitions for topic in topics.values())
-        producers = sum(len(log.producer_states()) for log in node.logs.partitions())
+        producers = sum(len(log.producer_states()) for log in node.logs.logs())
         for name, text, value in (
             ("kafka_server_replicamanager_leadercount", "Partitions led by this node", partitions),
             ("kafka_server_replicamanager_partitioncount", "Partitions held by this node", partitions),
@@ -134,8 +143,89 @@ class BrokerCollector(Collector):
                 ),
             )
         }
-        for log in self._node.logs.partitions():
+        for log in self._node.logs.logs():
             label = (log.tp.topic, str(log.tp.partition))
             for family, value in zip(families.values(), _log_values(log), strict=True):
                 family.add_metric(label, value)
         yield from families.values()
+
+    def _transactions(self) -> Iterator[Metric]:
+        node = self._node
+        states = GaugeMetricFamily("fencepost_transactions", "Transactional ids by state", labels=("state",))
+        for state, count in node.transactions.books.counts.items():
+            states.add_metric((state,), count)
+        yield states
+        ended = CounterMetricFamily(
+            "fencepost_transactions_ended", "Transactions ended since the start", labels=("result", "reason")
+        )
+        timed_out = node.transactions.timed_out
+        ended.add_metric(("commit", "client"), node.transactions.committed)
+        ended.add_metric(("abort", "client"), max(0, node.transactions.aborted - timed_out))
+        ended.add_metric(("abort", "timeout"), timed_out)
+        yield ended
+        started_ms = node.transactions.books.oldest_open_started_ms
+        age = 0.0 if started_ms is None else max(0, node.clock.now_ms() - started_ms) / 1000
+        yield GaugeMetricFamily("fencepost_oldest_open_transaction_seconds", "Age of the oldest open one", value=age)
+        yield GaugeMetricFamily(
+            "fencepost_transactions_completing",
+            "Decided transactions that owe markers",
+            value=node.transactions.completing,
+        )
+        yield CounterMetricFamily("fencepost_markers_written", "Markers written", value=node.metrics.markers_written)
+
+    def _groups(self) -> Iterator[Metric]:
+        """Lag is counted from the LSO: what a read_committed reader can not see yet is nobody's delay."""
+        node = self._node
+        by_state = GaugeMetricFamily("fencepost_groups", "Consumer groups by state", labels=("state",))
+        for state, count in node.groups.groups_by_state().items():
+            by_state.add_metric((state,), count)
+        yield by_state
+        labels = ("consumergroup", "topic", "partition")
+        current = GaugeMetricFamily("kafka_consumergroup_current_offset", "Committed offset", labels=labels)
+        lag = GaugeMetricFamily("kafka_consumergroup_lag", "Offsets between it and the last stable one", labels=labels)
+        for entry in node.groups.committed_offsets():
+            label = (entry.group_id, entry.topic, str(entry.partition))
+            current.add_metric(label, entry.offset)
+            log = node.partition(TopicPartition(entry.topic, entry.partition))
+            if log is not None:
+                lag.add_metric(label, max(0, log.last_stable_offset - entry.offset))
+        yield current
+        yield lag
+
+    def _disk_and_loop(self) -> Iterator[Metric]:
+        node = self._node
+        fsyncs = SummaryMetricFamily("fencepost_fsync_seconds", "Rounds of fdatasync", labels=())
+        fsyncs.add_metric((), count_value=node.commit.rounds, sum_value=node.commit.sync_seconds)
+        yield fsyncs
+        yield GaugeMetricFamily(
+            "fencepost_loop_lag_seconds", "How late the event loop's last tick was", value=node.metrics.loop_lag_seconds
+        )
+        yield GaugeMetricFamily("fencepost_parked_fetches", "Fetches that wait", value=len(node.purgatory.parked))
+
+
+def _log_values(log: "PartitionLog") -> tuple[int, ...]:
+    """In the order of the families in `_partitions`."""
+    start_offset, high_watermark = log.log_start_offset, log.high_watermark
+    return (
+        log.size_bytes,
+        start_offset,
+        log.log_end_offset,
+        len(log.segments),
+        high_watermark,
+        start_offset,
+        high_watermark - log.last_stable_offset,
+    )
+
+
+def renderer(node: "Node") -> "Render":
+    """What a scrape of this node gives, its process's memory, CPU time and garbage collector included."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    registry.register(BrokerCollector(node))
+
+    def render() -> tuple[str, bytes]:
+        return CONTENT_TYPE_LATEST, generate_latest(registry)
+
+    return render

@@ -40,9 +40,9 @@ class Markers:
         results: dict[TopicPartition, ErrorCode] = {}
         written: list[tuple[TopicPartition, PartitionLog, int]] = []
         for tp in partitions:
-            log = node.internal_log(tp) if tp.topic == GROUP_TOPIC else node.partition(tp)
+            log = node.partition(tp)
             if log is None:
-                results[tp] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                results[tp] = node.absence(tp)
                 continue
             info = log.append_marker(
                 producer_id, producer_epoch, commit, coordinator_epoch, transaction_version, now_ms

@@ -139,7 +139,9 @@ class Server:
 
     def _sweep(self) -> None:
         """Close what is silent for too long, and take back the memory of what is silent for a while."""
-        self.now = now = trio.current_time()
+        now = trio.current_time()
+        self.node.metrics.loop_lag_seconds = max(0.0, now - self.now - SWEEP_SECONDS)
+        self.now = now
         for connection in tuple(self.connections):
             silent = now - connection.last_active
             if connection.requests == 0 and now - connection.opened > FIRST_REQUEST_SECONDS:

@@ -107,22 +107,21 @@ def run_broker(config: "BrokerConfig") -> int:
 
     try:
         trio.run(_serve, config)
-    except* OSError as group:
-        for error in _leaves(group):
-            logger.critical("the broker can not go on cause=%s", error)
-        return EXIT_FAILED
-    except* Exception as group:
-        for error in _leaves(group):
-            logger.critical("the broker failed cause=%r", error, exc_info=error)
+    except Exception as failure:
+        for error in _leaves(failure):
+            if isinstance(error, OSError):
+                logger.critical("the broker can not go on cause=%s", error)
+            else:
+                logger.critical("the broker failed cause=%r", error, exc_info=error)
         return EXIT_FAILED
     return 0
 
 
-def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
-    found: list[BaseException] = []
-    for error in group.exceptions:
-        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
-    return found
+def _leaves(error: BaseException) -> list[BaseException]:
+    """The exceptions in a group, however deep; one that is no group stands for itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [leaf for inner in error.exceptions for leaf in _leaves(inner)]
 
 
 async def _serve(config: "BrokerConfig") -> None:

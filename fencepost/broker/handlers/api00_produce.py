@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import CloseConnection, DurableReply, RequestContext
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
+from fencepost.broker.log.producer_state import VerificationGuard
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
     BatchIndexAndErrorMessage,
@@ -39,7 +40,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 class _Write:
     """One partition of the request: what to append, where, and the answer that is filled in."""
 
-    __slots__ = ("answer", "batch", "counters", "error", "log", "message", "tp")
+    __slots__ = ("answer", "batch", "counters", "error", "guard", "log", "message", "tp")
 
     def __init__(self, tp: TopicPartition, log: PartitionLog | None, batch: Any, error: ErrorCode) -> None:
         self.tp = tp
@@ -47,6 +48,7 @@ class _Write:
         self.batch = batch
         self.error = error
         self.message: str | None = None
+        self.guard: VerificationGuard | None = None
         self.answer: Any = PartitionProduceResponse(index=tp.partition, base_offset=-1)
         self.counters: TopicCounters | None = None
 
@@ -73,10 +75,10 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
             await _check_transactions(node, request, context, transactional, writes)
     waits: dict[PartitionLog, int] = {}
     now_ms = node.clock.now_ms()
-    version_2 = 2 if context.api_version >= IMPLICIT_ADD_SINCE else 0
+    transaction_version = _transaction_version(context)
     for write in writes:
         if write.error is ErrorCode.NONE:
-            _append(write, waits, now_ms, version_2)
+            _append(write, waits, now_ms, transaction_version)
         if write.error is not ErrorCode.NONE:
             _fill_error(node, write)
     return _answer(node, request, topics, writes, waits)
@@ -88,18 +90,18 @@ def _resolve(node: "Node", request: Any, context: RequestContext) -> tuple[list[
     topics: list[Any] = []
     writes: list[_Write] = []
     for topic in request.topic_data:
-        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        missing: ErrorCode | None = None
         name = topic.name
         if version >= TOPIC_ID_SINCE:
             image = node.metadata.image.topics_by_id.get(topic.topic_id)
             name = image.name if image is not None else ""
-            missing = ErrorCode.UNKNOWN_TOPIC_ID if image is None else missing
+            missing = ErrorCode.UNKNOWN_TOPIC_ID if image is None else None
         answers: list[Any] = []
         for part in topic.partition_data:
             tp = TopicPartition(name, part.index)
             log = node.partition(tp)
             batch = part.records if part.records is not None else b""
-            write = _Write(tp, log, batch, ErrorCode.NONE if log is not None else missing)
+            write = _Write(tp, log, batch, ErrorCode.NONE if log is not None else missing or node.absence(tp))
             if log is not None:
                 write.counters = node.metrics.topic(name)
                 write.counters.produce_requests += 1
@@ -127,6 +129,11 @@ def _codec(batch: Any) -> int:
     return int(batch[_ATTRIBUTES_LOW_BYTE]) & _CODEC_MASK
 
 
+def _transaction_version(context: RequestContext) -> int:
+    """T16: from Produce v12 on the client speaks the second version of the transaction protocol."""
+    return 2 if context.api_version >= IMPLICIT_ADD_SINCE else 0
+
+
 def _fail_all(writes: list[_Write], error: ErrorCode) -> None:
     for write in writes:
         if write.error is ErrorCode.NONE:
@@ -144,7 +151,7 @@ async def _check_transactions(
         _fail_all(writes, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return
     producer: tuple[int, int] | None = None
-    unsettled: dict[TopicPartition, _Write] = {}
+    unsettled: list[_Write] = []
     for write in transactional:
         try:
             header = read_header(write.batch)
@@ -157,8 +164,11 @@ async def _check_transactions(
             return
         producer = (header.producer_id, header.producer_epoch)
         assert write.log is not None
-        if not write.log.has_open_transaction(header.producer_id, header.producer_epoch):
-            unsettled[write.tp] = write
+        write.guard = write.log.verify(
+            header.producer_id, header.producer_epoch, header.base_sequence, _transaction_version(context)
+        )
+        if write.guard is not None:
+            unsettled.append(write)
     if producer is not None and unsettled:
         await _settle(node, request.transactional_id, producer, unsettled, context.api_version)
 
@@ -167,32 +177,30 @@ async def _settle(
     node: "Node",
     transactional_id: str,
     producer: tuple[int, int],
-    unsettled: dict[TopicPartition, _Write],
+    unsettled: list[_Write],
     version: int,
 ) -> None:
-    """Ask the coordinator, and refuse what it refuses.
-
-    Nothing else runs between its answer and the append, so no marker can come between the two and leave a
-    transaction that nobody would ever end: the duty of Kafka's VerificationGuard.
-    """
+    """Ask the coordinator, and refuse what it refuses; what a marker overtakes, the log refuses by its guard."""
     codes = await node.transactions.ensure_partitions(
         transactional_id,
         producer[0],
         producer[1],
-        list(unsettled),
+        {write.tp for write in unsettled},
         add=version >= IMPLICIT_ADD_SINCE,
         knows_abortable=version >= ABORTABLE_SINCE,
     )
-    for tp, write in unsettled.items():
-        code = codes[tp]
+    for write in unsettled:
+        code = codes[write.tp]
         if code is not ErrorCode.NONE:
-            write.fail(code, f"The transaction of {transactional_id!r} can not take a batch for {tp}: {code.name}")
+            write.fail(code, f"The transaction of {transactional_id!r} takes no batch for {write.tp}: {code.name}")
 
 
 def _append(write: _Write, waits: dict[PartitionLog, int], now_ms: int, transaction_version: int) -> None:
     log, answer = write.log, write.answer
     assert log is not None
-    info = log.append(write.batch, AppendOrigin.CLIENT, now_ms, transaction_version=transaction_version)
+    info = log.append(
+        write.batch, AppendOrigin.CLIENT, now_ms, transaction_version=transaction_version, guard=write.guard
+    )
     if info.error is not ErrorCode.NONE:
         write.fail(info.error, info.message)
         answer.record_errors = [

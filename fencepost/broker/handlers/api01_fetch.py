@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import CloseConnection, RequestContext
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.store import CorruptLogFile
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import (
     AbortedTransaction,
@@ -37,11 +38,11 @@ class _Read:
 
     __slots__ = ("ask", "diverging", "error", "log", "tp")
 
-    def __init__(self, tp: TopicPartition, ask: Any, log: PartitionLog | None, error: ErrorCode) -> None:
+    def __init__(self, tp: TopicPartition, ask: Any, log: PartitionLog | None) -> None:
         self.tp = tp
         self.ask = ask
         self.log = log
-        self.error = error
+        self.error = ErrorCode.NONE
         self.diverging: Any = None
 
 
@@ -72,10 +73,14 @@ class _Fetch:
                 log = read.log
                 if read.error is not ErrorCode.NONE or log is None or self._node.partition(read.tp) is not log:
                     return True
-                if read.ask.fetch_offset < log.log_start_offset:
+                offset = read.ask.fetch_offset
+                if offset < log.log_start_offset:
                     return True
-                total += min(log.readable_bytes(read.ask.fetch_offset, isolation), read.ask.partition_max_bytes)
-        return total >= self._bytes_min
+                try:
+                    total += min(log.readable_bytes(offset, isolation), read.ask.partition_max_bytes)
+                except (OSError, CorruptLogFile):
+                    return True  # the read that follows meets the same fault, and reports it
+        return bool(total >= self._bytes_min)
 
     def read(self) -> tuple[Any, bool]:
         """Read all partitions; return the answer, and whether it should be sent without waiting any longer."""
@@ -103,18 +108,20 @@ class _Fetch:
     def _resolve(self, request: Any) -> None:
         node = self._node
         for topic in request.topics:
-            name, missing = topic.topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            name, unknown = topic.topic, False
             if self._version >= TOPIC_ID_SINCE:
                 image = node.metadata.image.topics_by_id.get(topic.topic_id)
                 name = image.name if image is not None else ""
-                missing = missing if image is not None else ErrorCode.UNKNOWN_TOPIC_ID
+                unknown = image is None
             reads = []
             for ask in topic.partitions:
                 tp = TopicPartition(name, ask.partition)
-                log = node.partition(tp) if name else None
-                read = _Read(tp, ask, log, ErrorCode.NONE if log is not None else missing)
+                log = None if unknown else node.partition(tp)
+                read = _Read(tp, ask, log)
                 if log is not None:
                     self._check(read, log)
+                else:
+                    read.error = ErrorCode.UNKNOWN_TOPIC_ID if unknown else node.absence(tp)
                 reads.append(read)
             self.topics.append((topic, name, reads))
 

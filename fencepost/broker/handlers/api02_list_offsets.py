@@ -5,11 +5,13 @@ versions). v1 answers one offset and its timestamp, v2 brings isolation, v4 lead
 (KIP-734), v8 the earliest local, v9 the latest tiered, v11 the earliest not yet tiered offset; nothing is tiered here.
 """
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import CloseConnection, RequestContext
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.store import CorruptLogFile
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import (
     ListOffsetsPartitionResponse,
@@ -20,6 +22,8 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
+
+logger = logging.getLogger(__name__)
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
@@ -55,18 +59,20 @@ def _refuse(ask: Any, error: ErrorCode) -> Any:
 def _answer(node: "Node", tp: TopicPartition, ask: Any, isolation: IsolationLevel, version: int) -> Any:
     log = node.partition(tp)
     if log is None:
-        return _refuse(ask, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return _refuse(ask, node.absence(tp))
     error = leader_epoch_error(ask.current_leader_epoch, log)
     if error is not ErrorCode.NONE:
         return _refuse(ask, error)
     if version == 0:
         offsets = _offsets_before(log, ask.timestamp, ask.max_num_offsets)
         return ListOffsetsPartitionResponse(partition_index=ask.partition_index, old_style_offsets=offsets)
-    if ask.timestamp < 0 and version < _SINCE.get(ask.timestamp, 0):
+    if ask.timestamp < EARLIEST_PENDING_UPLOAD or version < _SINCE.get(ask.timestamp, 0):
         return _refuse(ask, ErrorCode.UNSUPPORTED_VERSION)
-    if ask.timestamp < EARLIEST_PENDING_UPLOAD:
-        return _refuse(ask, ErrorCode.UNSUPPORTED_VERSION)
-    timestamp, offset, epoch = _find(log, ask.timestamp, isolation)
+    try:
+        timestamp, offset, epoch = _find(log, ask.timestamp, isolation)
+    except (OSError, CorruptLogFile) as failure:
+        logger.error("offsets of %s can not be looked up cause=%s", tp, failure)
+        return _refuse(ask, ErrorCode.KAFKA_STORAGE_ERROR)
     return ListOffsetsPartitionResponse(
         partition_index=ask.partition_index, timestamp=timestamp, offset=offset, leader_epoch=epoch
     )
@@ -79,26 +85,28 @@ def _find(log: PartitionLog, timestamp: int, isolation: IsolationLevel) -> _Foun
     if timestamp == LATEST:
         return UNKNOWN, end_offset, log.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        epoch = log.epoch_at(log.log_start_offset)
-        return UNKNOWN, log.log_start_offset, epoch
+        return UNKNOWN, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset)
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return UNKNOWN, UNKNOWN, UNKNOWN
-    found = log.max_timestamp_offset() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp, isolation)
-    if found is None or found.offset >= end_offset:
-        return UNKNOWN, UNKNOWN, UNKNOWN
-    return found.timestamp_ms, found.offset, log.epoch_at(found.offset)
+    if timestamp == MAX_TIMESTAMP:
+        found = log.max_timestamp_offset(isolation)
+    else:
+        found = log.offset_for_timestamp(timestamp, isolation)
+    return (UNKNOWN, UNKNOWN, UNKNOWN) if found is None else (found.timestamp_ms, found.offset, found.leader_epoch)
 
 
 def _offsets_before(log: PartitionLog, timestamp: int, count_max: int) -> list[int]:
-    """v0: where readers can start (the end and the segments' beginnings), newest first, from `timestamp` down."""
+    """v0: where readers can start (the end, and the segments' beginnings), newest first, at or before `timestamp`."""
+    start_offset, end_offset = log.log_start_offset, log.high_watermark
     if timestamp == EARLIEST:
-        return [log.log_start_offset] if count_max > 0 else []
-    starts = log.segment_starts()
-    offsets = [max(offset, log.log_start_offset) for offset, modified_ms in starts if _reached(modified_ms, timestamp)]
-    if timestamp == LATEST and (not offsets or offsets[-1] < log.high_watermark):
-        offsets.append(log.high_watermark)
-    return sorted(set(offsets), reverse=True)[: max(0, count_max)]
-
-
-def _reached(modified_ms: int, timestamp: int) -> bool:
-    return timestamp == LATEST or modified_ms <= timestamp
+        found = {start_offset}
+    else:
+        reached = timestamp if timestamp >= 0 else None
+        found = {
+            min(max(segment.base_offset, start_offset), end_offset)
+            for segment in log.segments
+            if reached is None or segment.max_timestamp_ms <= reached
+        }
+        if reached is None:
+            found.add(end_offset)
+    return sorted(found, reverse=True)[: max(0, count_max)]

@@ -1,6 +1,6 @@
 """DeleteRecords (21): move the start of partitions forward, up to the high watermark (-1 stands for it).
 
-v0-2 are served; they differ in encoding only. The log answers POLICY_VIOLATION for a topic that is not deleted from.
+v0-2 are served; they differ in encoding only. A topic whose cleanup.policy does not delete answers POLICY_VIOLATION.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -41,7 +41,9 @@ def _delete(node: "Node", tp: TopicPartition, offset: int) -> Any:
     if node.is_internal(tp.topic):
         code, start = ErrorCode.INVALID_TOPIC_EXCEPTION, UNKNOWN_LOW_WATERMARK
     elif log is None:
-        code, start = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LOW_WATERMARK
+        code, start = node.absence(tp), UNKNOWN_LOW_WATERMARK
+    elif not log.config.deletes:
+        code, start = ErrorCode.POLICY_VIOLATION, UNKNOWN_LOW_WATERMARK
     else:
         code, start = log.delete_records(offset)
     low_watermark = start if code is ErrorCode.NONE else UNKNOWN_LOW_WATERMARK

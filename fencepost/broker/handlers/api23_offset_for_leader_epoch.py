@@ -35,7 +35,7 @@ async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
 def _answer(node: "Node", tp: TopicPartition, ask: Any) -> Any:
     log = node.partition(tp)
     if log is None:
-        return EpochEndOffset(partition=tp.partition, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return EpochEndOffset(partition=tp.partition, error_code=node.absence(tp))
     error = leader_epoch_error(ask.current_leader_epoch, log)
     if error is not ErrorCode.NONE:
         return EpochEndOffset(partition=tp.partition, error_code=error)

@@ -6,7 +6,6 @@ v0 is served.
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api61_describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
@@ -17,8 +16,6 @@ from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
-
-NO_TRANSACTION = -1
 
 
 async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
@@ -39,19 +36,17 @@ def _describe(node: "Node", tp: TopicPartition) -> Any:
     if log is None:
         return PartitionResponse(
             partition_index=tp.partition,
-            error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            error_code=node.absence(tp),
             error_message=f"Partition {tp} is not there",
         )
     producers = [
         ProducerState(
             producer_id=state.producer_id,
-            producer_epoch=state.producer_epoch,
+            producer_epoch=state.epoch,
             last_sequence=state.last_sequence,
             last_timestamp=state.last_timestamp_ms,
             coordinator_epoch=state.coordinator_epoch,
-            current_txn_start_offset=(
-                NO_TRANSACTION if state.current_txn_first_offset is None else state.current_txn_first_offset
-            ),
+            current_txn_start_offset=state.txn_first_offset,
         )
         for state in log.producer_states()
     ]

@@ -32,6 +32,8 @@ class GroupCommit:
         self.durability: Durability = durability
         self.rounds = 0
         """Rounds finished so far."""
+        self.sync_seconds = 0.0
+        """Time spent in them, waiting for the disk."""
         self._next = _Round()
         self._asked = trio.Event()
         self._limiter = trio.CapacityLimiter(1)
@@ -67,7 +69,9 @@ class GroupCommit:
                 ends.append((log, end_offset))
                 pins += to_sync
             if pins:
+                began = trio.current_time()
                 await trio.to_thread.run_sync(_sync_all, pins, limiter=self._limiter)
+                self.sync_seconds += trio.current_time() - began
             for log, end_offset in ends:
                 log.finish_sync(end_offset)
             self.rounds += 1

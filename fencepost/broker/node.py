@@ -1,0 +1,252 @@
+"""One broker: puts logs, coordinators and listener together, starts them in order and stops them in order."""
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import trio
+
+from fencepost.broker.clock import SystemClock
+from fencepost.broker.config import BrokerConfig, group_config
+from fencepost.broker.context import Endpoint
+from fencepost.broker.coordinator_logs import InternalTopicLogs, PartitionCoordinatorLog
+from fencepost.broker.dispatch import Dispatch
+from fencepost.broker.identity import cluster_id_of
+from fencepost.broker.log.commit import Durability, GroupCommit
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.markers import Markers
+from fencepost.broker.metrics import Metrics
+from fencepost.broker.purgatory import Purgatory
+from fencepost.broker.server import Server
+from fencepost.broker.ticker import every
+from fencepost.broker.topic_rules import TopicRules, cluster_facts, metadata_log_config, txn_config
+from fencepost.coordinator.group.service import GroupService
+from fencepost.coordinator.metadata.delta import Change, TopicDeleted
+from fencepost.coordinator.metadata.service import MetadataService
+from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC, is_internal
+from fencepost.coordinator.ports import Clock
+from fencepost.coordinator.txn.service import TransactionService
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+DRAIN_SECONDS = 5.0
+HOUSEKEEPING_SECONDS_MAX = 60.0
+METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+"""Kafka's fixed id of the metadata topic."""
+
+
+class Node:
+    """One broker. `run` is its whole life; `stop` asks it to end in order.
+
+    Making one opens (and locks) the data directory. `entropy` gives random bytes: ids of topics, clusters and members.
+    Raises DirectoryInUse, WrongDirectory, CorruptLogFile and OSError.
+    """
+
+    def __init__(
+        self, config: BrokerConfig, clock: Clock | None = None, entropy: Callable[[int], bytes] = os.urandom
+    ) -> None:
+        self.config = config
+        """What holds now: as started, with what was altered at run time over it."""
+        self.clock: Clock = clock or SystemClock()
+        self.metrics = Metrics()
+        self.purgatory = Purgatory()
+        self.dispatch = Dispatch()
+        self.markers = Markers(self)
+        self.endpoint = Endpoint("", 0)
+        """Where it listens, once it does."""
+        self.metrics_endpoint: Endpoint | None = None
+        self.stopping = False
+        self.stopped = trio.Event()
+        self._stop_wanted = trio.Event()
+        self._entropy = entropy
+        self._rules = TopicRules(config)
+        self._partitions: dict[TopicPartition, PartitionLog] = {}
+        self._offline: set[TopicPartition] = set()
+        durability: Durability = "os" if config.durability == "os" else "fsync"
+        self.logs = LogDirectory.open(
+            config.data_directory, durability=durability, default_config=self._default_log_config
+        )
+        self.commit = GroupCommit(durability)
+        try:
+            self._build_coordinators()
+        except BaseException:
+            self.logs.close()
+            raise
+
+    def _build_coordinators(self) -> None:
+        config = self.config
+        cluster_id = cluster_id_of(config.data_directory, config.node_id, config.cluster_id, self._entropy)
+        self._metadata_log = self.logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, metadata_log_config())
+        self.metadata = MetadataService(
+            PartitionCoordinatorLog(self._metadata_log, self.commit),
+            self.clock,
+            cluster_facts(config, cluster_id),
+            self._rules,
+            new_id=partial(self._entropy, 16),
+            observer=self._metadata_changed,
+        )
+        self.groups = GroupService(
+            group_config(config),
+            self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
+            self.metadata,
+            self.clock,
+            new_id=lambda: str(uuid.UUID(bytes=self._entropy(16), version=4)),
+        )
+        self.transactions = TransactionService(
+            logs=self._internal_logs(TRANSACTION_TOPIC, config.transaction_state_log_num_partitions),
+            markers=self.markers,
+            producer_ids=self.metadata,
+            topics=self.metadata,
+            clock=self.clock,
+            config=txn_config(config),
+        )
+
+    def _internal_logs(self, topic: str, count: int) -> InternalTopicLogs:
+        return InternalTopicLogs(topic, count, self.commit, self._open_partition, self.logs.partitions)
+
+    # What handlers ask
+
+    def partition(self, tp: TopicPartition) -> PartitionLog | None:
+        """The log of a partition, opened on first use; None where there is none, and `absence` says why."""
+        log = self._partitions.get(tp)
+        if log is None and tp not in self._offline and self.metadata.exists(tp):
+            try:
+                return self._open_partition(tp)
+            except (OSError, CorruptLogFile) as error:
+                logger.error("partition can not be opened and is offline partition=%s cause=%s", tp, error)
+                self._offline.add(tp)
+        return log
+
+    def absence(self, tp: TopicPartition) -> ErrorCode:
+        """What a client hears where `partition` gave None."""
+        return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    def is_internal(self, topic: str) -> bool:
+        """Whether a topic is the broker's own: clients read it and do not write to it."""
+        return is_internal(topic)
+
+    def _open_partition(self, tp: TopicPartition) -> PartitionLog:
+        """The log of a partition that the metadata knows. Raises CorruptLogFile and OSError."""
+        topic = self.metadata.image.topics_by_name[tp.topic]
+        log = self._partitions[tp] = self.logs.create(tp, topic.topic_id, self.metadata.log_config(tp.topic))
+        return log
+
+    def _default_log_config(self, topic: str) -> LogConfig:
+        config: LogConfig = metadata_log_config() if topic == METADATA_TOPIC else self.metadata.log_config(topic)
+        return config
+
+    # Life
+
+    async def run(self, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED) -> None:
+        """Start, serve until `stop`, end in order.
+
+        What makes going on impossible leaves as an exception (in a group): a failed fsync, a log that can not be read.
+        """
+        async with trio.open_nursery() as services:
+            await services.start(self.commit.run)
+            await self._start_services(services)
+            server = self._listen()
+            await self._serve_metrics(services)
+            async with trio.open_nursery() as serving:
+                serving.start_soon(server.run)
+                task_status.started(self.endpoint)
+                await self._stop_wanted.wait()
+                self.purgatory.close()
+                self.groups.close()
+                await server.drain(DRAIN_SECONDS)
+            services.cancel_scope.cancel()
+        self.logs.close()
+        logger.info("stopped in order")
+        self.stopped.set()
+
+    def stop(self) -> None:
+        """Ask the broker to finish what it is doing and end; returns at once."""
+        self.stopping = True
+        self._stop_wanted.set()
+
+    async def _start_services(self, services: trio.Nursery) -> None:
+        """Replay in the order in which one log needs another: metadata, then groups, then transactions."""
+        known_before = self._metadata_log.log_end_offset > 0
+        await self.metadata.start()
+        self._delete_strays(known_before)
+        self._settings_changed()
+        await self.groups.start()
+        await self.transactions.start()
+        await services.start(self.groups.run)
+        await services.start(self.transactions.run)
+        interval = min(self.config.log_retention_check_interval_ms / 1000, HOUSEKEEPING_SECONDS_MAX)
+        services.start_soon(every, interval, self._housekeep)
+
+    def _listen(self) -> Server:
+        listener, advertised = self.config.listener, self.config.advertised
+        server = Server(self, self.dispatch, Endpoint(advertised.host, advertised.port) if advertised else None)
+        self.endpoint = server.listen(listener.host, listener.port)
+        return server
+
+    async def _serve_metrics(self, services: trio.Nursery) -> None:
+        if self.config.metrics_listen is None:
+            return
+        from fencepost.broker.exposition import renderer  # here: it imports prometheus_client
+        from fencepost.broker.metrics_server import MetricsServer
+
+        host, _, port = self.config.metrics_listen.rpartition(":")
+        server = MetricsServer(renderer(self))
+        self.metrics_endpoint = await server.listen(host.strip("[]"), int(port))
+        services.start_soon(server.run)
+
+    async def _housekeep(self) -> None:
+        await self.logs.housekeep(self.clock.now_ms())
+
+    # Changes of the metadata
+
+    def _metadata_changed(self, changes: Sequence[Change]) -> None:
+        """Bring logs and settings in line with the newest metadata; called when it is durable."""
+        for change in changes:
+            if isinstance(change, TopicDeleted):
+                self._delete_topic(change.topic.name, change.topic.partitions)
+        self._settings_changed()
+
+    def _delete_topic(self, name: str, partitions: int) -> None:
+        for number in range(partitions):
+            tp = TopicPartition(name, number)
+            self._partitions.pop(tp, None)
+            self._offline.discard(tp)
+            self._delete_log(tp)
+        self.metrics.forget_topic(name)
+        self.groups.topics_deleted([name])
+
+    def _delete_strays(self, known_before: bool) -> None:
+        """Delete logs of topics that are gone: a crash came between their deletion and that of their files.
+
+        Where there was no metadata at all, somebody took it away, and the logs beside it are left alone.
+        """
+        for tp in sorted(self.logs.partitions()):
+            if tp == METADATA_PARTITION or self.metadata.exists(tp):
+                continue
+            if known_before:
+                logger.info("deleting what a crash left of a deleted topic partition=%s", tp)
+                self._delete_log(tp)
+            else:
+                logger.warning("no metadata knows this log, which is left alone partition=%s", tp)
+
+    def _delete_log(self, tp: TopicPartition) -> None:
+        try:
+            self.logs.delete(tp)
+        except OSError as error:
+            logger.error("files of a deleted partition can not be removed partition=%s cause=%s", tp, error)
+
+    def _settings_changed(self) -> None:
+        """Hand the settings that may change at run time to those who live by them."""
+        image = self.metadata.image
+        self.config = self._rules.broker_config(image)
+        self.transactions.config = txn_config(self.config, image)
+        for tp, log in self._partitions.items():
+            log.config = self.metadata.log_config(tp.topic)

@@ -1,0 +1,58 @@
+"""A broker starts, says so in one line, and serves the shortest way through all of it: create, produce, fetch."""
+
+import pytest
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
+from fencepost.protocol.registry import API_BY_KEY
+from tests.conftest import StartBroker
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.wire import Wire, batch_of, records_in, values_in
+
+
+def test_the_ready_line_says_where_and_how(start_broker: StartBroker) -> None:
+    broker = start_broker(files=True, arguments=["--durability", "os", "--metrics", "127.0.0.1:0"])
+    assert broker.port > 0
+    assert broker.facts["data"] == str(broker.data_dir)
+    assert broker.facts["durability"] == "os"
+    assert broker.facts["pid"] == str(broker.pid)
+    assert broker.facts["metrics"].startswith("127.0.0.1:")
+    assert broker.facts["started_in"].endswith("s")
+
+
+def test_api_versions_lists_every_api_that_has_a_handler(broker: BrokerProcess) -> None:
+    with Wire(broker.connect()) as wire:
+        request = ApiVersionsRequest(client_software_name="wire", client_software_version="1.0")
+        response = wire.call(18, 4, request)
+    assert response.error_code == ErrorCode.NONE
+    assert {entry.api_key: (entry.min_version, entry.max_version) for entry in response.api_keys} == {
+        api.key: api.advertised for api in API_BY_KEY.values()
+    }
+    levels = {feature.name: feature.max_version_level for feature in response.finalized_features}
+    assert levels["transaction.version"] == 2
+    assert response.finalized_features_epoch >= 0
+
+
+@pytest.mark.parametrize("files", [False, True])
+def test_what_was_produced_is_fetched(start_broker: StartBroker, files: bool) -> None:
+    broker = start_broker(files=files)
+    with Wire(broker.connect()) as wire:
+        wire.create_topic("t", partitions=2)
+        for partition in (0, 1):
+            answer = wire.produce("t", batch_of(b"one", b"two"), partition=partition)
+            assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 0)
+            answer = wire.produce("t", batch_of(b"three"), partition=partition)
+            assert (answer.error_code, answer.base_offset) == (ErrorCode.NONE, 2)
+        fetched = wire.fetch("t", partition=1)
+        assert values_in(fetched) == [b"one", b"two", b"three"]
+        assert (fetched.high_watermark, fetched.last_stable_offset, fetched.log_start_offset) == (3, 3, 0)
+        assert [record.offset for record in records_in(wire.fetch("t", 2, partition=1))] == [2]
+
+
+def test_metadata_tells_clients_to_come_back_to_where_they_are(broker: BrokerProcess) -> None:
+    with Wire(broker.connect()) as wire:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="auto")], allow_auto_topic_creation=True)
+        response = wire.call(3, 8, request)
+    assert [(entry.host, entry.port) for entry in response.brokers] == [(broker.host, broker.port)]
+    assert response.topics[0].error_code in (ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE)
