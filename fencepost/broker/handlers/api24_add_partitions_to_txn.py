@@ -1,8 +1,8 @@
 """AddPartitionsToTxn (24): partitions join a transaction; the first one begins it.
 
 v0-5 are served. v0-3 are for clients and hold one transaction; v2 knows PRODUCER_FENCED (KIP-588). v4 is for brokers:
-many transactions, each perhaps only to be verified (KIP-890 part 1). v5 knows TRANSACTION_ABORTABLE. What v4 and v5 add,
-they add for a client of TV2.
+many transactions, each perhaps only to be verified (KIP-890 part 1). v5 knows TRANSACTION_ABORTABLE. What v4 and v5
+add, they add for a client of TV2.
 """
 
 from collections.abc import Mapping

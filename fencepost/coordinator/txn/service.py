@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import trio
 
+from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import (
     Clock,
@@ -37,7 +38,6 @@ from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-OFFSETS_TOPIC = "__consumer_offsets"
 MAX_CHECK_INTERVAL_MS = 500
 """No transaction outlives its timeout by more than this and the time its markers take."""
 MAX_ENSURE_ROUNDS = 16
@@ -161,7 +161,7 @@ class TransactionService:
     ) -> ErrorCode:
         """AddOffsetsToTxn (row T4): the group's partition of `__consumer_offsets` joins the transaction."""
         partition = partition_for(group_id, self.config.offsets_topic_num_partitions)
-        wanted = frozenset({TopicPartition(OFFSETS_TOPIC, partition)})
+        wanted = frozenset({TopicPartition(GROUP_TOPIC, partition)})
         return (await self._add(transactional_id, producer_id, producer_epoch, wanted, client_version=0)).error
 
     async def end_txn(

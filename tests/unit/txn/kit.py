@@ -1,0 +1,265 @@
+"""In-memory ports for the transaction coordinator: logs that lose what is not durable, partitions with Kafka's rules."""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import trio
+import trio.testing
+
+from fencepost.coordinator.ports import KeyValue, LogWriteFailed, ProducerTag, ReplayedBatch
+from fencepost.coordinator.txn.config import TxnConfig
+from fencepost.coordinator.txn.service import TransactionService
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+START_MS = 1_700_000_000_000
+P0, P1, P2 = (TopicPartition("flights", number) for number in range(3))
+
+
+@dataclass
+class MemoryLog:
+    """A coordinator's log. `delay` seconds pass until an append is durable; `failing` refuses appends."""
+
+    delay: float = 0.0
+    failing: ErrorCode | None = None
+    batches: list[list[KeyValue]] = field(default_factory=list)
+    durable_batches: int = 0
+    appends: int = 0
+
+    @property
+    def end_offset(self) -> int:
+        return len(self.batches)
+
+    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
+        assert producer is None
+        assert records
+        if self.failing is not None:
+            raise LogWriteFailed(self.failing, "the test wants it so")
+        self.batches.append(list(records))
+        self.appends += 1
+        return len(self.batches)
+
+    async def durable(self, end_offset: int) -> None:
+        if self.durable_batches < end_offset and self.delay:
+            await trio.sleep(self.delay)
+        self.durable_batches = max(self.durable_batches, end_offset)
+
+    def replay(self) -> Iterator[ReplayedBatch]:
+        for number, records in enumerate(self.batches):
+            yield ReplayedBatch(number, -1, -1, False, None, records, START_MS)
+
+    def survivor(self) -> "MemoryLog":
+        """The log as a power cut leaves it."""
+        kept = [list(batch) for batch in self.batches[: self.durable_batches]]
+        return MemoryLog(self.delay, None, kept, len(kept))
+
+
+@dataclass
+class MemoryLogs:
+    """All partitions of the internal topic."""
+
+    count: int = 50
+    delay: float = 0.0
+    logs: dict[int, MemoryLog] = field(default_factory=dict)
+
+    def log(self, partition: int) -> MemoryLog:
+        return self.logs.setdefault(partition, MemoryLog(self.delay))
+
+    def existing(self) -> Collection[int]:
+        return sorted(self.logs)
+
+    def survivors(self) -> "MemoryLogs":
+        """What is left after a power cut."""
+        return MemoryLogs(self.count, self.delay, {number: log.survivor() for number, log in self.logs.items()})
+
+    def fail(self, code: ErrorCode | None) -> None:
+        """Refuse appends with `code`, or take them again."""
+        for log in self.logs.values():
+            log.failing = code
+
+
+@dataclass
+class Marker:
+    """A control batch in a partition."""
+
+    producer_id: int
+    epoch: int
+    commit: bool
+
+
+@dataclass
+class Data:
+    """A transactional batch in a partition."""
+
+    producer_id: int
+    epoch: int
+    value: str
+
+
+@dataclass
+class Partition:
+    """A partition's log with the producer rules that transactions need (rows P4, T9, T16, T25)."""
+
+    entries: list[Data | Marker] = field(default_factory=list)
+    epochs: dict[int, int] = field(default_factory=dict)
+    open: dict[int, int] = field(default_factory=dict)
+    """By producer id, where its open transaction begins."""
+
+    def append(self, producer_id: int, epoch: int, value: str) -> ErrorCode:
+        if epoch < self.epochs.get(producer_id, -1):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        self.epochs[producer_id] = epoch
+        self.open.setdefault(producer_id, len(self.entries))
+        self.entries.append(Data(producer_id, epoch, value))
+        return ErrorCode.NONE
+
+    def mark(self, producer_id: int, epoch: int, commit: bool, version: int) -> ErrorCode:
+        current = self.epochs.get(producer_id, -1)
+        is_retry = epoch == current and producer_id not in self.open
+        if epoch < current or (version >= 2 and epoch == current and not is_retry):
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if version >= 2 and is_retry:
+            return ErrorCode.NONE
+        self.epochs[producer_id] = epoch
+        self.open.pop(producer_id, None)
+        self.entries.append(Marker(producer_id, epoch, commit))
+        return ErrorCode.NONE
+
+    @property
+    def stable_end(self) -> int:
+        """The last stable offset (row I1)."""
+        return min(self.open.values(), default=len(self.entries))
+
+    def committed(self) -> list[str]:
+        """What a read_committed reader sees."""
+        pending: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+        seen: list[tuple[int, str]] = []
+        for offset, entry in enumerate(self.entries[: self.stable_end]):
+            if isinstance(entry, Data):
+                pending[entry.producer_id].append((offset, entry.value))
+            else:
+                decided = pending.pop(entry.producer_id, [])
+                seen += decided if entry.commit else []
+        return [value for _, value in sorted(seen)]
+
+
+class Cluster:
+    """Partitions, and the MarkerWriter over them.
+
+    `delay` seconds pass per round; `answers` are told first, one dict a round, then the truth; `gate` holds all rounds.
+    """
+
+    def __init__(self, *partitions: TopicPartition, delay: float = 0.0) -> None:
+        self.partitions = {name: Partition() for name in partitions or (P0, P1, P2)}
+        self.delay = delay
+        self.answers: list[dict[TopicPartition, ErrorCode]] = []
+        self.rounds: list[tuple[int, int, bool, int, frozenset[TopicPartition]]] = []
+        self.gate: trio.Event | None = None
+
+    async def write_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        partitions: Collection[TopicPartition],
+    ) -> dict[TopicPartition, ErrorCode]:
+        assert coordinator_epoch == 0
+        self.rounds.append((producer_id, producer_epoch, commit, transaction_version, frozenset(partitions)))
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.delay:
+            await trio.sleep(self.delay)
+        told = self.answers.pop(0) if self.answers else {}
+        return {
+            name: told[name]
+            if name in told
+            else self._mark(name, producer_id, producer_epoch, commit, transaction_version)
+            for name in partitions
+        }
+
+    def _mark(self, name: TopicPartition, producer_id: int, epoch: int, commit: bool, version: int) -> ErrorCode:
+        partition = self.partitions.get(name)
+        if name.topic == "__consumer_offsets":
+            partition = self.partitions.setdefault(name, Partition())
+        if partition is None:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return partition.mark(producer_id, epoch, commit, version)
+
+    def exists(self, partition: TopicPartition) -> bool:
+        return partition in self.partitions
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        raise AssertionError("the transaction coordinator knows topics by name")
+
+    def topic_id(self, topic: str) -> bytes | None:
+        raise AssertionError("the transaction coordinator knows topics by name")
+
+
+class ProducerIds:
+    """Producer ids in order, each with a checkpoint, as a real source may have one."""
+
+    def __init__(self, first: int = 1) -> None:
+        self.next = first
+
+    async def next_producer_id(self) -> int:
+        await trio.lowlevel.checkpoint()
+        self.next += 1
+        return self.next - 1
+
+
+class TestClock:
+    """Both clocks follow trio's; `shift_ms` sets the wall clock forward or back."""
+
+    __test__ = False
+
+    def __init__(self) -> None:
+        self.shift_ms = 0
+
+    def now_ms(self) -> int:
+        return START_MS + self.shift_ms + round(trio.current_time() * 1000)
+
+    def monotonic(self) -> float:
+        return trio.current_time()
+
+
+class World:
+    """One coordinator over memory, which can be stopped dead and started again on what was durable."""
+
+    def __init__(self, *, config: TxnConfig | None = None, log_delay: float = 0.0, marker_delay: float = 0.0) -> None:
+        self.config = config or TxnConfig()
+        self.logs = MemoryLogs(delay=log_delay)
+        self.cluster = Cluster(delay=marker_delay)
+        self.ids = ProducerIds()
+        self.clock = TestClock()
+        self.service: TransactionService
+        self._scope = trio.CancelScope()
+
+    async def start(self, nursery: trio.Nursery) -> TransactionService:
+        self.service = TransactionService(
+            logs=self.logs,
+            markers=self.cluster,
+            producer_ids=self.ids,
+            topics=self.cluster,
+            clock=self.clock,
+            config=self.config,
+        )
+        await self.service.start()
+        self._scope = trio.CancelScope()
+
+        async def run(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+            with self._scope:
+                await self.service.run(task_status)
+
+        await nursery.start(run)
+        return self.service
+
+    async def crash(self, nursery: trio.Nursery) -> TransactionService:
+        """Cut the power and start again."""
+        self._scope.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        self.logs = self.logs.survivors()
+        self.cluster.gate = None
+        return await self.start(nursery)
