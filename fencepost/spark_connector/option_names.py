@@ -1,0 +1,74 @@
+"""Which options the Spark source knows, what has no effect here, and what is refused with which reason."""
+
+# What can be said, as it is spelled; Spark hands names over in lower case.
+SOURCE_NAMES = (
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "failOnDataLoss",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "includeHeaders",
+    "isolation",
+    "columns",
+)
+# Spark's Kafka source has these for its pool of consumers; here is neither group nor pool, so they change nothing.
+WITHOUT_EFFECT = (
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+KAFKA_NAMES = (
+    "kafka.bootstrap.servers",
+    "kafka.isolation.level",
+    "kafka.client.id",
+    "kafka.request.timeout.ms",
+    "kafka.default.api.timeout.ms",
+    "kafka.max.partition.fetch.bytes",
+    "kafka.fetch.max.wait.ms",
+    "kafka.receive.buffer.bytes",
+    "kafka.check.crcs",
+    "kafka.security.protocol",
+)
+# Consumer settings that steer groups, polling or metadata refresh; a source without a consumer may be given them.
+KAFKA_WITHOUT_EFFECT = (
+    "kafka.group.id",
+    "kafka.fetch.min.bytes",
+    "kafka.fetch.max.bytes",
+    "kafka.session.timeout.ms",
+    "kafka.heartbeat.interval.ms",
+    "kafka.max.poll.records",
+    "kafka.max.poll.interval.ms",
+    "kafka.metadata.max.age.ms",
+    "kafka.connections.max.idle.ms",
+    "kafka.reconnect.backoff.ms",
+    "kafka.reconnect.backoff.max.ms",
+    "kafka.retry.backoff.ms",
+    "kafka.retry.backoff.max.ms",
+    "kafka.client.dns.lookup",
+)
+REFUSED = {
+    "kafka.auto.offset.reset": "use startingOffsets; Spark keeps the position in its checkpoint",
+    "kafka.enable.auto.commit": "Spark keeps the position in its checkpoint and commits nothing",
+    "kafka.key.deserializer": "keys are always binary; convert them with DataFrame functions",
+    "kafka.value.deserializer": "values are always binary; convert them with DataFrame functions",
+    "kafka.interceptor.classes": "there is no Java consumer that could call them",
+}
+SPELLING = {
+    name.lower(): name for name in (*SOURCE_NAMES, *WITHOUT_EFFECT, *KAFKA_NAMES, *KAFKA_WITHOUT_EFFECT, *REFUSED)
+}
+ONLY_BATCH = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+ONLY_STREAM = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+STARTS = ("startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp")
+SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
