@@ -33,6 +33,13 @@ def broker(start_broker: StartBroker) -> BrokerProcess:
     return start_broker()
 
 
+@pytest.fixture(scope="module")
+def broker_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker in memory that the tests of one file share; each uses topics of its own."""
+    with BrokerProcess(tmp_path_factory.mktemp("broker")) as shared:
+        yield shared
+
+
 @pytest.fixture
 def file_broker(start_broker: StartBroker) -> BrokerProcess:
     """A broker on files, durable by fsync, in a directory of its own."""
