@@ -1,7 +1,10 @@
 """Listener addresses in Kafka's spelling: `PLAINTEXT://host:port`."""
 
+import re
 from typing import NamedTuple
-from urllib.parse import urlsplit
+
+PORT_MAX = 65_535
+_FORM = re.compile(r"(?P<name>\w+)://(\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@?#\[\]]*)):(?P<port>[0-9]{1,5})")
 
 
 class Listener(NamedTuple):
@@ -18,21 +21,14 @@ class Listener(NamedTuple):
 
 def parse_listener(text: str) -> Listener:
     """Read `NAME://host:port`; raises ValueError that says what is wrong."""
-    parts = urlsplit(text)
-    if not parts.scheme or "//" not in text:
+    match = _FORM.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is not of the form PLAINTEXT://host:port")
-    name = text.partition(":")[0].upper()
-    if name != "PLAINTEXT":
+    if match["name"].upper() != "PLAINTEXT":
         raise ValueError(f"{text!r}: only PLAINTEXT listeners are served")
-    try:
-        port = parts.port
-    except ValueError:
-        raise ValueError(f"{text!r}: the port must be a number from 0 to 65535") from None
-    if port is None:
-        raise ValueError(f"{text!r} lacks a port")
-    if parts.path or parts.query or parts.username:
-        raise ValueError(f"{text!r} has more than a host and a port")
-    return Listener(name, parts.hostname or "", port)
+    if int(match["port"]) > PORT_MAX:
+        raise ValueError(f"{text!r}: the port must be a number from 0 to {PORT_MAX}")
+    return Listener("PLAINTEXT", (match["ipv6"] or match["host"] or "").lower(), int(match["port"]))
 
 
 def listeners_problem(texts: tuple[str, ...]) -> str | None:

@@ -272,5 +272,5 @@ def _table() -> dict[str, TopicSetting]:
     return found  # fmt: skip
 
 
-TOPIC_SETTINGS: Mapping[str, TopicSetting] = MappingProxyType(_table())
+TOPIC_SETTINGS: Mapping[str, TopicSetting] = MappingProxyType(dict(sorted(_table().items())))
 """Every topic configuration by its name, in alphabetical order."""

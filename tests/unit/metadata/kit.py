@@ -1,0 +1,137 @@
+"""In-memory ports for the metadata service: a log that can crash at any append, the real rules, a clock."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import trio
+
+from fencepost.broker.config import BrokerConfig, load_config
+from fencepost.broker.topic_rules import TopicRules, cluster_facts
+from fencepost.coordinator.metadata.delta import Change
+from fencepost.coordinator.metadata.service import MetadataService
+from fencepost.coordinator.ports import KeyValue, LogWriteFailed, ProducerTag, ReplayedBatch
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_records import MetadataRecord, decode_metadata_record, encode_metadata_record
+
+NODE_ID = 1
+CLUSTER_ID = "t2Rk3nWSQQiVcAhMXp8GQw"
+
+
+class PowerCut(BaseException):
+    """The process died here."""
+
+
+class FixedClock:
+    """Time stands still."""
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def monotonic(self) -> float:
+        return 0.0
+
+
+@dataclass
+class MemoryLog:
+    """The metadata log. `delay_seconds` pass until an append is durable; the append number `dies_at` is the last
+    thing that does not happen; append number `refuses` is refused once."""
+
+    delay_seconds: float = 0.0
+    dies_at: int | None = None
+    refuses: int | None = None
+    batches: list[list[bytes]] = field(default_factory=list)
+    durable_end: int = 0
+    appends: int = 0
+
+    @property
+    def end_offset(self) -> int:
+        return sum(map(len, self.batches))
+
+    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
+        assert records
+        assert producer is None
+        self.appends += 1
+        if self.dies_at == self.appends:
+            raise PowerCut
+        if self.refuses == self.appends:
+            raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the test wants it so")
+        values = []
+        for key, value in records:
+            assert key is None
+            assert value is not None
+            values.append(value)
+        self.batches.append(values)
+        return self.end_offset
+
+    async def durable(self, end_offset: int) -> None:
+        if self.durable_end < end_offset and self.delay_seconds:
+            await trio.sleep(self.delay_seconds)
+        self.durable_end = max(self.durable_end, end_offset)
+
+    def replay(self) -> Iterator[ReplayedBatch]:
+        offset = 0
+        for values in self.batches:
+            yield ReplayedBatch(offset, -1, -1, False, None, [(None, value) for value in values], 0)
+            offset += len(values)
+
+    def records(self) -> list[MetadataRecord]:
+        """Everything in it, decoded."""
+        return [decode_metadata_record(value) for values in self.batches for value in values]
+
+    def survivor(self) -> "MemoryLog":
+        """The log as the next process finds it; what was appended is there, durable or not."""
+        return MemoryLog(batches=[list(values) for values in self.batches], durable_end=self.end_offset)
+
+    @classmethod
+    def of(cls, *batches: Sequence[MetadataRecord]) -> "MemoryLog":
+        """A log with these batches."""
+        encoded = [[encode_metadata_record(record) for record in batch] for batch in batches]
+        return cls(batches=encoded, durable_end=sum(map(len, encoded)))
+
+
+class Ids:
+    """Topic ids that count up."""
+
+    def __init__(self, start: int = 1) -> None:
+        self.next = start
+
+    def __call__(self) -> bytes:
+        self.next += 1
+        return self.next.to_bytes(16, "big")
+
+
+@dataclass
+class Cluster:
+    """A service with its log and what its observer heard."""
+
+    log: MemoryLog
+    service: MetadataService
+    heard: list[Change]
+
+
+def build(log: MemoryLog | None = None, config: BrokerConfig | None = None, ids: Ids | None = None) -> Cluster:
+    """A service that was not started yet."""
+    log = log if log is not None else MemoryLog()
+    config = config or load_config()
+    heard: list[Change] = []
+    service = MetadataService(
+        log,
+        FixedClock(),
+        cluster_facts(config, CLUSTER_ID),
+        TopicRules(config),
+        ids or Ids(log.end_offset),
+        heard.extend,
+    )
+    return Cluster(log, service, heard)
+
+
+async def started(log: MemoryLog | None = None, config: BrokerConfig | None = None, ids: Ids | None = None) -> Cluster:
+    """A service that is up."""
+    cluster = build(log, config, ids)
+    await cluster.service.start()
+    return cluster
+
+
+def user_topics(service: MetadataService) -> dict[str, int]:
+    """The clients' topics and their partition counts."""
+    return {name: topic.partitions for name, topic in service.image.topics_by_name.items() if not topic.internal}

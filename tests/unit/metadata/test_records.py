@@ -1,0 +1,94 @@
+"""Metadata records in KRaft's frames: bytes worked out by hand from Kafka's record schemas, and what is refused."""
+
+import pytest
+
+from fencepost.protocol.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    MetadataRecordError,
+    NoOpRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    decode_metadata_record,
+    encode_metadata_record,
+    encode_metadata_records,
+)
+
+ID = bytes(range(16))
+ID_HEX = ID.hex()
+# frame version, type, version | body; strings are compact, tags are counted at the end
+FRAMES: list[tuple[MetadataRecord, str]] = [
+    (TopicRecord("foo", ID), f"010200 04666f6f {ID_HEX} 00"),
+    (
+        PartitionRecord(7, ID, (1,), (1,), 1, 3, 4, directories=(bytes(16),)),
+        f"010301 00000007 {ID_HEX} 02 00000001 02 00000001 01 01 00000001 00000003 00000004 02 {'00' * 16} 00",
+    ),
+    (ConfigRecord(2, "foo", "a.b", "1"), "010400 02 04666f6f 04612e62 0231 00"),
+    (ConfigRecord(4, "", "a", None), "010400 04 01 0261 00 00"),
+    (RemoveTopicRecord(ID), f"010900 {ID_HEX} 00"),
+    (FeatureLevelRecord("metadata.version", 25), "010c00 11 6d657461646174612e76657273696f6e 0019 00"),
+    (ProducerIdsRecord(1, -1, 1001), "010f00 00000001 ffffffffffffffff 00000000000003e9 00"),
+    (NoOpRecord(), "011400 00"),
+    (BeginTransactionRecord("ab"), "011700 01 00 03 036162"),
+    (BeginTransactionRecord(), "011700 00"),
+    (EndTransactionRecord(), "011800 00"),
+    (AbortTransactionRecord("ab"), "011900 01 00 03 036162"),
+    (AbortTransactionRecord(), "011900 00"),
+]
+
+
+@pytest.mark.parametrize(("record", "frame"), FRAMES, ids=lambda value: type(value).__name__)
+def test_records_are_kafkas_bytes(record: MetadataRecord, frame: str) -> None:
+    """kafka-rules E.1 and the record schemas of the metadata module."""
+    data = bytes.fromhex(frame)
+    assert encode_metadata_record(record) == data
+    assert decode_metadata_record(data) == record
+    assert decode_metadata_record(memoryview(data)) == record
+
+
+def test_many_at_once_are_the_same_bytes() -> None:
+    """The short cut for partitions that differ in their number only changes nothing."""
+    records: list[MetadataRecord] = [
+        *(record for record, _ in FRAMES),
+        *(PartitionRecord(number, ID, (1,), (1,), 1, directories=(bytes(16),)) for number in (0, 1, 300)),
+        PartitionRecord(2, bytes(16), (1,), (1,), 1),
+        PartitionRecord(3, bytes(16), (2,), (2,), 2),
+    ]
+    assert encode_metadata_records(records) == [encode_metadata_record(record) for record in records]
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_older_and_newer_partition_records_are_read(version: int) -> None:
+    """Versions 0 to 2; tags 1 and 2 of version 2 are the eligible leader replicas (KIP-966)."""
+    body = f"00000007 {ID_HEX} 02 00000001 02 00000001 01 01 00000001 00000003 00000004"
+    tail = {0: "00", 1: f"02 {ID_HEX} 00", 2: f"02 {ID_HEX} 01 01 05 02 00000009"}[version]
+    record = decode_metadata_record(bytes.fromhex(f"0103{version:02x} {body} {tail}"))
+    assert isinstance(record, PartitionRecord)
+    assert (record.partition_id, record.leader_epoch, record.partition_epoch) == (7, 3, 4)
+    assert record.directories == ((ID,) if version else ())
+    assert record.eligible_leader_replicas == ((9,) if version == 2 else None)
+
+
+@pytest.mark.parametrize(
+    ("frame", "why"),
+    [
+        ("", "cut off"),
+        ("01", "cut off"),
+        ("000200", "frame version 0"),
+        ("020200", "frame version 2"),
+        ("016300", "type 99"),
+        ("010201", "TopicRecord version 1"),
+        (f"010200 04666f6f {ID_HEX}", "TopicRecord"),
+        (f"010200 04666f6f {ID_HEX} 00 00", "left over"),
+        ("ffffffff", "too long"),
+    ],
+)
+def test_what_is_no_record_is_refused_with_the_reason(frame: str, why: str) -> None:
+    with pytest.raises(MetadataRecordError, match=why):
+        decode_metadata_record(bytes.fromhex(frame))

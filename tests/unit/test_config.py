@@ -1,0 +1,198 @@
+"""Settings: where they come from, which source wins, and what a refusal says."""
+
+from pathlib import Path
+
+import pytest
+
+from fencepost.broker.config import SETTINGS, BrokerConfig, ConfigError, dynamic_problem, group_config, load_config
+from fencepost.broker.config_fields import Kind, Update
+from fencepost.broker.listeners import Listener, parse_listener
+
+
+def refusal(**sources) -> str:
+    with pytest.raises(ConfigError) as caught:
+        load_config(**sources)
+    return str(caught.value)
+
+
+def test_without_any_source_every_setting_has_its_declared_default() -> None:
+    config = load_config()
+    for name, setting in SETTINGS.items():
+        assert config.value(name) == setting.default, name
+    assert not config.given
+
+
+def test_every_default_fits_its_own_declaration() -> None:
+    for setting in SETTINGS.values():
+        assert setting.parse(setting.default) == setting.default, setting.name
+        assert setting.doc.endswith("."), setting.name
+
+
+def test_kafkas_names_are_the_attributes_with_dots() -> None:
+    assert SETTINGS["num.partitions"].kind is Kind.INT
+    assert load_config(assignments=["num.partitions=4"]).num_partitions == 4
+
+
+def test_an_unknown_name_is_refused_with_origin_value_and_the_nearest_known_one() -> None:
+    text = refusal(assignments=["num.partition=4"])
+    for part in ("num.partition ", "'4'", "--set", "num.partitions", "int from 1 to 100000"):
+        assert part in text
+
+
+def test_a_value_of_the_wrong_type_is_refused_with_name_origin_value_and_type() -> None:
+    text = refusal(environ={"FENCEPOST_NUM_PARTITIONS": "many"})
+    for part in ("num.partitions", "environment variable FENCEPOST_NUM_PARTITIONS", "'many'", "int from 1 to 100000"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("assignment", "expected"),
+    [
+        ("num.partitions=0", "int from 1 to 100000"),
+        ("auto.create.topics.enable=yes", "boolean (true or false)"),
+        ("compression.type=zip", "one of producer, uncompressed, gzip, snappy, lz4, zstd"),
+        ("log.cleanup.policy=delete,forget", "a comma-separated list of compact, delete"),
+        ("log.cleaner.min.cleanable.ratio=much", "double from 0 to 1"),
+        ("log.retention.ms=9999999999999999999", "long"),
+        ("default.replication.factor=3", "int from 1 to 1"),
+        ("listeners=SASL_SSL://:9092", "only PLAINTEXT"),
+        ("listeners=PLAINTEXT://:1,PLAINTEXT://:2", "exactly one listener"),
+        ("log.dirs=/a,/b", "exactly one directory"),
+        ("compression.gzip.level=0", "-1 or 1 to 9"),
+        ("log.retention.hours=0", "-1 (for ever) or more than 0"),
+        ("advertised.listeners=PLAINTEXT://0.0.0.0:9092", "no address that a client can connect to"),
+        ("num.partitions", "name=value"),
+    ],
+)
+def test_what_is_not_right_is_refused_and_says_what_would_be(assignment: str, expected: str) -> None:
+    text = refusal(assignments=[assignment])
+    assert expected in text
+    assert assignment.partition("=")[0] in text
+
+
+def test_settings_of_security_are_refused_and_never_silently_ignored() -> None:
+    assert "unknown setting authorizer.class.name" in refusal(assignments=["authorizer.class.name=x"])
+    assert "unknown setting ssl.keystore.location" in refusal(assignments=["ssl.keystore.location=x"])
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    """Rising: default, file, environment, --set, flags."""
+    file = tmp_path / "fencepost.toml"
+    file.write_text("num.partitions = 2\nnode.id = 2\nfetch.max.bytes = 2000\nmax.connections = 2\n")
+    config = load_config(
+        file=file,
+        environ={"FENCEPOST_NODE_ID": "3", "FENCEPOST_FETCH_MAX_BYTES": "3000", "FENCEPOST_MAX_CONNECTIONS": "3"},
+        assignments=["fetch.max.bytes=4000", "max.connections=4", "max.connections=5"],
+        flags={"max.connections": 6, "durability": None},
+    )
+    assert (config.num_partitions, config.node_id, config.fetch_max_bytes, config.max_connections) == (2, 3, 4000, 6)
+    assert config.durability == "fsync", "a flag that was not given changes nothing"
+    assert config.given["fetch.max.bytes"] == "4000"
+
+
+def test_toml_tables_dotted_keys_and_types(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(
+        '"max.connections" = 7\n[log]\ndirs = ["x"]\nretention.ms = -1\n[auto.create]\ntopics.enable = false\n'
+    )
+    config = load_config(file=file)
+    assert (config.max_connections, config.log_dirs, config.log_retention_ms) == (7, ("x",), -1)
+    assert config.auto_create_topics_enable is False
+
+
+def test_toml_types_are_not_bent(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text("compression.type = 3\n")
+    assert "3 is not a string" in refusal(file=file)
+
+
+def test_a_stock_server_properties_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "# comment\n! comment too\nprocess.roles=broker,controller\nnode.id = 4\nlisteners=PLAINTEXT://h\\\n   :9093\n"
+        "num.partitions : 3\nlog.dirs /tmp/x\\u0041\nnum.io.threads=8\n\n"
+    )
+    config = load_config(file=file)
+    assert (config.node_id, config.num_partitions, config.log_dirs) == (4, 3, ("/tmp/xA",))
+    assert config.listener == Listener("PLAINTEXT", "h", 9093)
+    assert config.without_effect == ("process.roles", "num.io.threads"), "named, so that nobody thinks they act"
+
+
+def test_a_file_without_an_ending_is_told_by_its_content(tmp_path: Path) -> None:
+    toml, properties = tmp_path / "one", tmp_path / "two"
+    toml.write_text("num.partitions = 5\n[log]\nretention.hours = 2\n")
+    properties.write_text("num.partitions=6\nlog.dirs=/var/lib/x\n")
+    assert load_config(file=toml).num_partitions == 5
+    assert load_config(file=properties).log_dirs == ("/var/lib/x",)
+
+
+def test_a_refusal_from_a_properties_file_names_the_line(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text("node.id=1\nnum.partitons=3\n")
+    text = refusal(file=file)
+    assert "line 2" in text
+    assert "num.partitions" in text
+
+
+def test_a_file_that_cannot_be_read_or_parsed_is_an_error_with_its_path(tmp_path: Path) -> None:
+    broken = tmp_path / "x.toml"
+    broken.write_text("a = = b")
+    assert str(broken) in refusal(file=broken)
+    assert "cannot read" in refusal(file=tmp_path / "absent.toml")
+
+
+def test_older_names_mean_the_newer_ones() -> None:
+    config = load_config(assignments=["broker.id=7", "log.dir=/x"])
+    assert (config.node_id, config.log_dirs) == (7, ("/x",))
+
+
+def test_retention_takes_the_finest_unit_that_was_given() -> None:
+    """Kafka's order: ms, minutes, hours."""
+    assert load_config().retention_ms == 168 * 3_600_000
+    assert load_config(assignments=["log.retention.minutes=2", "log.retention.hours=9"]).retention_ms == 120_000
+    assert load_config(assignments=["log.retention.minutes=2", "log.retention.ms=5"]).retention_ms == 5
+    assert load_config(assignments=["log.retention.ms=-1"]).retention_ms == -1
+
+
+def test_memory_has_no_directory() -> None:
+    assert load_config(flags={"storage": "memory"}).data_directory is None
+    assert load_config(flags={"log.dirs": "/x"}).data_directory == Path("/x")
+
+
+@pytest.mark.parametrize("text", ["nonsense", "PLAINTEXT://h", "PLAINTEXT://h:99999", "PLAINTEXT://h:1/x", "SSL://h:1"])
+def test_a_listener_that_cannot_be_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"PLAINTEXT|port"):
+        parse_listener(text)
+
+
+def test_a_listener_may_be_ipv6_or_every_interface() -> None:
+    assert parse_listener("PLAINTEXT://[::1]:0") == Listener("PLAINTEXT", "::1", 0)
+    assert str(Listener("PLAINTEXT", "::1", 9)) == "PLAINTEXT://[::1]:9"
+    assert parse_listener("PLAINTEXT://:9092").host == ""
+
+
+def test_what_was_altered_at_run_time_lies_over_what_was_given() -> None:
+    """KIP-226: this broker's own value, then that for all brokers, then what it was started with."""
+    config = load_config(assignments=["log.segment.bytes=2000000", "message.max.bytes=5"])
+    now = config.with_dynamic({"log.segment.bytes": "3000000", "log.retention.ms": "7"}, {"log.retention.ms": "8"})
+    assert (now.log_segment_bytes, now.log_retention_ms, now.message_max_bytes) == (3_000_000, 8, 5)
+    assert config.log_segment_bytes == 2_000_000
+
+
+def test_only_some_settings_may_change_at_run_time() -> None:
+    assert "restart" in (dynamic_problem("node.id", "4") or "")
+    assert "nearest known one is log.retention.ms" in (dynamic_problem("log.retention.mss", "4") or "")
+    assert "not a whole number" in (dynamic_problem("log.retention.ms", "soon") or "")
+    assert dynamic_problem("log.retention.ms", "4") is None
+    assert dynamic_problem("log.retention.ms", None) is None
+    assert SETTINGS["log.retention.ms"].update is Update.CLUSTER_WIDE
+
+
+def test_the_group_coordinator_gets_its_share() -> None:
+    config = group_config(load_config(assignments=["group.max.size=3", "offsets.retention.minutes=9"]))
+    assert (config.group_max_size, config.offsets_retention_minutes) == (3, 9)
+
+
+def test_a_configuration_is_not_changed_by_accident() -> None:
+    with pytest.raises(AttributeError):
+        BrokerConfig().num_partitions = 3  # type: ignore[misc]
