@@ -1,0 +1,97 @@
+"""`make bench`: fencepost under load, beside a Kafka in the same run where one is named."""
+
+import argparse
+import shlex
+import sys
+import tempfile
+from pathlib import Path
+
+from bench import cases
+from bench.cases import CASES, Case
+from bench.report import Measured, circumstances, table, write
+from bench.target import OwnBroker, Target
+
+OUT = Path(__file__).parent / "out"
+START_UPS = 3
+
+
+def parse_options() -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(prog="make bench", description="Load against fencepost, and a Kafka beside it.")
+    parser.add_argument("--kafka", metavar="HOST:PORT", help="another broker, measured in the same run")
+    parser.add_argument("--kafka-pid", type=int, help="its process id, for CPU and memory")
+    parser.add_argument("--name", default="Kafka", help="what to call it in the table")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of each case's load")
+    parser.add_argument("--rounds", type=int, default=2, help="runs of each case; the order turns round each time")
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument(
+        "--durability",
+        default="os,fsync",
+        help="fencepost's settings to measure; os is what Kafka does (default %(default)s)",
+    )
+    return parser.parse_args()
+
+
+def order(targets: list[Target], round_number: int) -> list[Target]:
+    """A B, then B A: what drifts on the machine hits all alike."""
+    return targets if round_number % 2 == 0 else targets[::-1]
+
+
+def run_case(case: Case, targets: list[Target], rounds: int, scale: float) -> list[Measured]:
+    """All runs of one case."""
+    found = []
+    for round_number in range(rounds):
+        for target in order(targets, round_number):
+            result = case.run(target, scale)
+            shown = ", ".join(f"{value:,.4g} {metric}" for metric, value in result.items())
+            print(f"{case.name:<42} {target.name:<18} {shown}", flush=True)
+            found += [Measured(case.name, metric, target.name, value) for metric, value in result.items()]
+    return found
+
+
+def run_start_ups(brokers: list[OwnBroker]) -> list[Measured]:
+    """How long until the first acknowledged record; each start on a fresh directory."""
+    found = []
+    for broker in brokers:
+
+        def start(broker: OwnBroker = broker) -> Target:
+            broker.start()
+            return broker
+
+        for _ in range(START_UPS):
+            result = cases.start_up(start, broker.stop)
+            found += [Measured("start-up", metric, broker.name, value) for metric, value in result.items()]
+    return found
+
+
+def main() -> int:
+    """Measure and write the table."""
+    options = parse_options()
+    with tempfile.TemporaryDirectory(prefix="fencepost-bench-") as directory:
+        brokers = [
+            OwnBroker(f"fencepost ({durability})", Path(directory), durability)
+            for durability in options.durability.split(",")
+        ]
+        targets: list[Target] = list(brokers)
+        if options.kafka:
+            targets.append(Target(options.name, options.kafka, options.kafka_pid))
+        measured = run_start_ups(brokers) if options.only in "start-up" else []
+        try:
+            for broker in brokers:
+                broker.start()
+            for case in CASES:
+                if options.only in case.name:
+                    rounds = 1 if case.run is cases.memory else options.rounds
+                    measured += run_case(case, targets, rounds, options.scale)
+        finally:
+            for broker in brokers:
+                broker.stop()
+    command = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
+    text = f"{table(measured, options.name if options.kafka else None)}\n\n{circumstances(command)}"
+    path = write(OUT, measured, text)
+    print(f"\n{text}\n\nWritten to {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

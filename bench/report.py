@@ -1,0 +1,67 @@
+"""The table of a benchmark: medians per broker, and the ratio of the first to the reference."""
+
+import json
+import os
+import platform
+import statistics
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.cases import LESS_IS_BETTER
+
+
+class Measured(NamedTuple):
+    """One number of one run."""
+
+    case: str
+    metric: str
+    broker: str
+    value: float
+
+
+def table(measured: list[Measured], reference: str | None) -> str:
+    """A markdown table with a row for each case and metric."""
+    brokers = list(dict.fromkeys(one.broker for one in measured))
+    compared = [name for name in brokers if reference is not None and name != reference]
+    heads = ["case", "metric", *brokers, *(f"{name} / {reference}" for name in compared)]
+    lines = ["| " + " | ".join(heads) + " |", "|---|---" + "|---:" * (len(heads) - 2) + "|"]
+    for case, metric in dict.fromkeys((one.case, one.metric) for one in measured):
+        medians = {
+            broker: statistics.median(found)
+            for broker in brokers
+            if (found := [one.value for one in measured if one[:3] == (case, metric, broker)])
+        }
+        better = "less" if metric in LESS_IS_BETTER or "CPU" in metric else "more"
+        cells = [case, f"{metric} ({better} is better)", *(_number(medians.get(name)) for name in brokers)]
+        for name in compared:
+            both = reference in medians and name in medians and medians[reference]
+            cells.append(f"**{medians[name] / medians[reference]:.2f}x**" if both else "")
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def circumstances(command: str) -> str:
+    """Where and how it was measured."""
+    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
+    return (
+        f"`{command}`, {time.strftime('%Y-%m-%d %H:%M')}, {platform.system()} {platform.release()}, "
+        f"{os.cpu_count()} cores, Python {platform.python_version()}, load average {load}."
+    )
+
+
+def write(directory: Path, measured: list[Measured], text: str) -> Path:
+    """Keep the table and every single number; return the table's path."""
+    directory.mkdir(parents=True, exist_ok=True)
+    stem = time.strftime("%Y%m%d-%H%M%S")
+    rows = "".join(json.dumps(one._asdict()) + "\n" for one in measured)
+    (directory / f"{stem}.jsonl").write_text(rows, encoding="utf-8")
+    path = directory / f"{stem}.md"
+    path.write_text(text + "\n", encoding="utf-8")
+    return path

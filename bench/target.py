@@ -1,0 +1,77 @@
+"""The broker under test: its address, and what its processes cost."""
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+READY_PREFIX = "fencepost ready on "
+STOP_TIMEOUT_SECONDS = 20
+
+
+@dataclass
+class Target:
+    """A broker by name and address; without `pid` its CPU and memory are not known."""
+
+    name: str
+    address: str
+    pid: int | None = None
+
+    def cpu_seconds(self) -> float | None:
+        """User and system time of the whole process tree so far."""
+        if self.pid is None:
+            return None
+        return sum(times.user + times.system for times in (one.cpu_times() for one in self._tree()))
+
+    def rss_bytes(self) -> int | None:
+        """Resident memory of the whole process tree."""
+        return None if self.pid is None else sum(one.memory_info().rss for one in self._tree())
+
+    def _tree(self) -> list[psutil.Process]:
+        assert self.pid is not None
+        root = psutil.Process(self.pid)
+        return [root, *root.children(recursive=True)]
+
+
+class OwnBroker(Target):
+    """A `fencepost serve` that the benchmark starts and ends itself."""
+
+    def __init__(self, name: str, directory: Path, durability: str) -> None:
+        super().__init__(name, "")
+        self._directory = directory
+        self._durability = durability
+        self._process: subprocess.Popen[str] | None = None
+        self._log = (directory / f"{name}.log").open("a")
+
+    def start(self) -> None:
+        """Start on a fresh directory and return when the ready line was read."""
+        data = self._directory / f"{self.name}-{time.monotonic_ns()}"
+        command = [sys.executable, "-m", "fencepost", "serve", "--data", str(data), "--listen", "127.0.0.1:0"]
+        command += ["--set", f"durability={self._durability}", "--set", "group.initial.rebalance.delay.ms=0"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log, text=True
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line.startswith(READY_PREFIX):
+            self.stop()
+            raise RuntimeError(f"{self.name} did not start; see {self._log.name}")
+        self.address = line.removeprefix(READY_PREFIX).split()[0]
+        self.pid = self._process.pid
+
+    def stop(self) -> None:
+        """End the process, politely first."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._process = None

@@ -1,0 +1,1 @@
+"""Programs that show fencepost at work on real data."""
