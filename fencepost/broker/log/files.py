@@ -102,6 +102,10 @@ class DiskFile:
     def size_bytes(self) -> int:
         return self._size_bytes
 
+    def create(self) -> None:
+        if not self._exists:
+            self._open()
+
     def write(self, position: int, data: Bytes) -> None:
         descriptor = self.descriptor or self._open()
         self.recently_used = True

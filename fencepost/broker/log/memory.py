@@ -11,12 +11,17 @@ class MemoryFile:
     def __init__(self, place: str) -> None:
         self.place = place
         self.data = bytearray()
+        self.exists = False
 
     @property
     def size_bytes(self) -> int:
         return len(self.data)
 
+    def create(self) -> None:
+        self.exists = True
+
     def write(self, position: int, data: Bytes) -> None:
+        self.exists = True
         if position == len(self.data):
             self.data += data
         else:
@@ -47,7 +52,7 @@ class MemoryStore:
         self._children: dict[str, MemoryStore] = {}
 
     def sizes(self) -> Mapping[str, int]:
-        return {name: file.size_bytes for name, file in self.files.items()}
+        return {name: file.size_bytes for name, file in self.files.items() if file.exists}
 
     def children(self) -> list[str]:
         return list(self._children)
@@ -74,7 +79,7 @@ class MemoryStore:
 
     def load(self, name: str) -> bytes | None:
         file = self.files.get(name)
-        return None if file is None else file.read(0, file.size_bytes)
+        return None if file is None or not file.exists else file.read(0, file.size_bytes)
 
     def replace(self, name: str, data: Bytes, *, durable: bool = False) -> None:
         fresh = self.new_file(name)

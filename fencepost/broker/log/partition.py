@@ -274,6 +274,9 @@ class PartitionLog(ReadableLog):
             return
         if count == len(self.segments):
             self._roll(now_ms)
+            self.segments.active.file.create()  # an empty file still says where offsets go on
+        # What the producers did in the data that goes stands only in the snapshot at the new start: it must last first.
+        self._snapshots.sync(facts[count - 1].next_offset)
         gone = self.segments.drop_front(count)
         first_offset = self.segments.first_offset
         self._snapshots.remove_before(first_offset)

@@ -64,7 +64,7 @@ def recover(store: Store, config: LogConfig, log_start_offset: int, recovery_poi
     for segment, successor in pairwise(segments):
         segment.next_offset = successor.base_offset
     epochs = LeaderEpochs.load(store)
-    for start, producers in _starting_points(store, names, recovery_point):
+    for start, producers in _starting_points(store, names, max(recovery_point, bases[0])):
         pass_ = _Pass(names, config, segments, producers, epochs, recovery_point)
         if pass_.run(max(start, bases[0])):
             _drop_snapshots_above(store, names, pass_.end_offset)
@@ -88,12 +88,14 @@ def _clear_leftovers(store: Store, names: Mapping[str, int]) -> list[int]:
     return bases
 
 
-def _starting_points(
-    store: Store, names: Mapping[str, int], recovery_point: int
-) -> Iterator[tuple[int, ProducerStates]]:
-    """Offsets to replay from, with the state there: the snapshots below the recovery point, newest first, then 0."""
+def _starting_points(store: Store, names: Mapping[str, int], limit: int) -> Iterator[tuple[int, ProducerStates]]:
+    """Offsets to replay from, with the state there: the snapshots up to `limit`, newest first, then 0.
+
+    The limit is the recovery point; but the snapshot at the log's start is good in any case, because of what the
+    producers did before it there is no other trace.
+    """
     for offset in reversed(snapshot_offsets(names)):
-        if offset > recovery_point:
+        if offset > limit:
             continue
         name = file_name(offset, SNAPSHOT_SUFFIX)
         data = store.load(name)

@@ -137,6 +137,17 @@ class SnapshotFiles:
             return
         self._offsets.append(offset)
 
+    def sync(self, offset: int) -> None:
+        """Make the snapshot at `offset` durable, if there is one, with all names in the directory. Raises OSError."""
+        pins = self._store.pin_entries()
+        if offset in self._offsets:
+            file = self._store.open(file_name(offset, SNAPSHOT_SUFFIX))
+            pin = file.pin()
+            file.close()
+            pins += [pin] if pin is not None else []
+        for pin in pins:
+            pin.sync()
+
     def remove_before(self, offset: int) -> None:
         """Delete the snapshots below `offset`, but never the newest. Raises OSError."""
         for old in [known for known in self._offsets[:-1] if known < offset]:

@@ -67,7 +67,7 @@ class Syncable(Protocol):
 
 
 class StoredFile(Protocol):
-    """One file. It comes into being with its first write."""
+    """One file. It comes into being with its first write, or by `create`."""
 
     @property
     def place(self) -> str:
@@ -77,6 +77,10 @@ class StoredFile(Protocol):
     @property
     def size_bytes(self) -> int:
         """Bytes written and kept."""
+        ...
+
+    def create(self) -> None:
+        """Let it come into being now, empty, if it is not there. Raises OSError."""
         ...
 
     def write(self, position: int, data: Bytes) -> None:
