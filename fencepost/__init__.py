@@ -1,3 +1,96 @@
-"""fencepost: exactly-once messaging for Python teams, without a JVM."""
+"""fencepost: exactly-once messaging for Python teams, without a JVM.
+
+The client's public names live here and are imported on first use, so that `import fencepost` alone stays cheap.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fencepost.client import (
+        AbortableError,
+        Admin,
+        AuthorizationError,
+        Client,
+        ConfigError,
+        Consumer,
+        ConsumerBatch,
+        ConsumerRecord,
+        FatalError,
+        FencedError,
+        GroupMetadata,
+        KafkaError,
+        OutcomeUnknown,
+        Producer,
+        RecordMetadata,
+        RetriableError,
+        Transaction,
+        TransactionalProducer,
+    )
+    from fencepost.protocol.errors import ErrorCode
+    from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 __version__ = "0.1.0.dev0"
+
+_HOME = {
+    "AbortableError": "client",
+    "Admin": "client",
+    "AuthorizationError": "client",
+    "Client": "client",
+    "ConfigError": "client",
+    "Consumer": "client",
+    "ConsumerBatch": "client",
+    "ConsumerRecord": "client",
+    "ErrorCode": "protocol.errors",
+    "FatalError": "client",
+    "FencedError": "client",
+    "GroupMetadata": "client",
+    "IsolationLevel": "protocol.topics",
+    "KafkaError": "client",
+    "OutcomeUnknown": "client",
+    "Producer": "client",
+    "RecordMetadata": "client",
+    "RetriableError": "client",
+    "TopicPartition": "protocol.topics",
+    "Transaction": "client",
+    "TransactionalProducer": "client",
+}
+
+__all__ = [
+    "AbortableError",
+    "Admin",
+    "AuthorizationError",
+    "Client",
+    "ConfigError",
+    "Consumer",
+    "ConsumerBatch",
+    "ConsumerRecord",
+    "ErrorCode",
+    "FatalError",
+    "FencedError",
+    "GroupMetadata",
+    "IsolationLevel",
+    "KafkaError",
+    "OutcomeUnknown",
+    "Producer",
+    "RecordMetadata",
+    "RetriableError",
+    "TopicPartition",
+    "Transaction",
+    "TransactionalProducer",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'fencepost' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"fencepost.{home}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,1 +1,75 @@
-"""The client that a program uses, on trio."""
+"""The client that a program uses, on trio. Names are imported on first use: the package's modules need one another."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+    from fencepost.client.client import Client
+    from fencepost.client.consumer import Consumer, ConsumerBatch, ConsumerRecord
+    from fencepost.client.errors import (
+        AbortableError,
+        AuthorizationError,
+        ConfigError,
+        FatalError,
+        FencedError,
+        KafkaError,
+        OutcomeUnknown,
+        RetriableError,
+    )
+    from fencepost.client.producer import Producer, RecordMetadata
+    from fencepost.client.transaction import Transaction
+    from fencepost.client.txn import TransactionalProducer
+    from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
+
+_HOME = {
+    "AbortableError": "errors",
+    "Admin": "admin",
+    "AuthorizationError": "errors",
+    "Client": "client",
+    "CommittedOffset": "txn_requests",
+    "ConfigError": "errors",
+    "Consumer": "consumer",
+    "ConsumerBatch": "consumer",
+    "ConsumerRecord": "consumer",
+    "FatalError": "errors",
+    "FencedError": "errors",
+    "GroupMetadata": "txn_requests",
+    "KafkaError": "errors",
+    "OutcomeUnknown": "errors",
+    "Producer": "producer",
+    "RecordMetadata": "producer",
+    "RetriableError": "errors",
+    "Transaction": "transaction",
+    "TransactionalProducer": "txn",
+}
+
+__all__ = [
+    "AbortableError",
+    "Admin",
+    "AuthorizationError",
+    "Client",
+    "CommittedOffset",
+    "ConfigError",
+    "Consumer",
+    "ConsumerBatch",
+    "ConsumerRecord",
+    "FatalError",
+    "FencedError",
+    "GroupMetadata",
+    "KafkaError",
+    "OutcomeUnknown",
+    "Producer",
+    "RecordMetadata",
+    "RetriableError",
+    "Transaction",
+    "TransactionalProducer",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'fencepost.client' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"fencepost.client.{home}"), name)

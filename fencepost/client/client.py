@@ -1,0 +1,148 @@
+"""The client: one cluster, one nursery, and everything that is opened from it."""
+
+import random as random_module
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from fencepost.client.background import Background
+from fencepost.client.cluster import Cluster
+from fencepost.client.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    TransactionalProducerConfig,
+    from_dotted,
+    parse,
+)
+from fencepost.client.retry import Random
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+    from fencepost.client.consumer import Consumer
+    from fencepost.client.producer import Producer
+    from fencepost.client.txn import TransactionalProducer
+
+
+class Client:
+    """A connection to a cluster: `async with fencepost.Client("127.0.0.1:9092") as kafka`.
+
+    `bootstrap_servers` is "host:port,host:port" or a list; options are Kafka's names in snake_case, in milliseconds
+    and bytes. All background tasks live in one nursery and end with the block; an unforeseen failure in one of them
+    cancels the block and is raised from it. `random` and `wall_clock` (seconds since 1970) can be given by tests.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str | Iterable[str],
+        *,
+        random: Random | None = None,
+        wall_clock: Callable[[], float] = time.time,
+        _defaults: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self._defaults: Mapping[str, Any] = {
+            name: value for name, value in (_defaults or {}).items() if name != "bootstrap_servers"
+        }
+        self.config = parse(ClientConfig, {"bootstrap_servers": bootstrap_servers, **options}, defaults=self._defaults)
+        self._random: Random = random if random is not None else random_module.Random()
+        self._wall_clock = wall_clock
+        self._background: Background | None = None
+        self._cluster: Cluster | None = None
+        self._nursery_manager: AbstractAsyncContextManager[trio.Nursery] | None = None
+        self._opened = 0
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "Client":
+        """A client out of Kafka's own dotted names ("bootstrap.servers", "linger.ms", "group.id", ...).
+
+        What belongs to producers and consumers becomes their default. Raises ConfigError for unknown names.
+        """
+        defaults = from_dotted(config)
+        return cls(defaults.get("bootstrap_servers", ()), _defaults=defaults)
+
+    async def __aenter__(self) -> "Client":
+        if self._cluster is not None:
+            raise RuntimeError("a Client can be opened only once")
+        self._nursery_manager = trio.open_nursery()
+        nursery = await self._nursery_manager.__aenter__()
+        self._background = Background(nursery)
+        self._cluster = Cluster(self.config, self._background, self._random, self._wall_clock)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool:
+        assert self._cluster is not None
+        assert self._background is not None
+        assert self._nursery_manager is not None
+        self._cluster.close()
+        self._background.close()
+        cancelled = error is not None and _only_cancelled(error)
+        try:
+            if cancelled:
+                return bool(await self._nursery_manager.__aexit__(kind, error, trace))
+            await self._nursery_manager.__aexit__(None, None, None)
+        except BaseExceptionGroup as group:
+            if error is not None and not cancelled:
+                raise BaseExceptionGroup("the program and its client failed", [error, group]) from None
+            if len(group.exceptions) == 1 and not isinstance(group.exceptions[0], BaseExceptionGroup):
+                raise group.exceptions[0] from None
+            raise
+        return False
+
+    @property
+    def cluster(self) -> Cluster:
+        """What is known of the cluster; for tools. Raises RuntimeError outside of the block."""
+        if self._cluster is None:
+            raise RuntimeError("the client is not open: use it with `async with`")
+        return self._cluster
+
+    def producer(self, **options: Any) -> "Producer":
+        """An idempotent producer, to be opened with `async with`; options are those of ProducerConfig."""
+        from fencepost.client.producer import Producer
+
+        config = parse(ProducerConfig, options, defaults=self._defaults)
+        return Producer(self.cluster, self._tasks, config, self._purpose("producer"))
+
+    def transactional_producer(self, transactional_id: str, **options: Any) -> "TransactionalProducer":
+        """A transactional producer, to be opened with `async with`, which fences older ones of the same id.
+
+        `timeout` (seconds) is how long a transaction may stand open before the coordinator aborts it.
+        """
+        from fencepost.client.txn import TransactionalProducer
+
+        config = parse(TransactionalProducerConfig, options, defaults=self._defaults)
+        return TransactionalProducer(self.cluster, self._tasks, transactional_id, config, self._purpose("txn"))
+
+    def consumer(self, *topics: str, **options: Any) -> "Consumer":
+        """A consumer of `topics`, to be opened with `async with`; options are those of ConsumerConfig."""
+        from fencepost.client.consumer import Consumer
+
+        config = parse(ConsumerConfig, options, defaults=self._defaults)
+        return Consumer(self.cluster, self._tasks, topics, config, self._purpose("consumer"))
+
+    def admin(self) -> "Admin":
+        """Topics, configurations, groups and transactions; to be opened with `async with`."""
+        from fencepost.client.admin import Admin
+
+        return Admin(self.cluster, self._purpose("admin"))
+
+    @property
+    def _tasks(self) -> Background:
+        assert self._background is not None
+        return self._background
+
+    def _purpose(self, kind: str) -> str:
+        self._opened += 1
+        return f"{kind}-{self._opened}"
+
+
+def _only_cancelled(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return error.split(trio.Cancelled)[1] is None
+    return isinstance(error, trio.Cancelled)

@@ -1,0 +1,319 @@
+"""What is known of the cluster: brokers, topics, coordinators, features; and the connections to its brokers."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import trio
+
+from fencepost.client.background import Background
+from fencepost.client.config import ClientConfig
+from fencepost.client.connection import Connection, open_socket
+from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.retry import Random, RetryPolicy
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRequest
+from fencepost.protocol.registry import API_BY_KEY, Api
+from fencepost.protocol.topics import TopicPartition
+
+METADATA, FIND_COORDINATOR = API_BY_KEY[3], API_BY_KEY[10]
+GROUP, TRANSACTION = 0, 1
+NO_LEADER = -1
+LOST_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+Address = tuple[str, int]
+Request = Any | Callable[[int], Any]
+
+
+class PartitionInfo(NamedTuple):
+    """Who leads a partition; `leader` is -1 while nobody does."""
+
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+
+class TopicInfo(NamedTuple):
+    """One topic as the last Metadata answer told it; `partitions` by number, `topic_id` zero on old brokers."""
+
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionInfo, ...]
+    internal: bool
+
+
+class Cluster:
+    """Shared by everything that a Client hands out. Connections run in `background` and end with it."""
+
+    def __init__(
+        self, config: ClientConfig, background: Background, random: Random, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        self.config = config
+        self.random = random
+        self.wall_clock = wall_clock
+        self._background = background
+        self.policy = RetryPolicy(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, config.default_api_timeout_ms, random
+        )
+        self.brokers: dict[int, Address] = {}
+        self.topics: dict[str, TopicInfo] = {}
+        self.names: dict[bytes, str] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self._learned_at: dict[str, float] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._connections: dict[tuple[Address, str], Connection] = {}
+        self._connecting: dict[tuple[Address, str], trio.Lock] = {}
+        self._last_bootstrap = 0
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long one request may stay without an answer."""
+        return self.config.request_timeout_ms / 1000
+
+    # -- connections
+
+    async def connection(self, node: int, purpose: str = "") -> Connection:
+        """The connection to a broker by its id. Requests that may park for long have a `purpose` of their own.
+
+        Raises ConnectionLost(sent=False) when the broker can not be reached or is not known (any more).
+        """
+        address = self.brokers.get(node)
+        if address is None:
+            await self.refresh()
+            address = self.brokers.get(node)
+            if address is None:
+                raise ConnectionLost(f"broker {node} is not part of the cluster now", sent=False, node=node)
+        return await self._connection(address, node, purpose)
+
+    async def _connection(self, address: Address, node: int | None, purpose: str) -> Connection:
+        key = (address, purpose)
+        found = self._connections.get(key)
+        if found is not None and not found.closed:
+            if node is not None:
+                found.node = node
+            return found
+        async with self._connecting.setdefault(key, trio.Lock()):
+            found = self._connections.get(key)
+            if found is not None and not found.closed:
+                return found
+            made = self._connections[key] = await self._connect(address, node)
+            return made
+
+    async def _connect(self, address: Address, node: int | None) -> Connection:
+        timeout_s = self.config.socket_connection_setup_timeout_ms / 1000
+        sock = await open_socket(*address, timeout_s)
+        made = Connection(sock, address, node, self.config.client_id, self.config.receive_message_max_bytes)
+        self._background.start_soon(made.run)
+        try:
+            await made.negotiate(timeout_s, _version())
+        except BaseException:
+            made.close("its versions could not be negotiated")
+            raise
+        return made
+
+    def release(self, purpose: str) -> None:
+        """Close the connections of one purpose, when its owner is done."""
+        for key in [key for key in self._connections if key[1] == purpose]:
+            self._connections.pop(key).close("its owner was closed")
+        for key in [key for key in self._connecting if key[1] == purpose]:
+            del self._connecting[key]
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in self._connections.values():
+            connection.close("the client was closed")
+        self._connections.clear()
+
+    async def any_connection(self) -> Connection:
+        """A connection to whichever broker answers: one that is open, a known one, or a bootstrap server (KIP-899)."""
+        for (_, purpose), connection in self._connections.items():
+            if purpose == "" and not connection.closed:
+                return connection
+        bootstrap = self.config.bootstrap_servers
+        self._last_bootstrap += 1
+        turned = [bootstrap[(self._last_bootstrap + i) % len(bootstrap)] for i in range(len(bootstrap))]
+        known = [address for address in self.brokers.values() if address not in bootstrap]
+        last: ConnectionLost | None = None
+        for address in [*known, *turned]:
+            try:
+                return await self._connection(address, None, "")
+            except ConnectionLost as error:
+                last = error
+        raise last or ConnectionLost("no broker is known", sent=False)
+
+    async def ask(
+        self,
+        node: int | None,
+        api: Api,
+        request: Request,
+        *,
+        purpose: str = "",
+        at_most: int = 1 << 15,
+        at_least: int = 0,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """One request, one answer, no retry. `node` None means any broker; a function gets the version agreed on.
+
+        Raises ConnectionLost, or FatalError when there is no common version.
+        """
+        connection = await (self.any_connection() if node is None else self.connection(node, purpose))
+        version = connection.version_for(api, at_most=at_most, at_least=at_least)
+        body = request(version) if callable(request) else request
+        return await connection.ask(api, version, body, timeout_s or self.request_timeout_s)
+
+    # -- topics
+
+    async def refresh(self, topics: Iterable[str] | None = (), *, create: bool = False) -> dict[str, ErrorCode]:
+        """Ask for fresh metadata of `topics` (None: all, empty: only the brokers); the topics that came with an error.
+
+        `create` lets the broker create what is missing, if it is configured so.
+        """
+        wanted = None if topics is None else list(topics)
+
+        def request(version: int) -> Any:
+            entries = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
+            if version == 0:
+                entries = entries or []
+            return MetadataRequest(topics=entries, allow_auto_topic_creation=create)
+
+        answer = await self.ask(None, METADATA, request)
+        if answer.error_code:
+            raise error_for(code_of(answer.error_code), "no metadata", api="Metadata")
+        self._learn(answer, everything=wanted is None)
+        return {topic.name: code_of(topic.error_code) for topic in answer.topics if topic.error_code}
+
+    def _learn(self, answer: Any, *, everything: bool) -> None:
+        self.cluster_id = answer.cluster_id
+        self.controller_id = answer.controller_id
+        self.brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        if everything:
+            self.topics.clear()
+            self.names.clear()
+            self._learned_at.clear()
+        now = trio.current_time()
+        for topic in answer.topics:
+            if topic.error_code:
+                self.forget_topic(topic.name)
+                continue
+            partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
+            old = self.topics.get(topic.name)
+            if old is not None and old.topic_id != topic.topic_id:
+                self.names.pop(old.topic_id, None)
+            self.names[topic.topic_id] = topic.name
+            self._learned_at[topic.name] = now
+            self.topics[topic.name] = TopicInfo(
+                topic.name,
+                topic.topic_id,
+                tuple(
+                    PartitionInfo(p.leader_id, p.leader_epoch, tuple(p.replica_nodes), tuple(p.isr_nodes))
+                    for p in partitions
+                ),
+                topic.is_internal,
+            )
+
+    async def topic(self, name: str, *, create: bool = True, deadline_ms: float | None = None) -> TopicInfo:
+        """What is known of a topic, asked for if it is unknown or too old; waits until the topic exists.
+
+        Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) at the deadline, KafkaError for a name that can not be.
+        """
+        known = self.topics.get(name)
+        max_age_s = self.config.metadata_max_age_ms / 1000
+        if known is not None and trio.current_time() - self._learned_at[name] < max_age_s:
+            return known
+
+        async def attempt() -> TopicInfo:
+            failed = await self.refresh([name], create=create)
+            if name in failed:
+                raise error_for(failed[name], f"topic {name!r}", api="Metadata")
+            return self.topics[name]
+
+        return await self.policy.run(attempt, deadline_ms=deadline_ms, what=f"topic {name!r}")
+
+    def forget_topic(self, name: str) -> None:
+        """The topic was deleted: what is known of it is wrong."""
+        gone = self.topics.pop(name, None)
+        self._learned_at.pop(name, None)
+        if gone is not None:
+            self.names.pop(gone.topic_id, None)
+
+    def is_stale(self, name: str) -> bool:
+        """Whether a topic's metadata is older than `metadata_max_age_ms` (or was never there)."""
+        learned = self._learned_at.get(name)
+        return learned is None or trio.current_time() - learned >= self.config.metadata_max_age_ms / 1000
+
+    def leader(self, partition: TopicPartition) -> int:
+        """The leader's id as far as is known, or -1."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return NO_LEADER
+        return topic.partitions[partition.partition].leader
+
+    async def leader_of(self, partition: TopicPartition) -> int:
+        """The leader's id; one round of fresh metadata if it is not known. Raises RetriableError, KafkaError."""
+        if self.leader(partition) == NO_LEADER:
+            failed = await self.refresh([partition.topic])
+            code = failed.get(partition.topic)
+            if code is not None:
+                raise error_for(code, f"topic {partition.topic!r}", api="Metadata")
+            if partition.partition >= len(self.topics[partition.topic].partitions):
+                raise KafkaError(f"{partition} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        leader = self.leader(partition)
+        if leader == NO_LEADER:
+            raise RetriableError(f"{partition} has no leader", code=ErrorCode.LEADER_NOT_AVAILABLE)
+        return leader
+
+    # -- coordinators and the controller
+
+    async def coordinator(self, kind: int, key: str) -> int:
+        """The coordinator of a group (GROUP) or a transactional id (TRANSACTION). Raises by the broker's answer."""
+        known = self._coordinators.get((kind, key))
+        if known is not None:
+            return known
+
+        def request(version: int) -> Any:
+            if version >= 4:
+                return FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+            return FindCoordinatorRequest(key=key, key_type=kind)
+
+        answer = await self.ask(None, FIND_COORDINATOR, request)
+        found = answer.coordinators[0] if answer.coordinators else answer
+        if found.error_code:
+            raise error_for(
+                code_of(found.error_code), found.error_message or f"coordinator of {key!r}", api="FindCoordinator"
+            )
+        self.brokers.setdefault(found.node_id, (found.host, found.port))
+        self._coordinators[kind, key] = found.node_id
+        return int(found.node_id)
+
+    def forget_coordinator(self, kind: int, key: str) -> None:
+        """The coordinator has moved or is away: ask again next time."""
+        self._coordinators.pop((kind, key), None)
+
+    async def ask_coordinator(
+        self, kind: int, key: str, api: Api, request: Request, code_in: Callable[[Any], int], **more: Any
+    ) -> Any:
+        """One request to a coordinator, no retry. `code_in` picks the error code out of the answer.
+
+        A coordinator that moved or is lost is forgotten. The answer is returned whatever its code is, except those
+        that only say "not here, not yet", which raise RetriableError.
+        """
+        node = await self.coordinator(kind, key)
+        try:
+            answer = await self.ask(node, api, request, **more)
+        except ConnectionLost:
+            self.forget_coordinator(kind, key)
+            raise
+        code = code_of(code_in(answer))
+        if code in LOST_COORDINATOR:
+            self.forget_coordinator(kind, key)
+        if code in LOST_COORDINATOR or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            raise RetriableError(f"the coordinator of {key!r} is not ready", code=code, api=api.name, node=node)
+        return answer
+
+
+def _version() -> str:
+    from fencepost import __version__  # here: the package's root imports this package lazily
+
+    return __version__

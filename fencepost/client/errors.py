@@ -1,0 +1,133 @@
+"""What can go wrong for a program: three kinds of error, told apart by what the program has to do next."""
+
+from typing import Final
+
+from fencepost.protocol.errors import ErrorCode
+
+
+class KafkaError(Exception):
+    """Base of everything this client raises for the cluster's sake.
+
+    `code` is the wire error where the broker sent one, `api` the request's Kafka name ("Produce"), `node` the broker's
+    id; each is None where it does not apply. Errors that ask for nothing special (a topic that already exists) are
+    plain KafkaErrors.
+    """
+
+    def __init__(
+        self, message: str, *, code: ErrorCode | None = None, api: str | None = None, node: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.api = api
+        self.node = node
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        facts = [
+            self.code.name if self.code is not None else "",
+            self.api or "",
+            f"node {self.node}" if self.node is not None else "",
+        ]
+        told = ", ".join(fact for fact in facts if fact)
+        return f"{text} ({told})" if told else text
+
+
+class ConfigError(KafkaError, ValueError):
+    """An option that does not exist, or a value it can not take."""
+
+
+class RetriableError(KafkaError):
+    """The same call may succeed later. The library has already retried until its deadline ended."""
+
+
+class AbortableError(KafkaError):
+    """The transaction can not commit and was (or must be) aborted; the producer lives on (KIP-890, KIP-1050)."""
+
+
+class FatalError(KafkaError):
+    """This producer or client can not go on as it is."""
+
+
+class FencedError(FatalError):
+    """Someone newer runs under the same transactional id or as the same static member: leave the work to it."""
+
+
+class AuthorizationError(FatalError):
+    """The cluster's administrator has not given this client the right."""
+
+
+class OutcomeUnknown(FatalError):
+    """A commit was sent and nobody answered: it may or may not have happened.
+
+    The producer refuses further transactions until `await producer.reinitialise()`, which settles what is open.
+    """
+
+
+class ConnectionLost(RetriableError):
+    """The connection ended, or could not be made; `sent` tells whether the request may have reached the broker."""
+
+    def __init__(self, message: str, *, sent: bool, api: str | None = None, node: int | None = None) -> None:
+        super().__init__(message, code=ErrorCode.NETWORK_EXCEPTION, api=api, node=node)
+        self.sent = sent
+
+
+FENCED: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+    }
+)
+STALE_MEMBER: Final = frozenset(
+    {
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+    }
+)
+_UNAUTHORIZED: Final = frozenset(
+    {
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+        ErrorCode.SASL_AUTHENTICATION_FAILED,
+    }
+)
+
+
+def code_of(number: int) -> ErrorCode:
+    """The error of a number on the wire; one that this build does not know counts as UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def error_for(
+    code: ErrorCode, message: str, *, api: str | None = None, node: int | None = None, in_transaction: bool = False
+) -> KafkaError:
+    """The exception for a wire error; inside a transaction, what only spoils the transaction is abortable (row T17)."""
+    kind: type[KafkaError] = KafkaError
+    if code in FENCED:
+        kind = FencedError
+    elif in_transaction and (code.abortable or code in STALE_MEMBER):
+        kind = AbortableError
+    elif code in _UNAUTHORIZED:
+        kind = AuthorizationError
+    elif code is ErrorCode.FENCED_INSTANCE_ID:
+        kind = FencedError
+    elif code.retriable:
+        kind = RetriableError
+    elif code is ErrorCode.TRANSACTION_ABORTABLE:
+        kind = AbortableError
+    elif code.fatal:
+        kind = FatalError
+    elif in_transaction:
+        kind = AbortableError
+    return kind(message, code=code, api=api, node=node)

@@ -1,0 +1,171 @@
+"""What a consumer asks about offsets: committed ones, first and last ones, and committing."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fencepost.client.cluster import GROUP, Cluster
+from fencepost.client.errors import ConnectionLost, RetriableError, code_of, error_for
+from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from fencepost.protocol.messages.api08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from fencepost.protocol.messages.api09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH = API_BY_KEY[2], API_BY_KEY[8], API_BY_KEY[9]
+EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
+BY_NAME = 9
+"""From version 10 on these two APIs name topics by id; groups remember names, so names are what we send."""
+_STALE_LEADER = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+
+
+def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers under their topic."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+async def list_offsets(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel, purpose: str = ""
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Timestamps (ms, or EARLIEST, LATEST, MAX_TIMESTAMP) -> (offset, timestamp), -1 where nothing is that late.
+
+    LATEST is the last stable offset for read_committed (row I6). One attempt; raises by the first error.
+    """
+    by_node: dict[int, dict[str, list[Any]]] = {}
+    for partition, timestamp in wanted.items():
+        leader = await cluster.leader_of(partition)
+        entry = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
+        by_node.setdefault(leader, {}).setdefault(partition.topic, []).append(entry)
+    found: dict[TopicPartition, tuple[int, int]] = {}
+    for node, topics in by_node.items():
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=[ListOffsetsTopic(name=name, partitions=entries) for name, entries in topics.items()],
+            timeout_ms=cluster.config.request_timeout_ms,
+        )
+        try:
+            answer = await cluster.ask(node, LIST_OFFSETS, request, purpose=purpose, at_least=1)
+        except ConnectionLost:
+            await cluster.refresh(topics)
+            raise
+        for topic in answer.topics:
+            for entry in topic.partitions:
+                code = code_of(entry.error_code)
+                if code in _STALE_LEADER:
+                    await cluster.refresh([topic.name])
+                if code is not ErrorCode.NONE:
+                    raise error_for(
+                        code, f"offsets of {topic.name}-{entry.partition_index}", api="ListOffsets", node=node
+                    )
+                found[TopicPartition(topic.name, entry.partition_index)] = (entry.offset, entry.timestamp)
+    return found
+
+
+async def fetch_committed(
+    cluster: Cluster, group_id: str, partitions: Collection[TopicPartition] | None, purpose: str = ""
+) -> dict[TopicPartition, CommittedOffset]:
+    """A group's committed offsets, of `partitions` or of all; those without one are left out.
+
+    Waits for open transactions that hold some (require_stable, row T6). One attempt.
+    """
+    topics = None if partitions is None else by_topic(partitions)
+
+    def request(version: int) -> Any:
+        if version >= 8:
+            entries = (
+                None
+                if topics is None
+                else [OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in topics.items()]
+            )
+            return OffsetFetchRequest(
+                groups=[OffsetFetchRequestGroup(group_id=group_id, topics=entries)], require_stable=True
+            )
+        old = (
+            None
+            if topics is None
+            else [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in topics.items()]
+        )
+        return OffsetFetchRequest(group_id=group_id, topics=old, require_stable=True)
+
+    answer = await cluster.ask_coordinator(
+        GROUP, group_id, OFFSET_FETCH, request, _fetch_code, purpose=purpose, at_most=BY_NAME
+    )
+    code = code_of(_fetch_code(answer))
+    if code is not ErrorCode.NONE:
+        raise error_for(code, f"committed offsets of group {group_id!r}", api="OffsetFetch")
+    found: dict[TopicPartition, CommittedOffset] = {}
+    for topic in answer.groups[0].topics if answer.groups else answer.topics:
+        for entry in topic.partitions:
+            code = code_of(entry.error_code)
+            what = f"committed offset of {topic.name}-{entry.partition_index}"
+            if code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise RetriableError(f"{what} is part of an open transaction", code=code, api="OffsetFetch")
+            if code is not ErrorCode.NONE:
+                raise error_for(code, what, api="OffsetFetch")
+            if entry.committed_offset >= 0:
+                found[TopicPartition(topic.name, entry.partition_index)] = CommittedOffset(
+                    entry.committed_offset, entry.committed_leader_epoch, entry.metadata or ""
+                )
+    return found
+
+
+async def commit_offsets(
+    cluster: Cluster, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], purpose: str = ""
+) -> None:
+    """Commit outside of any transaction, as the member that `group` names. One attempt; raises by the first error."""
+    topics: dict[str, list[Any]] = {}
+    for (topic, partition), committed in offsets.items():
+        topics.setdefault(topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    request = OffsetCommitRequest(
+        group_id=group.group_id,
+        generation_id_or_member_epoch=group.generation,
+        member_id=group.member_id,
+        group_instance_id=group.instance_id,
+        topics=[OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()],
+    )
+    answer = await cluster.ask_coordinator(
+        GROUP, group.group_id, OFFSET_COMMIT, request, _commit_code, purpose=purpose, at_most=BY_NAME
+    )
+    for topic in answer.topics:
+        for entry in topic.partitions:
+            code = code_of(entry.error_code)
+            if code is not ErrorCode.NONE:
+                what = f"offset of {topic.name}-{entry.partition_index} for group {group.group_id!r}"
+                raise error_for(code, what, api="OffsetCommit")
+
+
+def _fetch_code(answer: Any) -> int:
+    return int(answer.groups[0].error_code if answer.groups else answer.error_code)
+
+
+def _commit_code(answer: Any) -> int:
+    return next((int(p.error_code) for topic in answer.topics for p in topic.partitions if p.error_code), 0)

@@ -1,0 +1,143 @@
+"""One open transaction, as the program sees it inside `async with producer.transaction() as txn`."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from fencepost.client.errors import AbortableError, ConnectionLost, FatalError, KafkaError, RetriableError
+from fencepost.client.producer import BATCH_LINGER_S, Headers, Tracker
+from fencepost.client.txn_requests import CommittedOffset, GroupMetadata, abortable
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.client.consumer import Consumer
+    from fencepost.client.txn import TransactionalProducer
+
+_INDEFINITE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
+
+
+class Transaction:
+    """One open transaction. `send` waits only for buffer space; the end of the block waits for everything."""
+
+    def __init__(self, producer: "TransactionalProducer", tv2: bool, consumer: "Consumer | None") -> None:
+        self._producer = producer
+        self.tv2 = tv2
+        self.tracker = Tracker(self.fail)
+        self.partitions: set[TopicPartition] = set()
+        self.pending: set[TopicPartition] = set()
+        self.groups: set[str] = set()
+        self.consumers: list[Consumer] = [] if consumer is None else [consumer]
+        self.offsets: list[tuple[Consumer, Mapping[TopicPartition, int]]] = []
+        self.error: KafkaError | None = None
+        self.started = False
+        self.doubtful = False  # a request was lost on the way: it may still arrive later
+        self.over = False
+
+    async def send(
+        self,
+        topic: str,
+        value: Any = None,
+        *,
+        key: Any = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Hand in one record. Raises AbortableError as soon as it is known that the transaction can not commit."""
+        self.check()
+        batch = await self._producer._enqueue(topic, value, key, partition, headers, timestamp_ms, self.linger_s)
+        if self.over:
+            raise RuntimeError("the transaction is over")
+        self.tracker.follow(batch)
+        self._producer._include(self, batch.queue.partition, batch)
+
+    async def send_many(self, topic: str, records: Iterable[tuple[Any, Any]]) -> None:
+        """Hand in (key, value) pairs of one topic."""
+        for key, value in records:
+            await self.send(topic, value, key=key)
+
+    async def send_offsets(self, consumer: "Consumer", offsets: Mapping[TopicPartition, int] | None = None) -> None:
+        """Make the consumer's positions (or `offsets`) part of the transaction, under its member and generation.
+
+        If the transaction aborts, the consumer goes back to where it last committed. Raises AbortableError when the
+        member is not part of the group's current generation any more (KIP-447).
+        """
+        self.check()
+        if consumer not in self.consumers:
+            self.consumers.append(consumer)
+        group, positions = consumer.offsets_in_hand()
+        if offsets is not None:
+            positions = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
+        if positions:
+            await self.send_group_offsets(group, positions)
+            self.offsets.append((consumer, {partition: place.offset for partition, place in positions.items()}))
+
+    async def send_group_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """The same for a group whose consumer is not ours: the caller says who commits what."""
+        self.check()
+        await self._producer._commit_offsets(self, group, offsets)
+
+    @property
+    def linger_s(self) -> float:
+        """How long a record may wait for others; the end of the transaction sends everything anyway."""
+        return max(BATCH_LINGER_S, self._producer.linger_s)
+
+    def check(self) -> None:
+        """Raise what has gone wrong so far."""
+        if self.over:
+            raise RuntimeError("the transaction is over")
+        if self.error is not None:
+            raise self.error
+
+    def fail(self, error: KafkaError) -> None:
+        """The transaction can not commit any more; the first reason counts."""
+        if self.error is None:
+            self.error = error if isinstance(error, FatalError | AbortableError) else abortable(error)
+
+
+class TransactionContext:
+    """What `producer.transaction()` returns: begins, and at the end commits, or aborts on error and on cancel."""
+
+    def __init__(self, producer: "TransactionalProducer", consumer: "Consumer | None") -> None:
+        self._producer = producer
+        self._consumer = consumer
+        self._transaction: Transaction | None = None
+
+    async def __aenter__(self) -> Transaction:
+        self._transaction = await self._producer._begin(self._consumer)
+        return self._transaction
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        transaction = self._transaction
+        assert transaction is not None
+        if error is None:
+            await self._producer._finish(transaction)
+        else:
+            await self._producer._abort(transaction, error)
+
+
+class Doubt:
+    """Notes that a request may have been carried out, or may yet be, although no answer says so."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+        self.arose = False
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, ConnectionLost):
+            doubtful = error.sent
+        elif isinstance(error, RetriableError):
+            # The coordinator answered; only these leave open whether it wrote the change down (row T7).
+            doubtful = error.api == "EndTxn" and error.code in _INDEFINITE
+        else:
+            doubtful = isinstance(error, trio.Cancelled)
+        self.arose |= doubtful
+        self._transaction.doubtful |= doubtful
