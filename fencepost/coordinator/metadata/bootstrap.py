@@ -1,4 +1,4 @@
-"""The first records of a new cluster: its features and its internal topics, as one KIP-868 transaction."""
+"""The first records of a new cluster: its features and its internal topics; written as one KIP-868 transaction."""
 
 from fencepost.coordinator.metadata.commands import NewTopic
 from fencepost.coordinator.metadata.controller import TopicController
@@ -7,12 +7,7 @@ from fencepost.coordinator.metadata.image import EMPTY_IMAGE
 from fencepost.coordinator.metadata.ports import ClusterFacts
 from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, TRANSACTION_TOPIC
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import (
-    BeginTransactionRecord,
-    EndTransactionRecord,
-    FeatureLevelRecord,
-    MetadataRecord,
-)
+from fencepost.protocol.metadata_records import FeatureLevelRecord, MetadataRecord
 
 
 def internal_topics(facts: ClusterFacts) -> list[NewTopic]:
@@ -36,13 +31,8 @@ def internal_topics(facts: ClusterFacts) -> list[NewTopic]:
 
 
 def bootstrap_records(facts: ClusterFacts, topics: TopicController) -> list[MetadataRecord]:
-    """Begin, metadata.version first of all (kafka-rules E.2), the other features, the internal topics, End."""
+    """metadata.version first of all (kafka-rules E.2), the other features, the internal topics."""
     created = topics.create_topics(EMPTY_IMAGE, internal_topics(facts))
     refused = [reply for reply in created.reply if reply.outcome.code is not ErrorCode.NONE]
     assert not refused, refused
-    return [
-        BeginTransactionRecord("Bootstrap records"),
-        *(FeatureLevelRecord(name, level) for name, level in BOOTSTRAP.items()),
-        *created.log,
-        EndTransactionRecord(),
-    ]
+    return [*(FeatureLevelRecord(name, level) for name, level in BOOTSTRAP.items()), *created.log]

@@ -96,7 +96,7 @@ class MetadataService:
             loader.load_batch(batch.base_offset, _decode(batch.base_offset, [value for _, value in batch.records]))
         self._loader = loader
         if METADATA_VERSION not in loader.image.features:
-            self._write(bootstrap_records(self.facts, self._topics))
+            self._write(bootstrap_records(self.facts, self._topics), "Bootstrap records")
         elif loader.open is not None:
             self._write([])
         await self._log.durable(self._log.end_offset)
@@ -210,19 +210,23 @@ class MetadataService:
             if self.observer is not None and pending.changes:
                 self.observer(pending.changes)
 
-    def _write(self, records: Sequence[MetadataRecord]) -> None:
-        """Append one change: one atomic batch, or a KIP-868 transaction of several where it does not fit in one.
+    def _write(self, records: Sequence[MetadataRecord], transaction: str | None = None) -> None:
+        """Append one change: one atomic batch, or a KIP-868 transaction over several where it does not fit in one.
 
-        A transaction that a crash, or a log that refuses everything, left open is aborted first, in the same batch.
+        `transaction` names it and asks for one in any case. A transaction that a crash, or a log that refused
+        everything, left open is aborted first, in the same batch.
         """
         encoded = encode_metadata_records(records)
-        if len(records) > BATCH_RECORDS_MAX or sum(map(len, encoded)) > BATCH_BYTES_MAX:
-            assert not any(isinstance(record, BeginTransactionRecord) for record in records), "transactions do not nest"
-            records = [BeginTransactionRecord(), *records, EndTransactionRecord()]
+        large = len(records) > BATCH_RECORDS_MAX or sum(map(len, encoded)) > BATCH_BYTES_MAX
+        before: list[MetadataRecord] = []
+        after: list[MetadataRecord] = []
         if self._loader.open is not None:
-            records = [AbortTransactionRecord("Controller failover"), *records]
-        if len(records) > len(encoded):
-            encoded = encode_metadata_records(records)
+            before.append(AbortTransactionRecord("Controller failover"))
+        if large or transaction is not None:
+            before.append(BeginTransactionRecord(transaction))
+            after.append(EndTransactionRecord())
+        records = [*before, *records, *after]
+        encoded = [*encode_metadata_records(before), *encoded, *encode_metadata_records(after)]
         changes: list[Change] = []
         try:
             for start, stop in _batches(encoded):
