@@ -73,7 +73,10 @@ def _command(request: Any, items: tuple[OffsetCommitItem, ...]) -> Commit:
 
 
 async def _check_transaction(node: "Node", request: Any, version: int) -> ErrorCode:
-    """See to it that the group's partition is in the transaction: add it (v5), or check that it was added."""
+    """See to it that the group's partition is in the transaction: add it (v5), or check that it was added.
+
+    No other task runs between this answer and the append, which comes before the next checkpoint (row T16).
+    """
     partition = TopicPartition(GROUP_TOPIC, node.groups.group_partition(request.group_id))
     results = await node.transactions.ensure_partitions(
         request.transactional_id,
@@ -81,14 +84,13 @@ async def _check_transaction(node: "Node", request: Any, version: int) -> ErrorC
         request.producer_epoch,
         (partition,),
         add=version >= IMPLICIT_ADD_SINCE,
+        knows_abortable=version >= ABORTABLE_SINCE,
     )
     return coordinator_error(results[partition])
 
 
 def _visible(error: ErrorCode, version: int) -> ErrorCode:
     """`error` as clients of this version may see it; the oldest ones crash on COORDINATOR_LOAD_IN_PROGRESS."""
-    if error is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
-        return ErrorCode.INVALID_TXN_STATE
     if error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and version < LOADING_SINCE:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return error

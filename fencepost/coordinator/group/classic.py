@@ -51,6 +51,7 @@ def sync(group: Group, command: Sync, now_ms: int) -> Turn:
             return out.turn(after, parked_as=command.member_id)
         case Stable():
             group = replace(group, unsynced=_synced(group, command.member_id, out))
+            out.session(group.members[command.member_id])
             return out.turn(group, _assignment(group, command.member_id))
         case _:
             assert_never(group)

@@ -80,7 +80,6 @@ class GroupService:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch the sessions and rebalances, and forget what is past its retention."""
-        self._shards.forget_deleted_topics()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_timers)
             nursery.start_soon(self._sweep)
@@ -228,6 +227,10 @@ class GroupService:
         """Topics are gone: so are all positions in them, lest a new topic of that name inherits them."""
         self._shards.forget_topics(set(topics))
 
+    def forget_deleted_topics(self) -> None:
+        """To be called once at start: a crash may have come between the deletion of a topic and `topics_deleted`."""
+        self._shards.forget_deleted_topics()
+
     def groups_by_state(self) -> dict[str, int]:
         """How many groups are in each phase, for the metrics."""
         return dict(Counter(state_name(group) for _, group in self._shards.all_groups()))
@@ -325,5 +328,4 @@ class GroupService:
     async def _sweep(self) -> None:
         while True:
             await trio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
-            self._shards.forget_deleted_topics()
             await self._shards.forget_expired(self.config.offsets_retention_minutes * 60_000)

@@ -111,7 +111,7 @@ class GroupShards:
             self.write_all(shard, shard.state.offsets.removals_of_topics(topics))
 
     def forget_deleted_topics(self) -> None:
-        """Forget positions in topics that are no more; a crash may have come between a deletion and its tombstones."""
+        """Forget every position in topics that are no more."""
         for shard in self._shards.values():
             topics = shard.state.offsets.topics()
             gone = {topic for topic in topics if not self._topics.exists(TopicPartition(topic, 0))}

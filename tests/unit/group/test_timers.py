@@ -1,0 +1,50 @@
+"""Timers that are started over cost nothing and fire once."""
+
+from fencepost.coordinator.group.timers import TimerKey, Timers
+from fencepost.coordinator.group.turn import TimerKind
+
+A = TimerKey(TimerKind.SESSION, "g", "a")
+B = TimerKey(TimerKind.SESSION, "g", "b")
+
+
+def test_timers_fire_once_in_order() -> None:
+    timers = Timers()
+    assert timers.set(B, 2.0)
+    assert timers.set(A, 1.0)
+    assert not timers.set(TimerKey(TimerKind.JOIN, "g"), 9.0)
+    assert timers.next_deadline() == 1.0
+    assert timers.due(0.5) == []
+    assert timers.due(2.0) == [A, B]
+    assert timers.due(2.0) == []
+    assert len(timers) == 1
+
+
+def test_a_timer_started_over_fires_at_its_new_deadline_only() -> None:
+    timers = Timers()
+    timers.set(A, 1.0)
+    for deadline in range(2, 100):
+        assert not timers.set(A, float(deadline))
+    assert timers.due(1.0) == []
+    assert timers.due(98.0) == []
+    assert timers.due(99.0) == [A]
+    assert timers.next_deadline() is None
+
+
+def test_a_timer_moved_forward_fires_early_and_not_again() -> None:
+    timers = Timers()
+    timers.set(A, 5.0)
+    assert timers.set(A, 1.0)
+    assert timers.due(1.0) == [A]
+    assert timers.due(6.0) == []
+
+
+def test_a_stopped_timer_never_fires_but_can_start_again() -> None:
+    timers = Timers()
+    timers.set(A, 1.0)
+    timers.stop(A)
+    timers.set(A, 2.0)
+    assert timers.due(1.5) == []
+    assert timers.due(2.0) == [A]
+    timers.set(B, 3.0)
+    timers.stop(B)
+    assert timers.due(10.0) == []
