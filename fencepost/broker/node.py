@@ -179,6 +179,8 @@ class Node:
         self._delete_strays(known_before)
         self._settings_changed()
         await self.groups.start()
+        if known_before:
+            self.groups.forget_deleted_topics()
         await self.transactions.start()
         await services.start(self.groups.run)
         await services.start(self.transactions.run)
