@@ -1,0 +1,207 @@
+"""The options: spelled as Spark's Kafka source spells them, refused with a reason where they make no sense."""
+
+import pytest
+
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.spark_connector.offsets import EARLIEST, LATEST
+from fencepost.spark_connector.options import (
+    ALL_COLUMNS,
+    DEFAULT_COLUMNS,
+    Bound,
+    Mode,
+    OptionError,
+    SourceOptions,
+    Subscription,
+    parse_options,
+)
+from fencepost.spark_connector.wire import Address
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def parse(mode: Mode | None = Mode.BATCH, *, subscribe: str | None = "t", **options: str) -> SourceOptions:
+    """Names with _ for . and in lower case, as Spark hands them over."""
+    given = {name.replace("_", "."): value for name, value in options.items()}
+    given.setdefault("kafka.bootstrap.servers", "localhost:9092")
+    if subscribe is not None:
+        given["subscribe"] = subscribe
+    return parse_options({name.lower(): value for name, value in given.items()}, mode)
+
+
+def test_the_defaults_are_those_of_sparks_kafka_source_but_for_the_isolation() -> None:
+    batch, stream = parse(Mode.BATCH), parse(Mode.STREAM)
+    assert (batch.starting, batch.ending) == (Bound(mark=EARLIEST), Bound(mark=LATEST))
+    assert stream.starting == Bound(mark=LATEST)
+    assert batch.isolation is IsolationLevel.READ_COMMITTED
+    assert batch.fail_on_data_loss
+    assert (
+        batch.columns
+        == DEFAULT_COLUMNS
+        == ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("startingOffset", "startingOffsets"),
+        ("subscribepatern", "subscribePattern"),
+        ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
+        ("maxOffsetPerTrigger", "maxOffsetsPerTrigger"),
+        ("isolation.level", "kafka.isolation.level"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest_one(name: str, nearest: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name.lower()} is not known; did you mean {nearest}\\?"):
+        parse(**{name: "x"})
+
+
+def test_a_name_like_no_other_is_refused_without_a_guess() -> None:
+    with pytest.raises(OptionError, match=r"option zzz is not known$"):
+        parse(zzz="x")
+
+
+def test_exactly_one_subscription_is_needed() -> None:
+    with pytest.raises(OptionError, match="exactly one of subscribe, subscribePattern, assign; none is given"):
+        parse(subscribe=None)
+    with pytest.raises(OptionError, match="given are subscribe and assign"):
+        parse(assign='{"t": [0]}')
+
+
+def test_the_three_subscriptions() -> None:
+    assert parse(subscribe=" b, a ,b").subscription == Subscription(topics=("b", "a"))
+    assert parse(subscribe=None, subscribePattern="fl.*").subscription == Subscription(pattern="fl.*")
+    assert parse(subscribe=None, assign='{"t": [1, 0, 1]}').subscription == Subscription(partitions=(T0, T1))
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "t", '{"t": 0}', '{"t": [-1]}', '{"t": ["0"]}', '{"t": [true]}'])
+def test_an_assignment_of_another_shape_is_refused(text: str) -> None:
+    with pytest.raises(OptionError, match="option assign"):
+        parse(subscribe=None, assign=text)
+
+
+@pytest.mark.parametrize(("name", "text"), [("subscribe", " , "), ("subscribePattern", "("), ("subscribePattern", "")])
+def test_topics_and_patterns_that_name_nothing_are_refused(name: str, text: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name}"):
+        parse(**{"subscribe": None, name: text})
+
+
+def test_offsets_may_be_named_for_each_partition() -> None:
+    options = parse(startingOffsets='{"t": {"0": 23, "1": -2}}', endingOffsets='{"t": {"0": 50, "1": -1}}')
+    assert options.starting == Bound(offsets={T0: 23, T1: EARLIEST})
+    assert options.ending == Bound(offsets={T0: 50, T1: LATEST})
+    assert parse(startingOffsets="Earliest").starting == Bound(mark=EARLIEST)
+    assert parse(Mode.STREAM, startingOffsets='{"t": {"0": -1}}').starting == Bound(offsets={T0: LATEST})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["23", "oldest", "[]", '{"t": 5}', '{"t": {"x": 5}}', '{"t": {"0": -3}}', '{"t": {"0": 1.5}}', '{"t": {"0": "5"}}',
+     '{"t": {"0": true}}', '{"t": {"-1": 5}}', '{"t": {"0": 1, "0": 2}}', '{"t": {"0": 1}, "t": {"1": 2}}'],
+)  # fmt: skip
+def test_offsets_of_another_shape_are_refused(text: str) -> None:
+    with pytest.raises(OptionError, match=r"option startingOffsets = .*must be JSON such as"):
+        parse(startingOffsets=text)
+
+
+def test_times_may_be_one_for_all_or_one_for_each() -> None:
+    assert parse(startingTimestamp="1700000000000").starting == Bound(timestamp_ms=1_700_000_000_000)
+    times = parse(startingOffsetsByTimestamp='{"t": {"0": 5}}', endingOffsetsByTimestamp='{"t": {"0": 9}}')
+    assert (times.starting, times.ending) == (Bound(timestamps_ms={T0: 5}), Bound(timestamps_ms={T0: 9}))
+    assert parse(endingTimestamp="7").ending == Bound(timestamp_ms=7)
+    for wrong in ("-1", "soon", "1.5", "²"):
+        with pytest.raises(OptionError, match="option startingTimestamp"):
+            parse(startingTimestamp=wrong)
+
+
+def test_a_strategy_without_a_time_is_refused() -> None:
+    assert parse(startingTimestamp="1", startingOffsetsByTimestampStrategy="LATEST").latest_if_no_timestamp
+    assert not parse(startingTimestamp="1", startingOffsetsByTimestampStrategy="error").latest_if_no_timestamp
+    with pytest.raises(OptionError, match="goes with startingTimestamp or startingOffsetsByTimestamp"):
+        parse(startingOffsetsByTimestampStrategy="latest")
+    with pytest.raises(OptionError, match="must be one of error, latest"):
+        parse(startingTimestamp="1", startingOffsetsByTimestampStrategy="newest")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"startingOffsets": "earliest", "startingTimestamp": "5"}, "given are startingOffsets and startingTimestamp"),
+        ({"endingOffsets": "latest", "endingTimestamp": "5"}, "given are endingOffsets and endingTimestamp"),
+        ({"startingOffsets": "latest"}, "a batch query can not start at latest"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "a batch query can not start at latest"),
+        ({"endingOffsets": "earliest"}, "a query can not end at earliest"),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "a query can not end at earliest"),
+        ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger does not go with a batch query"),
+        ({"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"}, "but kafka.isolation.level is"),
+        ({"columns": "value", "includeHeaders": "true"}, "includeHeaders is true, but columns says value"),
+        ({"columns": "headers", "includeHeaders": "false"}, "includeHeaders is false, but columns says headers"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        parse(**options)
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name: str) -> None:
+    with pytest.raises(OptionError, match=f"{name} does not go with a stream query"):
+        parse(Mode.STREAM, **{name: "latest"})
+
+
+def test_before_the_mode_is_known_both_kinds_are_let_through() -> None:
+    assert parse(None, endingOffsets="latest", maxOffsetsPerTrigger="5").max_offsets_per_trigger == 5
+
+
+def test_limits_of_a_trigger() -> None:
+    options = parse(Mode.STREAM, minOffsetsPerTrigger="5", maxOffsetsPerTrigger="9", maxTriggerDelay="30s")
+    assert (options.min_offsets_per_trigger, options.max_offsets_per_trigger) == (5, 9)
+    assert options.max_trigger_delay_ms == 30_000
+    assert parse(Mode.STREAM, maxTriggerDelay="2m").max_trigger_delay_ms == 120_000
+    with pytest.raises(OptionError, match="minOffsetsPerTrigger 9 is larger"):
+        parse(Mode.STREAM, minOffsetsPerTrigger="9", maxOffsetsPerTrigger="5")
+    for name, wrong in [("maxOffsetsPerTrigger", "0"), ("minPartitions", "-1"), ("maxTriggerDelay", "soon")]:
+        with pytest.raises(OptionError, match=f"option {name}"):
+            parse(Mode.STREAM, **{name: wrong})
+
+
+def test_isolation_may_be_said_in_two_ways() -> None:
+    assert parse(isolation="read_uncommitted").isolation is IsolationLevel.READ_UNCOMMITTED
+    assert parse(kafka_isolation_level="read_uncommitted").isolation is IsolationLevel.READ_UNCOMMITTED
+    assert parse(isolation="READ_COMMITTED", kafka_isolation_level="read_committed").isolation == 1
+    with pytest.raises(OptionError, match="must be one of read_committed, read_uncommitted"):
+        parse(isolation="serializable")
+
+
+def test_columns_and_headers() -> None:
+    assert parse(includeHeaders="true").columns == ALL_COLUMNS
+    assert parse(columns="Value, OFFSET,value").columns == ("value", "offset")
+    assert parse(columns="headers", includeHeaders="true").columns == ("headers",)
+    with pytest.raises(OptionError, match="there is no column 'vlue'"):
+        parse(columns="vlue")
+
+
+def test_addresses() -> None:
+    found = parse(kafka_bootstrap_servers="a:1, [::1]:9092,").connection.bootstrap
+    assert found == (Address("a", 1), Address("::1", 9092))
+    for wrong in ("", "localhost", "a:b", "a:0", "a:70000", ":5"):
+        with pytest.raises(OptionError, match=r"option kafka\.bootstrap\.servers"):
+            parse(kafka_bootstrap_servers=wrong)
+    with pytest.raises(OptionError, match=r"option kafka\.bootstrap\.servers is missing"):
+        parse_options({"subscribe": "t"})
+
+
+@pytest.mark.parametrize("name", ["kafka.auto.offset.reset", "kafka.enable.auto.commit", "kafka.key.deserializer"])
+def test_what_sparks_kafka_source_refuses_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(OptionError, match=f"option {name} can not be set: "):
+        parse(**{name: "x"})
+
+
+def test_a_protocol_that_is_not_spoken_is_refused() -> None:
+    assert parse(kafka_security_protocol="plaintext").connection.client_id == "fencepost-spark"
+    with pytest.raises(OptionError, match="SASL_SSL is not supported"):
+        parse(kafka_security_protocol="SASL_SSL")
+
+
+def test_settings_of_a_consumer_that_is_not_there_are_accepted() -> None:
+    assert parse(kafka_group_id="g", groupIdPrefix="p", kafka_max_poll_records="5") == parse()
