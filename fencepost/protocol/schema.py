@@ -277,8 +277,8 @@ class Message(Struct):
     def decode(self, buffer: Any, version: int, start: int = 0, spare_bytes_max: int = 0) -> Any:
         """The value in `buffer` from `start` to its end. Raises DecodeError, also for bytes that are left over.
 
-        `records` fields are memoryviews into `buffer`; all else is copied. `spare_bytes_max`: how many bytes may be left
-        over all the same, for peers that are known to send some.
+        `records` fields are memoryviews into `buffer`; all else is copied. `spare_bytes_max`: how many bytes may
+        be left over all the same, for peers that are known to send some.
         """
         view = memoryview(buffer)
         try:

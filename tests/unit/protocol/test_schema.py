@@ -141,7 +141,7 @@ def test_what_is_advertised_is_what_kafka_44_advertises() -> None:
 
 
 def test_librdkafkas_question_for_all_topics_is_understood() -> None:
-    """It writes four zero bytes for a null array of Metadata v9+ (seen from 2.16.1); three are left over, no more pass."""
+    """It writes four zero bytes for a null array of Metadata v9+ (2.16.1 does); three are left over, no more pass."""
     metadata = API_BY_KEY[3]
     body = bytes.fromhex("00000000010000")
     request = metadata.request.decode(body, 13, 0, metadata.spare_bytes_max)
