@@ -35,6 +35,7 @@ _CODEC_BY_NAME = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
+_CRC_AT = 17
 _CRC_FROM = 21
 _RECORD_ERRORS_MAX = 1000
 _NOT_FOR_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT
@@ -58,7 +59,8 @@ def check_batch(
     try:
         header = read_header(batch)
     except InvalidBatch as error:
-        return Refusal(ErrorCode.INVALID_RECORD, str(error))
+        code = ErrorCode.INVALID_RECORD if _crc_matches(batch, _crc_in(batch)) else ErrorCode.CORRUPT_MESSAGE
+        return Refusal(code, str(error))
     except CorruptBatch as error:
         return Refusal(ErrorCode.CORRUPT_MESSAGE, str(error))
     size_bytes = header.batch_length + 12
@@ -70,7 +72,7 @@ def check_batch(
         return Refusal(
             ErrorCode.RECORD_LIST_TOO_LARGE, f"batch of {size_bytes} bytes, a segment holds {config.segment_bytes}"
         )
-    if crc32c.crc32c(memoryview(batch)[_CRC_FROM:]) != header.crc:
+    if not _crc_matches(batch, header.crc):
         return Refusal(ErrorCode.CORRUPT_MESSAGE, "the batch's CRC-32C does not match its bytes")
     if origin is AppendOrigin.CLIENT:
         refusal = _check_client_header(header)
@@ -81,6 +83,14 @@ def check_batch(
     if _needs_records(header, config, origin, now_ms):
         return _check_records(batch, header, config, now_ms)
     return _stamp(batch, header, config, now_ms)
+
+
+def _crc_matches(batch: bytes | bytearray | memoryview, crc: int) -> bool:
+    return bool(crc32c.crc32c(memoryview(batch)[_CRC_FROM:]) == crc)
+
+
+def _crc_in(batch: bytes | bytearray | memoryview) -> int:
+    return int.from_bytes(batch[_CRC_AT:_CRC_FROM], "big")
 
 
 def _check_client_header(header: BatchHeader) -> Refusal | None:
