@@ -205,7 +205,7 @@ class FileStore:
     def __init__(self, path: Path, pool: DescriptorPool | None = None, parent: "FileStore | None" = None) -> None:
         self.path = path
         self.entries_changed = False
-        self._pool = pool or DescriptorPool()
+        self._pool = DescriptorPool() if pool is None else pool
         self._parent = parent
         self._made = False
 

@@ -1,0 +1,167 @@
+"""Rolling, sparse indexes and finding by time (rows L1, I6, L10, KIP-734)."""
+
+import os
+import random
+
+import pytest
+
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.log.store import FileRegion
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.record_batch import build_batch
+from tests.unit.log.kit import (
+    COMMITTED,
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    UNCOMMITTED,
+    batch,
+    crashed,
+    headers,
+    joined,
+    over,
+    send,
+    settle,
+)
+
+
+def test_l1_rolled_by_size():
+    log = over(MemoryStore(), LogConfig(segment_bytes=3 * len(batch())))
+    for _ in range(10):
+        send(log, batch())
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6, 9]
+    assert all(segment.size_bytes <= log.config.segment_bytes for segment in log.segments)
+
+
+def test_l1_rolled_by_time_of_the_records():
+    log = over(MemoryStore(), LogConfig(segment_ms=1000))
+    for age_ms in (5000, 4500, 4000, 3999, 0):
+        send(log, batch(timestamp_ms=NOW_MS - age_ms))
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 4]
+
+
+def test_l1_rolled_when_the_index_is_full():
+    log = over(MemoryStore(), LogConfig(segment_index_bytes=24, index_interval_bytes=0))
+    for _ in range(9):
+        send(log, batch())
+    assert [segment.base_offset for segment in log.segments] == [0, 4, 8]
+
+
+def test_l1_rolled_before_a_relative_offset_passes_an_int32():
+    log = over(MemoryStore())
+    send(log, batch())
+    log.segments.active.next_offset = 2**31 - 1
+    log.advance_high_watermark(2**31 - 1)
+    assert send(log, batch(2)).base_offset == 2**31 - 1
+    assert log.segments.active.base_offset == 2**31 - 1
+
+
+def test_an_empty_segment_never_rolls():
+    log = over(MemoryStore(), LogConfig(segment_bytes=100, segment_ms=0, segment_index_bytes=0))
+    send(log, batch())
+    assert len(log.segments) == 1
+
+
+@pytest.mark.parametrize("reopened", [False, True])
+def test_offset_for_timestamp_finds_the_first_record_not_earlier(reopened):
+    generator = random.Random(4)
+    config = LogConfig(segment_bytes=900, index_interval_bytes=120)
+    store = MemoryStore()
+    log = over(store, config)
+    times = []
+    for _ in range(60):
+        group = [NOW_MS + generator.randrange(1000) for _ in range(generator.randrange(1, 4))]
+        times += group
+        codec = generator.choice([Compression.NONE, Compression.GZIP])
+        assert not send(log, build_batch([(t, b"k", b"v", ()) for t in group], compression=codec)).error
+    if reopened:
+        log = over(crashed(store), config)
+    log.delete_records(20)
+    for wanted in range(NOW_MS - 1, NOW_MS + 1002, 7):
+        expected = next((n for n in range(20, len(times)) if times[n] >= wanted), None)
+        found = log.offset_for_timestamp(wanted, UNCOMMITTED)
+        assert (None if found is None else found.offset) == expected
+    latest = max(times[20:])
+    found = log.max_timestamp_offset()
+    assert found is not None
+    assert (found.timestamp_ms, found.offset) == (latest, times.index(latest, 20))
+
+
+def test_kip_734_the_largest_timestamp_below_the_high_watermark():
+    log = over(MemoryStore(), LogConfig(index_interval_bytes=150), "fsync")
+    for n in range(20):
+        send(log, batch(timestamp_ms=NOW_MS + n))
+    settle(log)
+    send(log, batch(timestamp_ms=NOW_MS + 500))
+    found = log.max_timestamp_offset()
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (19, NOW_MS + 19)
+
+
+def test_an_empty_log_has_no_timestamps():
+    log = over(MemoryStore())
+    assert log.max_timestamp_offset() is None
+    assert log.offset_for_timestamp(0, COMMITTED) is None
+
+
+def test_l10_epochs_and_where_they_end():
+    store = MemoryStore()
+    log = over(store)
+    send(log, batch(3))
+    log.leader_epoch = 4
+    send(log, batch(2))
+    log.leader_epoch = 7
+    send(log, batch(1))
+    for again in (log, over(crashed(store))):
+        assert again.leader_epoch == 7
+        answers = {epoch: again.epoch_end_offset(epoch) for epoch in range(-1, 9)}
+        assert answers == {
+            -1: (-1, -1),
+            0: (0, 3),
+            1: (0, 3),
+            2: (0, 3),
+            3: (0, 3),
+            4: (4, 5),
+            5: (4, 5),
+            6: (4, 5),
+            7: (7, 6),
+            8: (-1, -1),
+        }
+        assert [again.epochs.epoch_of(offset) for offset in range(6)] == [0, 0, 0, 4, 4, 7]
+
+
+def test_large_pieces_are_file_regions_that_outlive_their_segment(tmp_path):
+    directory = LogDirectory.open(tmp_path / "data", durability="os")
+    log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=300_000))
+    for _ in range(4):
+        send(log, batch(value=b"x" * 100_000))
+    result = log.read(0, 1 << 20, UNCOMMITTED)
+    assert all(isinstance(part, FileRegion) for part in result.parts)
+    assert sum(len(part) for part in result.parts) == result.size_bytes == log.size_bytes
+    before = joined(result.parts)
+    log.delete_records(-1)
+    directory.delete(TP)
+    assert joined(result.parts) == before, "the descriptors live as long as the regions"
+    small = directory.create(TP, TOPIC_ID, LogConfig())
+    send(small, batch())
+    assert isinstance(small.read(0, 1 << 20, UNCOMMITTED).parts[0], bytes)
+    directory.close()
+
+
+def test_descriptors_are_bounded_and_files_are_opened_again_when_needed(tmp_path, monkeypatch):
+    from fencepost.broker.log import files
+
+    monkeypatch.setattr(files.resource, "getrlimit", lambda kind: (40, 40))
+    before = len(os.listdir("/proc/self/fd"))
+    directory = LogDirectory.open(tmp_path / "data", durability="os")
+    logs = [directory.create(TP._replace(partition=n), TOPIC_ID, LogConfig(segment_bytes=200)) for n in range(12)]
+    for _ in range(5):
+        for log in logs:
+            send(log, batch())
+    for log in logs:
+        assert len(headers(log)) == 5
+    assert len(os.listdir("/proc/self/fd")) - before <= 22
+    directory.close()
+    assert len(os.listdir("/proc/self/fd")) == before
