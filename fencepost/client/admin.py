@@ -282,7 +282,7 @@ class Admin(TransactionAdmin):
     async def features(self) -> dict[str, int]:
         """The cluster's finalized features, such as {"transaction.version": 2}."""
         connection = await self._retry(self._cluster.any_connection, "asking for features")
-        await connection.negotiate(self._cluster.request_timeout_s, "")
+        await connection.negotiate(self._cluster.request_timeout_s)
         return dict(connection.features)
 
     async def update_feature(self, name: str, level: int, *, downgrade: bool = False) -> None:

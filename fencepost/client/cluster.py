@@ -107,7 +107,7 @@ class Cluster:
         made = Connection(sock, address, node, self.config.client_id, self.config.receive_message_max_bytes)
         self._background.start_soon(made.run)
         try:
-            await made.negotiate(timeout_s, _version())
+            await made.negotiate(timeout_s)
         except BaseException:
             made.close("its versions could not be negotiated")
             raise
@@ -311,9 +311,3 @@ class Cluster:
         if code in LOST_COORDINATOR or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             raise RetriableError(f"the coordinator of {key!r} is not ready", code=code, api=api.name, node=node)
         return answer
-
-
-def _version() -> str:
-    from fencepost import __version__  # here: the package's root imports this package lazily
-
-    return __version__

@@ -274,9 +274,9 @@ class Connection:
         pending.arrive(frame, start)
         return True
 
-    async def negotiate(self, timeout_s: float, software_version: str) -> None:
+    async def negotiate(self, timeout_s: float) -> None:
         """Learn the broker's versions and features; an old broker is asked again in v0 (KIP-511)."""
-        request = _API_VERSIONS.request(client_software_name=SOFTWARE_NAME, client_software_version=software_version)
+        request = _API_VERSIONS.request(client_software_name=SOFTWARE_NAME, client_software_version=_software_version())
         version = min(3, _API_VERSIONS.served[1])
         frame, start = await self.post(_API_VERSIONS, version, request).frame(timeout_s)
         if int.from_bytes(frame[start : start + 2], "big") == ErrorCode.UNSUPPORTED_VERSION:
@@ -328,3 +328,9 @@ async def _connect(sock: socket.socket, address: Any) -> None:
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:
         raise OSError(code, os.strerror(code))
+
+
+def _software_version() -> str:
+    from fencepost import __version__  # here: the package's root imports this package lazily
+
+    return __version__

@@ -1,0 +1,221 @@
+"""A broker that answers what a test tells it to, over a real socket: for what no real broker does on demand."""
+
+import struct
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.headers import read_request_header, write_response_header
+from fencepost.protocol.messages.api00_produce import (
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from fencepost.protocol.messages.api03_metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
+from fencepost.protocol.messages.api18_api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdResponse
+from fencepost.protocol.messages.api24_add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopicResult,
+)
+from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
+from fencepost.protocol.record_batch import read_header
+from fencepost.protocol.records import decode_records
+from fencepost.protocol.registry import API_BY_KEY
+
+HANG_UP = object()
+"""A script's answer: close the connection instead of answering."""
+SILENCE = object()
+"""A script's answer: never answer this request."""
+
+
+class SentBatch:
+    """One batch as it came in."""
+
+    def __init__(self, partition: int, data: Any) -> None:
+        self.partition = partition
+        self.header = read_header(data)
+        self.values = [record.value for record in decode_records(data, 0, self.header)]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """(epoch, base sequence)."""
+        return self.header.producer_epoch, self.header.base_sequence
+
+
+class ScriptedBroker:
+    """Speaks enough for a producer. `scripts[api name]` is a list of answers to use up before the default ones.
+
+    An answer is a value, its body as bytes, HANG_UP, SILENCE, or a function (request, version) -> answer.
+    """
+
+    def __init__(self, topic: str = "t", partitions: int = 1, transaction_version: int = 2) -> None:
+        self.topic = topic
+        self.topic_id = bytes(range(16))
+        self.partitions = partitions
+        self.transaction_version = transaction_version
+        self.highest: dict[str, int] = {}
+        self.scripts: dict[str, list[Any]] = defaultdict(list)
+        self.requests: list[tuple[str, int, Any]] = []
+        self.batches: list[SentBatch] = []
+        self.logs: dict[int, list[bytes | None]] = defaultdict(list)
+        self.identity = (7, 0)
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def names(self, *wanted: str) -> list[str]:
+        """The names of the requests so far, or of those that are in `wanted`."""
+        return [name for name, _, _ in self.requests if not wanted or name in wanted]
+
+    async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        listeners = await trio.open_tcp_listeners(self.port, host="127.0.0.1")
+        self.port = listeners[0].socket.getsockname()[1]
+        task_status.started()
+        await trio.serve_listeners(self._connection, listeners)
+
+    async def _connection(self, stream: trio.SocketStream) -> None:
+        buffer = bytearray()
+        try:
+            while True:
+                while len(buffer) < 4 or len(buffer) < 4 + struct.unpack(">i", buffer[:4])[0]:
+                    data = await stream.receive_some()
+                    if not data:
+                        return
+                    buffer += data
+                size = struct.unpack(">i", buffer[:4])[0]
+                frame = bytes(buffer[4 : 4 + size])
+                del buffer[: 4 + size]
+                header = read_request_header(frame)
+                api = API_BY_KEY[header.api_key]
+                request = api.request.decode(frame, header.api_version, header.body_start)
+                answer = self._answer(api.name, header.api_version, request)
+                if answer is HANG_UP:
+                    return
+                if answer is SILENCE:
+                    continue
+                body = answer if isinstance(answer, bytes) else api.response.encode(answer, header.api_version)
+                head = write_response_header(api, header.api_version, header.correlation_id)
+                await stream.send_all(struct.pack(">i", len(head) + len(body)) + head + body)
+        except trio.BrokenResourceError:
+            return
+        finally:
+            await trio.aclose_forcefully(stream)
+
+    def _answer(self, name: str, version: int, request: Any) -> Any:
+        self.requests.append((name, version, request))
+        if self.scripts[name]:
+            scripted = self.scripts[name].pop(0)
+            if scripted is HANG_UP or scripted is SILENCE:
+                if name == "Produce":
+                    self._note(request)
+                return scripted
+            return scripted(request, version) if callable(scripted) else scripted
+        default: Callable[[Any, int], Any] = getattr(self, f"on_{name}")
+        return default(request, version)
+
+    # -- default answers
+
+    def on_ApiVersions(self, request: Any, version: int) -> Any:
+        keys = [
+            ApiVersion(
+                api_key=api.key,
+                min_version=api.served[0],
+                max_version=min(api.served[1], self.highest.get(api.name, 99)),
+            )
+            for api in API_BY_KEY.values()
+        ]
+        level = self.transaction_version
+        feature = FinalizedFeatureKey(name="transaction.version", max_version_level=level, min_version_level=level)
+        return ApiVersionsResponse(api_keys=keys, finalized_features=[feature] if level else [])
+
+    def on_Metadata(self, request: Any, version: int) -> Any:
+        partitions = [
+            MetadataResponsePartition(partition_index=n, leader_id=1, replica_nodes=[1], isr_nodes=[1])
+            for n in range(self.partitions)
+        ]
+        topics = [
+            MetadataResponseTopic(name=self.topic, topic_id=self.topic_id, partitions=partitions)
+            if entry.name == self.topic
+            else MetadataResponseTopic(name=entry.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            for entry in request.topics or ()
+        ]
+        broker = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)
+        return MetadataResponse(brokers=[broker], controller_id=1, topics=topics)
+
+    def on_FindCoordinator(self, request: Any, version: int) -> Any:
+        found = Coordinator(key=request.coordinator_keys[0], node_id=1, host="127.0.0.1", port=self.port)
+        return FindCoordinatorResponse(coordinators=[found])
+
+    def on_InitProducerId(self, request: Any, version: int) -> Any:
+        self.identity = (self.identity[0], self.identity[1] + 1)
+        return InitProducerIdResponse(producer_id=self.identity[0], producer_epoch=self.identity[1])
+
+    def on_AddPartitionsToTxn(self, request: Any, version: int) -> Any:
+        return self.added(request, ErrorCode.NONE)
+
+    def on_EndTxn(self, request: Any, version: int) -> Any:
+        if version >= 5:
+            self.identity = (self.identity[0], self.identity[1] + 1)
+        return EndTxnResponse(producer_id=self.identity[0], producer_epoch=self.identity[1])
+
+    def on_Produce(self, request: Any, version: int) -> Any:
+        self._note(request)
+        return self.produced(request, version)
+
+    # -- pieces for scripts
+
+    def added(self, request: Any, code: ErrorCode) -> Any:
+        """An answer to AddPartitionsToTxn: the same code for every partition."""
+        topics = []
+        for topic in request.v3_and_below_topics:
+            parts = [
+                AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
+                for number in topic.partitions
+            ]
+            topics.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=parts))
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+
+    def _note(self, request: Any) -> None:
+        for topic in request.topic_data:
+            for partition in topic.partition_data:
+                self.batches.append(SentBatch(partition.index, partition.records))
+
+    def produced(self, request: Any, version: int, code: ErrorCode = ErrorCode.NONE) -> Any:
+        """An answer to Produce: success (the values join `logs`) or the same error for every partition."""
+        topics = []
+        for topic in request.topic_data:
+            parts = []
+            for partition in topic.partition_data:
+                log = self.logs[partition.index]
+                base = len(log)
+                if code is ErrorCode.NONE:
+                    log += SentBatch(partition.index, partition.records).values
+                parts.append(
+                    PartitionProduceResponse(
+                        index=partition.index, error_code=code, base_offset=base if code is ErrorCode.NONE else -1
+                    )
+                )
+            topics.append(TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=parts))
+        return ProduceResponse(responses=topics)
+
+    def refuse(self, code: ErrorCode) -> Callable[[Any, int], Any]:
+        """A script for Produce: note the batch, answer `code`."""
+
+        def script(request: Any, version: int) -> Any:
+            self._note(request)
+            return self.produced(request, version, code)
+
+        return script

@@ -1,0 +1,297 @@
+"""Transactions against scripted answers: what is sent in TV1 and TV2, and what every ending means (rows T3 to T17)."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+import fencepost
+from fencepost import AbortableError, ErrorCode, FencedError, OutcomeUnknown
+from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdResponse
+from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
+from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
+
+Script = Callable[..., Any]
+TALK = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")
+
+
+def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
+    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
+
+
+def versions(broker: ScriptedBroker, name: str) -> set[int]:
+    return {version for api, version, _ in broker.requests if api == name}
+
+
+async def test_tv2_adds_nothing_and_takes_its_epoch_from_each_end(script: Script) -> None:
+    """T16: Produce v12+ and EndTxn v5, no AddPartitionsToTxn; the answer's epoch is the next transaction's."""
+    broker = await script()
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        for value in (b"a", b"b"):
+            async with producer.transaction() as txn:
+                await txn.send("t", value)
+    assert broker.names(*TALK) == ["InitProducerId", "Produce", "EndTxn", "Produce", "EndTxn"]
+    assert min(versions(broker, "Produce")) >= 12
+    assert versions(broker, "EndTxn") == {5}
+    assert [batch.place for batch in broker.batches] == [(1, 0), (2, 0)]
+    assert all(batch.header.is_transactional for batch in broker.batches)
+
+
+@pytest.mark.parametrize(
+    "lacking",
+    [{"transaction_version": 1}, {"transaction_version": 0}, {"highest": {"EndTxn": 4}}, {"highest": {"Produce": 11}}],
+)
+async def test_tv1_where_any_part_of_tv2_is_missing(script: Script, lacking: dict[str, Any]) -> None:
+    """T16: Produce v12 would mean TV2 to the broker, so TV1 stays below; every partition is added first."""
+    broker = await script(partitions=2, transaction_version=lacking.get("transaction_version", 2))
+    broker.highest = lacking.get("highest", {})
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        async with producer.transaction() as txn:
+            await txn.send("t", b"a", partition=0)
+            await txn.send("t", b"b", partition=1)
+        async with producer.transaction() as txn:
+            await txn.send("t", b"c", partition=0)
+    talk = broker.names(*TALK)
+    assert talk[:2] == ["InitProducerId", "AddPartitionsToTxn"]
+    assert talk.count("EndTxn") == 2
+    assert max(versions(broker, "Produce")) <= 11
+    assert max(versions(broker, "EndTxn")) <= 4
+    assert max(versions(broker, "AddPartitionsToTxn")) <= 3
+    assert sorted(batch.place for batch in broker.batches) == [(1, 0), (1, 0), (1, 1)], "TV1 keeps epoch and sequence"
+
+
+async def test_tv1_sends_nothing_of_a_partition_before_it_is_added(script: Script) -> None:
+    """T3: also when adding it has to be tried again because the last transaction's markers are still being written."""
+    broker = await script(transaction_version=1)
+    later = [lambda request, version: broker.added(request, ErrorCode.CONCURRENT_TRANSACTIONS)]
+    broker.scripts["AddPartitionsToTxn"] = later * 3
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        async with producer.transaction() as txn:
+            await txn.send("t", b"a")
+    assert broker.names(*TALK) == ["InitProducerId"] + ["AddPartitionsToTxn"] * 4 + ["Produce", "EndTxn"]
+
+
+async def test_an_empty_transaction_asks_nobody(script: Script) -> None:
+    broker = await script()
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        async with producer.transaction():
+            pass
+    assert broker.names(*TALK) == ["InitProducerId"]
+
+
+async def test_an_exception_in_the_block_aborts_and_comes_out_as_it_is(script: Script) -> None:
+    broker = await script()
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+                await producer.flush()
+                raise ZeroDivisionError
+        async with producer.transaction() as txn:
+            await txn.send("t", b"b")
+    ends = [request.committed for name, _, request in broker.requests if name == "EndTxn"]
+    assert ends == [False, True]
+
+
+async def test_a_record_that_fails_makes_the_commit_abort(script: Script) -> None:
+    """The end of the block waits for every record; one that is refused aborts the whole (KIP-1050)."""
+    broker = await script()
+    broker.scripts["Produce"] = [broker.refuse(ErrorCode.INVALID_RECORD)]
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        with pytest.raises(AbortableError) as aborted:
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+        assert aborted.value.code is ErrorCode.INVALID_RECORD
+        async with producer.transaction() as txn:
+            await txn.send("t", b"b")
+    assert [request.committed for name, _, request in broker.requests if name == "EndTxn"] == [False, True]
+    assert broker.batches[-1].place == (2, 0)
+
+
+async def test_a_commit_whose_answer_is_lost_is_asked_for_again(script: Script) -> None:
+    """T7, T16: TV2 answers a repeated EndTxn with the epoch it gave the first time."""
+    broker = await script()
+    broker.scripts["EndTxn"] = [HANG_UP]
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        async with producer.transaction() as txn:
+            await txn.send("t", b"a")
+        async with producer.transaction() as txn:
+            await txn.send("t", b"b")
+    assert broker.names(*TALK) == ["InitProducerId", "Produce", "EndTxn", "EndTxn", "Produce", "EndTxn"]
+
+
+async def test_tv1_takes_a_new_epoch_after_a_commit_was_asked_for_twice(script: Script) -> None:
+    """KAFKA-17754: the first EndTxn may still arrive and end the next transaction, unless its epoch is over by then."""
+    broker = await script(transaction_version=1)
+    broker.scripts["EndTxn"] = [HANG_UP]
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        async with producer.transaction() as txn:
+            await txn.send("t", b"a")
+        async with producer.transaction() as txn:
+            await txn.send("t", b"b")
+    talk = broker.names("InitProducerId", "EndTxn")
+    assert talk == ["InitProducerId", "EndTxn", "EndTxn", "InitProducerId", "EndTxn"]
+    inits = [request for name, _, request in broker.requests if name == "InitProducerId"]
+    assert (inits[1].producer_id, inits[1].producer_epoch) == (7, 1)
+    assert broker.batches[-1].place == (2, 0)
+
+
+async def test_a_commit_that_nobody_answers_is_an_unknown_outcome(script: Script) -> None:
+    """The producer must be re-initialised, with its own (id, epoch), before it may go on (P6)."""
+    broker = await script()
+    broker.scripts["EndTxn"] = [SILENCE] * 3
+    options = {"request_timeout_ms": 100, "default_api_timeout_ms": 250}
+    async with client(broker, **options) as kafka, kafka.transactional_producer("id") as producer:
+        with pytest.raises(OutcomeUnknown):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+        with pytest.raises(OutcomeUnknown, match="reinitialise"):
+            async with producer.transaction():
+                pass
+        broker.scripts["EndTxn"] = []
+        await producer.reinitialise()
+        async with producer.transaction() as txn:
+            await txn.send("t", b"b")
+    inits = [request for name, _, request in broker.requests if name == "InitProducerId"]
+    assert (inits[0].producer_id, inits[1].producer_id, inits[1].producer_epoch) == (-1, 7, 1)
+
+
+async def test_a_refusal_after_a_lost_commit_is_still_an_unknown_outcome(script: Script) -> None:
+    """The lost attempt may have committed before somebody newer fenced us."""
+    broker = await script()
+    broker.scripts["EndTxn"] = [HANG_UP, EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)]
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        with pytest.raises(OutcomeUnknown):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+
+
+async def test_a_fenced_producer_says_so_and_stays_out(script: Script) -> None:
+    broker = await script()
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        broker.scripts["EndTxn"] = [EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)]
+        broker.scripts["InitProducerId"] = [InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED)]
+        with pytest.raises(FencedError):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+        with pytest.raises(FencedError):
+            async with producer.transaction():
+                pass
+
+
+async def test_a_transaction_that_only_timed_out_is_abortable(script: Script) -> None:
+    """T10, P6: the coordinator bumped the epoch when it aborted; our (id, epoch) is still known as the last one."""
+    broker = await script()
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        broker.scripts["EndTxn"] = [EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)]
+        with pytest.raises(AbortableError, match="longer than its timeout"):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+        async with producer.transaction() as txn:
+            await txn.send("t", b"b")
+    assert broker.logs[0] == [b"a", b"b"]
+
+
+async def test_a_stale_epoch_on_produce_is_settled_by_the_end_of_the_transaction(script: Script) -> None:
+    """T11 (KIP-588): INVALID_PRODUCER_EPOCH alone does not tell a newer producer from a timeout."""
+    broker = await script()
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        broker.scripts["Produce"] = [broker.refuse(ErrorCode.INVALID_PRODUCER_EPOCH)] * 2
+        with pytest.raises(AbortableError):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+        broker.scripts["EndTxn"] = [EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)]
+        with pytest.raises(FencedError):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"b")
+
+
+async def test_cancelling_aborts_within_a_shield(script: Script) -> None:
+    broker = await script()
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        with trio.move_on_after(0.05) as scope:
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+                await producer.flush()
+                await trio.sleep_forever()
+        assert scope.cancelled_caught
+        assert [request.committed for name, _, request in broker.requests if name == "EndTxn"] == [False]
+        async with producer.transaction() as txn:
+            await txn.send("t", b"b")
+
+
+async def test_cancelling_the_whole_program_still_aborts(script: Script) -> None:
+    """The connections outlive the cancellation until the client is closed."""
+    broker = await script()
+    with trio.move_on_after(0.2):
+        async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+                await producer.flush()
+                await trio.sleep_forever()
+    assert [request.committed for name, _, request in broker.requests if name == "EndTxn"] == [False]
+
+
+async def test_a_cancelled_commit_is_waited_for_and_its_outcome_told(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A commit that is under way can not be taken back: five seconds of grace, then the outcome is unknown."""
+    broker = await script()
+    broker.scripts["EndTxn"] = [SILENCE]
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        began = trio.current_time()
+        with pytest.raises(OutcomeUnknown):
+            with trio.move_on_after(1):
+                async with producer.transaction() as txn:
+                    await txn.send("t", b"a")
+        assert 5.5 < trio.current_time() - began < 8
+
+
+async def test_an_abort_without_an_answer_leads_to_a_new_epoch_first(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A late EndTxn(abort) must not end the next transaction."""
+    broker = await script()
+    broker.scripts["EndTxn"] = [SILENCE]
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        with pytest.raises(ZeroDivisionError) as failed:
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+                await producer.flush()
+                raise ZeroDivisionError
+        del failed
+        async with producer.transaction() as txn:
+            await txn.send("t", b"b")
+    assert broker.names("InitProducerId", "EndTxn") == ["InitProducerId", "EndTxn", "InitProducerId", "EndTxn"]
+
+
+async def test_an_aborted_transactions_records_never_reach_the_next_one(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
+    """A batch whose answer never came belongs to the transaction that is over, not to the one that is open."""
+    broker = await script()
+    broker.scripts["Produce"] = [SILENCE]
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        with pytest.raises(ZeroDivisionError):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"old")
+                await trio.sleep(0.1)
+                raise ZeroDivisionError
+        async with producer.transaction() as txn:
+            await txn.send("t", b"new")
+    assert broker.logs[0] == [b"new"]
+    assert [batch.values for batch in broker.batches] == [[b"old"], [b"new"]]
+
+
+async def test_only_one_transaction_at_a_time(script: Script) -> None:
+    broker = await script()
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        async with producer.transaction() as txn:
+            await txn.send("t", b"a")
+            with pytest.raises(RuntimeError, match="already open"):
+                async with producer.transaction():
+                    pass
+        with pytest.raises(RuntimeError, match="over"):
+            await txn.send("t", b"b")
