@@ -2,6 +2,7 @@
 
 import socket
 import struct
+import time
 from typing import Any, Self
 
 from fencepost.protocol.errors import ErrorCode
@@ -21,7 +22,8 @@ from fencepost.protocol.records import Record, decode_records
 from fencepost.protocol.registry import API_BY_KEY
 
 PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN = 0, 1, 2, 19, 22, 24, 26
-NOW_MS = 1_760_000_000_000
+NOW_MS = int(time.time() * 1000)
+"""Timestamps of test records are of today: retention would take older ones away in the middle of a test."""
 
 
 class ConnectionEnded(Exception):
