@@ -81,13 +81,15 @@ class Answer:
     """What the client hears. The identity stands only beside ErrorCode.NONE, and only where the request asks for one.
 
     CONCURRENT_TRANSACTIONS means here: the transaction before is decided, its markers are not all written; ask again
-    when they are. `missing` are the partitions that verification did not find.
+    when they are. `after_markers`: the answer stands, and is to be given when they are. `missing` are the partitions
+    that verification did not find.
     """
 
     error: ErrorCode = ErrorCode.NONE
     producer_id: int = NO_PRODUCER_ID
     epoch: int = NO_EPOCH
     missing: frozenset[TopicPartition] = field(default=frozenset())
+    after_markers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from fencepost.coordinator.txn.state import (
     Ongoing,
     PrepareAbort,
     PrepareCommit,
+    Prepared,
     Producer,
     TxnRecord,
     TxnState,
@@ -41,7 +42,7 @@ def decide(transactional_id: str, state: TxnState, command: EndTxn, now_ms: int)
     """Answer one EndTxn. Which table holds is the request's choice (row T16): EndTxn v5 and later mean TV2.
 
     CONCURRENT_TRANSACTIONS asks the shell to wait for the markers under way and to decide again; a client hears it only
-    when that takes too long.
+    when that takes too long. Kafka answers it to a retry of the EndTxn under way as well; see `_same_again`.
     """
     if isinstance(state, Dead):
         return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -72,7 +73,7 @@ def _decide_tv1(transactional_id: str, state: Known, command: EndTxn, now_ms: in
         case PrepareCommit() | PrepareAbort():
             if command.commit != isinstance(state, PrepareCommit):
                 return refuse(ErrorCode.INVALID_TXN_STATE)
-            return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
+            return _same_again(state)
         case CompleteCommit() | CompleteAbort():
             if command.commit != isinstance(state, CompleteCommit):
                 return refuse(ErrorCode.INVALID_TXN_STATE)
@@ -91,7 +92,9 @@ def _decide_tv2(transactional_id: str, state: Known, command: EndTxn, now_ms: in
         return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     match state:
         case PrepareCommit() | PrepareAbort():
-            # Before the test of the epoch (KAFKA-18464): what the epoch means is clear only after the markers.
+            if command.epoch == producer.epoch - 1 and command.commit == isinstance(state, PrepareCommit):
+                return _same_again(state)
+            # Before any other test of the epoch (KAFKA-18464): what it means is clear only after the markers.
             return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
         case Ongoing():
             if command.epoch != producer.epoch:
@@ -108,6 +111,16 @@ def _decide_tv2(transactional_id: str, state: Known, command: EndTxn, now_ms: in
             return _end_idle_tv2(transactional_id, state, command, is_retry, now_ms)
         case _:
             assert_never(state)
+
+
+def _same_again(state: Prepared) -> TxnDecision:
+    """A retry of the very EndTxn that is being carried out: it has the same answer, and at the same time.
+
+    To decide it again after the markers would be wrong under TV1: by then the next transaction may be open under the
+    same epoch, and the retry would end that one.
+    """
+    producer = epochs.completed(state.producer, state.next_producer_id, state.next_producer_epoch)
+    return Decision(Answer(ErrorCode.NONE, producer.producer_id, producer.epoch, after_markers=True))
 
 
 def _end_idle_tv2(transactional_id: str, state: Idle, command: EndTxn, is_retry: bool, now_ms: int) -> TxnDecision:

@@ -16,21 +16,9 @@ from fencepost.coordinator.ports import (
     ProducerIdSource,
     TopicView,
 )
-from fencepost.coordinator.txn import expiry, listing, markers, wire_codes
+from fencepost.coordinator.txn import commands, expiry, listing, markers, wire_codes
 from fencepost.coordinator.txn.books import Books
-from fencepost.coordinator.txn.commands import (
-    AddPartitions,
-    Answer,
-    Command,
-    Complete,
-    EndTxn,
-    InitProducerId,
-    NeedsProducerId,
-    TimeOut,
-    TxnDecision,
-    VerifyPartitions,
-    WriteMarkers,
-)
+from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId, TxnDecision, WriteMarkers
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.state import Ongoing
 from fencepost.protocol.errors import ErrorCode
@@ -73,6 +61,8 @@ class TransactionService:
         self._nursery: trio.Nursery | None = None
         self._completions: dict[str, trio.Event] = {}
         self._owed: dict[str, frozenset[TopicPartition]] = {}
+        self._opened = trio.Event()
+        """Set when a transaction is open; replaced when none is."""
 
     @property
     def config(self) -> TxnConfig:
@@ -132,7 +122,7 @@ class TransactionService:
             logger.warning("transactional id %r refused: %d are remembered", transactional_id, len(self.books))
             return Answer(ErrorCode.POLICY_VIOLATION)
         expected = None if producer_id == -1 else (producer_id, producer_epoch)
-        return await self._ask(transactional_id, InitProducerId(timeout_ms, expected))
+        return await self._ask(transactional_id, commands.InitProducerId(timeout_ms, expected))
 
     async def add_partitions(
         self,
@@ -151,7 +141,7 @@ class TransactionService:
             missing, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
             return {partition: missing if partition in unknown else others for partition in wanted}
         if verify_only:
-            answer = await self._ask(transactional_id, VerifyPartitions(producer_id, producer_epoch, wanted))
+            answer = await self._ask(transactional_id, commands.VerifyPartitions(producer_id, producer_epoch, wanted))
         else:
             answer = await self._add(transactional_id, producer_id, producer_epoch, wanted, client_version)
         return wire_codes.by_partition(wanted, answer)
@@ -172,7 +162,7 @@ class TransactionService:
         With `client_version` 2 the answer's identity is the one to go on with. Should the markers take longer than
         `completion_wait_ms`, the answer comes without them: the outcome stands, as in Kafka.
         """
-        return await self._ask(transactional_id, EndTxn(producer_id, producer_epoch, commit, client_version))
+        return await self._ask(transactional_id, commands.EndTxn(producer_id, producer_epoch, commit, client_version))
 
     async def ensure_partitions(
         self,
@@ -248,7 +238,7 @@ class TransactionService:
     ) -> Answer:
         if transactional_id and not self.books.may_join(transactional_id, partitions):
             return Answer(ErrorCode.POLICY_VIOLATION)
-        command = AddPartitions(producer_id, producer_epoch, partitions, client_version)
+        command = commands.AddPartitions(producer_id, producer_epoch, partitions, client_version)
         return await self._ask(transactional_id, command)
 
     async def _ensure(
@@ -266,7 +256,9 @@ class TransactionService:
             if add:
                 answer = await self._add(transactional_id, producer_id, producer_epoch, partitions, client_version=2)
             else:
-                answer = await self._ask(transactional_id, VerifyPartitions(producer_id, producer_epoch, partitions))
+                answer = await self._ask(
+                    transactional_id, commands.VerifyPartitions(producer_id, producer_epoch, partitions)
+                )
             if answer.error is not ErrorCode.NONE or answer.missing:
                 return answer
         return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -292,7 +284,7 @@ class TransactionService:
                 if await self._completed(transactional_id, deadline):
                     continue
                 return reply
-            if decision.then:
+            if decision.then or reply.after_markers:
                 await self._completed(transactional_id, deadline)
             await self.books.shard_of(transactional_id).log.durable(end_offset)
             self.books.settle(transactional_id, end_offset)
@@ -303,10 +295,12 @@ class TransactionService:
         decision, end_offset = self.books.decide(transactional_id, command)
         for duty in decision.then:
             self._begin_completion(duty, end_offset)
+        if self.books.deadlines:
+            self._opened.set()
         return decision, end_offset
 
     async def _with_fresh_producer_id(self, command: Command) -> Command:
-        assert isinstance(command, InitProducerId | EndTxn | TimeOut), command
+        assert isinstance(command, commands.InitProducerId | commands.EndTxn | commands.TimeOut), command
         return replace(command, fresh_producer_id=await self._producer_ids.next_producer_id())
 
     # Completion
@@ -337,7 +331,7 @@ class TransactionService:
             await trio.sleep(seconds)
         for seconds in markers.pauses(self.config):
             try:
-                self._decide(name, Complete())
+                self._decide(name, commands.Complete())
             except LogWriteFailed as error:
                 logger.error("transactional id %r: its completion could not be written: %s", name, error)
                 await trio.sleep(seconds)
@@ -367,7 +361,11 @@ class TransactionService:
     # Clocks
 
     async def _abort_the_late(self) -> None:
+        """Look at the deadlines at fixed times while there are any, and sleep while there are none."""
         while True:
+            if not self.books.deadlines:
+                self._opened = trio.Event()
+                await self._opened.wait()
             await trio.sleep(min(self.config.timeout_check_interval_ms, MAX_CHECK_INTERVAL_MS) / 1000)
             for name in self.books.late():
                 await self._time_out(name)

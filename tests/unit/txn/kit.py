@@ -1,4 +1,4 @@
-"""In-memory ports for the transaction coordinator: logs that lose what is not durable, partitions with Kafka's rules."""
+"""In-memory ports for the transaction coordinator: logs that can lose their tail, partitions with Kafka's rules."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -13,6 +13,7 @@ from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
+TX = "orders"
 START_MS = 1_700_000_000_000
 P0, P1, P2 = (TopicPartition("flights", number) for number in range(3))
 
@@ -263,3 +264,28 @@ class World:
         self.logs = self.logs.survivors()
         self.cluster.gate = None
         return await self.start(nursery)
+
+
+async def begin(world: World, *partitions: TopicPartition, version: int = 2, value: str = "x") -> tuple[int, int]:
+    """A producer with an open transaction and a record on each partition."""
+    answer = await world.service.init_producer_id(TX, 60_000)
+    await write(world, answer.producer_id, answer.epoch, *(partitions or (P0,)), version=version, value=value)
+    return answer.producer_id, answer.epoch
+
+
+async def write(
+    world: World, producer_id: int, epoch: int, *partitions: TopicPartition, version: int = 2, value: str = "x"
+) -> None:
+    """Add the partitions in the way of the version, and append a record to each."""
+    if version < 2:
+        added = await world.service.add_partitions(TX, producer_id, epoch, partitions)
+        assert set(added.values()) == {ErrorCode.NONE}
+    codes = await world.service.ensure_partitions(TX, producer_id, epoch, partitions, add=version >= 2)
+    assert set(codes.values()) == {ErrorCode.NONE}
+    for partition in partitions:
+        assert world.cluster.partitions[partition].append(producer_id, epoch, value) is ErrorCode.NONE
+
+
+def committed(world: World, partition: TopicPartition = P0) -> list[str]:
+    """What a read_committed reader sees there."""
+    return world.cluster.partitions[partition].committed()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.txn import machine
 from fencepost.coordinator.txn.commands import NEEDS_PRODUCER_ID, Answer, Complete, EndTxn, TxnDecision
 from fencepost.coordinator.txn.state import (
@@ -39,6 +40,7 @@ COMMIT, ABORT = True, False
 CURRENT, RETRY = EPOCH, EPOCH - 1
 BUMP = "bump"
 DECIDED = "decided"
+SAME = "the same answer, after the markers"
 PF, ITS, NONE, CT = (
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_TXN_STATE,
@@ -57,10 +59,10 @@ TV1_TABLE = [
     (EMPTY, CURRENT, ABORT, ITS),
     (ONGOING, CURRENT, COMMIT, DECIDED),
     (ONGOING, CURRENT, ABORT, DECIDED),
-    (COMMITTING, CURRENT, COMMIT, CT),
+    (COMMITTING, CURRENT, COMMIT, SAME),
     (COMMITTING, CURRENT, ABORT, ITS),
     (ABORTING, CURRENT, COMMIT, ITS),
-    (ABORTING, CURRENT, ABORT, CT),
+    (ABORTING, CURRENT, ABORT, SAME),
     (COMMITTED, CURRENT, COMMIT, NONE),
     (COMMITTED, CURRENT, ABORT, ITS),
     (ABORTED, CURRENT, COMMIT, ITS),
@@ -85,10 +87,13 @@ TV2_TABLE = [
     (ONGOING, CURRENT, ABORT, BUMP),
     (ONGOING, RETRY, COMMIT, PF),  # KAFKA-17754: a late EndTxn must not hit the next transaction
     (ONGOING, RETRY, ABORT, PF),
+    (COMMITTING, RETRY, COMMIT, SAME),
+    (ABORTING, RETRY, ABORT, SAME),
+    (COMMITTING, RETRY, ABORT, CT),
+    (ABORTING, RETRY, COMMIT, CT),
     *[
-        (state, epoch, commit, CT)  # KAFKA-18464: what the epoch means is asked after the markers
+        (state, CURRENT, commit, CT)  # KAFKA-18464: what the epoch means is asked after the markers
         for state in (COMMITTING, ABORTING)
-        for epoch in (RETRY, CURRENT)
         for commit in (COMMIT, ABORT)
     ],
     *[
@@ -110,6 +115,8 @@ def test_tv1(state: TxnState, epoch: int, commit: bool, outcome: object, version
         assert granted(decision) == (PID, EPOCH)
         (duty,) = decision.then
         assert (duty.epoch, duty.commit, duty.transaction_version, duty.partitions) == (EPOCH, commit, version, ON_P0)
+    elif outcome is SAME:
+        assert decision == Decision(Answer(NONE, PID, EPOCH, after_markers=True))
     else:
         assert refused(decision) is outcome
 
@@ -126,6 +133,8 @@ def test_tv2(state: TxnState, epoch: int, commit: bool, outcome: object) -> None
         assert prepared.started_ms == (ONGOING.started_ms if state is ONGOING else NOW)
         (duty,) = decision.then
         assert (duty.epoch, duty.commit, duty.transaction_version) == (EPOCH + 1, commit, 2)
+    elif outcome is SAME:
+        assert decision == Decision(Answer(NONE, PID, EPOCH, after_markers=True))
     else:
         assert refused(decision) is outcome
         if outcome is NONE:
@@ -165,6 +174,7 @@ def test_the_last_epoch_hands_over_to_a_fresh_producer_id(commit: bool) -> None:
     prepared = after(first)
     assert isinstance(prepared, PrepareCommit | PrepareAbort)
     assert prepared.producer.epoch == 32767
+    assert granted(end(prepared, 32766, commit, 2)) == (FRESH, 0)
     done = after(machine.decide(TX, prepared, Complete(), NOW, 2))
     assert isinstance(done, CompleteCommit | CompleteAbort)
     assert done.producer == Producer(FRESH, 0, PID, 32766)

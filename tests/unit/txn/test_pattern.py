@@ -12,8 +12,8 @@ from fencepost.coordinator.txn.pattern import BadPattern, Pattern
 NAMES = ["", "a", "b", "abc", "aaaa", "xx", "xxxxx", "tx-12", "a.bcd", "ab", "c", "abc-1.2", "]a", "a-_9", "a\nb", "é"]
 PATTERNS = [
     "abc", "a*", "(a+)+$", "a|b", "x{2,4}", "x{2}", "x{2,}", "[a-z0-9_-]+", "^tx-\\d+$", "[^a]", "", "a{0}", "(?:ab)?c",
-    "\\w+-[\\d.]+", "[]a]+", ".*", "a.b", "[\\w.-]+", "\\x61", "\\D*", "[^\\d]*", "a??b*?", "(|a)b", "\\.|a", "[a-]+", "$^",
-    "a^b", "\\S+", "[\\]a]*", "x*x*x*x*x*",
+    "\\w+-[\\d.]+", "[]a]+", ".*", "a.b", "[\\w.-]+", "\\x61", "\\D*", "[^\\d]*", "a??b*?", "(|a)b", "\\.|a", "[a-]+",
+    "$^", "a^b", "\\S+", "[\\]a]*", "x*x*x*x*x*",
 ]  # fmt: skip
 
 
@@ -36,8 +36,8 @@ def test_quoting_and_wide_escapes_are_java_and_re2s() -> None:
     "text",
     [
         "(", ")", "a)", "[a", "[z-a]", "[a-\\d]", "[\\D]", "a**", "*a", "+", "a{3", "a{}", "a{4,2}", "a{1001}", "\\1",
-        "\\b", "(?=a)", "(?i)a", "(?P<n>a)", "\\", "\\x{", "\\x{}", "\\x{110000}", "\\xg1", "[[:alpha:]]", "(a{1000}){1000}",
-        "(" * 51 + ")" * 51, "a" * 1001, "\\pL",
+        "\\b", "(?=a)", "(?i)a", "(?P<n>a)", "\\", "\\x{", "\\x{}", "\\x{110000}", "\\xg1", "[[:alpha:]]",
+        "(a{1000}){1000}", "(" * 51 + ")" * 51, "a" * 1001, "\\pL",
     ],
 )  # fmt: skip
 def test_what_is_wrong_too_large_or_not_linear_is_refused(text: str) -> None:
