@@ -10,7 +10,7 @@ import trio
 import fencepost
 from examples.flights.dataset import FLIGHTS_TOPIC
 from examples.flights.events import tell
-from examples.flights.totals import lag
+from examples.flights.totals import caught_up, next_batch
 
 
 class Figures:
@@ -31,14 +31,16 @@ class Figures:
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(self._listen)
-            while not (self._no_more_input and await lag(consumer) == 0):
-                async for batch in consumer.batches(max_records=10_000, max_wait=0.2):
-                    for record in batch:
-                        self._add(json.loads(record.value))
+            batches = consumer.batches(max_records=10_000)
+            while True:
+                batch = await next_batch(batches)
+                for record in batch:
+                    self._add(json.loads(record.value))
+                if batch:
                     used += len(batch)
                     tell("figures-progress", rows=used, batches=0)
-                    if self._no_more_input:
-                        break
+                elif self._no_more_input and await caught_up(consumer):
+                    break
             nursery.cancel_scope.cancel()
 
     def _add(self, flight: dict[str, object]) -> None:

@@ -11,7 +11,7 @@ from examples.flights.events import tell
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 TABLE = "figures"
 RESTARTS_MAX = 5

@@ -6,9 +6,8 @@ import fencepost
 from examples.flights import loading
 from examples.flights.dataset import FLIGHTS_TOPIC, LOADER_GROUP, SOURCE_TOPIC
 from examples.flights.loading import LoadOptions, Step
-from fencepost.client.txn import TransactionalProducer
-from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
-from fencepost.protocol.topics import TopicPartition
+from fencepost import GroupMetadata, TopicPartition, TransactionalProducer
+from fencepost.client import CommittedOffset
 
 Rows = list[tuple[bytes, bytes]]
 
@@ -71,10 +70,9 @@ class Loader:
             loading.tell_aborted(step.end - step.start, "on purpose")
 
     async def _committed_position(self) -> int:
-        async with self._kafka.admin() as admin:
-            offsets = await admin.group_offsets(LOADER_GROUP)
-        place = offsets.get(self._source)
-        return 0 if place is None else place.offset
+        async with self._kafka.consumer(group=LOADER_GROUP) as positions:
+            found = await positions.committed(self._source)
+        return found[self._source] or 0
 
 
 async def main() -> None:

@@ -3,17 +3,19 @@
 import argparse
 import json
 import sys
+from collections.abc import AsyncIterator, Sequence
 
 import trio
 
 import fencepost
 from examples.flights.dataset import FLIGHTS_TOPIC, TOTALS_GROUP, TOTALS_TOPIC, CarrierTotal
 from examples.flights.events import tell
-from fencepost.client.consumer import Consumer
+from fencepost import Consumer, ConsumerBatch, ConsumerRecord, TransactionalProducer
 
 Totals = dict[str, CarrierTotal]
 NOTHING = CarrierTotal(0, 0, 0)
 IDLE_SECONDS = 0.2
+BATCH_ROWS = 5000
 
 
 def with_flights(totals: Totals, values: list[bytes]) -> Totals:
@@ -35,19 +37,26 @@ async def read_totals(kafka: fencepost.Client) -> Totals:
     """What the totals topic says: the last committed record of each carrier."""
     totals: Totals = {}
     async with kafka.consumer(TOTALS_TOPIC) as consumer:
-        while await lag(consumer):
-            with trio.move_on_after(1):
-                async for batch in consumer.batches(max_records=10_000, max_wait=0.1):
-                    for record in batch:
-                        totals[record.key.decode()] = CarrierTotal(*json.loads(record.value))
-                    if not await lag(consumer):
-                        break
+        batches = consumer.batches(max_records=10_000)
+        while not await caught_up(consumer):
+            for record in await next_batch(batches):
+                totals[record.key.decode()] = CarrierTotal(*json.loads(record.value))
     return totals
 
 
-async def lag(consumer: Consumer) -> int:
-    """Committed records that are still ahead of the consumer."""
-    return sum((await consumer.lag()).values())
+async def next_batch(batches: AsyncIterator[ConsumerBatch]) -> Sequence[ConsumerRecord]:
+    """The next batch, or nothing when none comes for a while."""
+    with trio.move_on_after(IDLE_SECONDS):
+        return await anext(batches)
+    return ()
+
+
+async def caught_up(consumer: Consumer) -> bool:
+    """Whether the consumer stands at the last stable offset of every partition that it has."""
+    for partition, end in (await consumer.end_offsets()).items():
+        if await consumer.position(partition) < end:
+            return False
+    return True
 
 
 class Totaller:
@@ -66,26 +75,37 @@ class Totaller:
         ):
             nursery.start_soon(self._listen)
             totals = await read_totals(self._kafka)
+            batches = consumer.batches(max_records=BATCH_ROWS, max_wait=IDLE_SECONDS / 4)
             used = 0
-            while not (self._no_more_input and consumer.assignment() and await lag(consumer) == 0):
-                with trio.move_on_after(IDLE_SECONDS):
-                    await trio.sleep(IDLE_SECONDS)
-                async for batch in consumer.batches(max_records=5000, max_wait=IDLE_SECONDS):
+            while True:
+                batch = await next_batch(batches)
+                if batch:
                     changed = with_flights(totals, [record.value for record in batch])
-                    try:
-                        async with producer.transaction() as txn:
-                            for carrier, total in changed.items():
-                                await txn.send(TOTALS_TOPIC, json.dumps(total).encode(), key=carrier.encode())
-                            await txn.send_offsets(consumer)
-                    except fencepost.AbortableError as error:
-                        tell("totals-aborted", why=str(error))
-                        continue
-                    totals |= changed
-                    used += len(batch)
-                    tell("totals-committed", rows=used)
-                    if self._no_more_input:
-                        break
+                    if await self._write(producer, consumer, changed):
+                        totals |= changed
+                        used += len(batch)
+                        tell("totals-committed", rows=used)
+                    else:
+                        totals = await read_totals(self._kafka)
+                elif self._no_more_input and consumer.assignment and await caught_up(consumer):
+                    break
             nursery.cancel_scope.cancel()
+
+    async def _write(self, producer: TransactionalProducer, consumer: Consumer, changed: Totals) -> bool:
+        """One transaction; False when it aborted, or may have: then the consumer goes back to what is committed."""
+        try:
+            async with producer.transaction() as txn:
+                for carrier, total in changed.items():
+                    await txn.send(TOTALS_TOPIC, json.dumps(total).encode(), key=carrier.encode())
+                await txn.send_offsets(consumer)
+        except fencepost.AbortableError as error:
+            tell("totals-aborted", why=str(error))
+            return False
+        except fencepost.OutcomeUnknown as error:
+            tell("totals-aborted", why=str(error))
+            await producer.reinitialise()
+            return False
+        return True
 
     async def _listen(self) -> None:
         await trio.to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True)
