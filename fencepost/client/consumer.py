@@ -102,6 +102,8 @@ class Consumer:
         self._scopes: list[trio.CancelScope] = []
         self._hand: GroupMetadata | None = None
         self._resting = True
+        self._rewind_due = False
+        self._void = False
         self._committed_at = 0.0
         self._turn = 0
         self._open = False
@@ -183,6 +185,9 @@ class Consumer:
     def _rest(self) -> None:
         self._resting = True
         self._hand = None
+        self._void = False
+        if self._rewind_due:
+            self._go_back()
         if self._membership is not None:
             self._membership.resting()
 
@@ -244,6 +249,8 @@ class Consumer:
         while state.position is None:
             self._check()
             await self._fetcher.arrived.wait()
+        if self._rewind_due and state.rewind_point is not None:
+            return state.rewind_point
         return state.position
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -350,6 +357,8 @@ class Consumer:
 
         Raises AbortableError when the membership under which the batch in hand was read is known to be over.
         """
+        if self._void:
+            raise RuntimeError("the last commit's outcome is unknown: read the records again instead of retrying them")
         group = self._hand or self._group()
         if self._hand is not None and self._hand != self._group():
             raise AbortableError(
@@ -369,14 +378,26 @@ class Consumer:
                 state.rewind_point = offset
 
     def rewind(self) -> None:
-        """Go back to where the last commit was; what was read since comes again."""
+        """Go back to where the last commit was; what was read since comes again.
+
+        While a batch is in hand this waits for the next read: a program may also try the same batch once more, and
+        when that commits there is nothing to go back for.
+        """
+        if self._resting:
+            self._go_back()
+        else:
+            self._rewind_due = True
+
+    def _go_back(self) -> None:
+        self._rewind_due = False
         for state in self._fetcher.states.values():
             if state.rewind_point is not None and state.rewind_point != state.position:
                 state.start_at(state.rewind_point)
         self._fetcher.wake()
 
     def forget_positions(self) -> None:
-        """Nobody knows what is committed: ask the group before reading on."""
+        """Nobody knows what is committed: ask the group before reading on; the batch in hand must not be retried."""
+        self._void = not self._resting
         for state in self._fetcher.states.values():
             if self.group_id is not None:
                 state.jump(None)
@@ -409,6 +430,7 @@ class Consumer:
 
     def assign_from_group(self, partitions: list[TopicPartition]) -> None:
         """The partitions of a new generation."""
+        self._rewind_due = False
         self._fetcher.states = {partition: PartitionState(partition) for partition in partitions}
         self._fetcher.wake()
         self._fetcher.announce()

@@ -21,6 +21,17 @@ def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
     return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
 
 
+async def give_up(producer: fencepost.TransactionalProducer, value: bytes, *, sent: bool = True) -> None:
+    """A transaction whose block ends with an exception, its record sent or on its way."""
+    async with producer.transaction() as txn:
+        await txn.send("t", value)
+        if sent:
+            await producer.flush()
+        else:
+            await trio.sleep(0.1)
+        raise ZeroDivisionError
+
+
 def versions(broker: ScriptedBroker, name: str) -> set[int]:
     return {version for api, version, _ in broker.requests if api == name}
 
@@ -67,17 +78,19 @@ async def test_tv1_sends_nothing_of_a_partition_before_it_is_added(script: Scrip
     broker = await script(transaction_version=1)
     later = [lambda request, version: broker.added(request, ErrorCode.CONCURRENT_TRANSACTIONS)]
     broker.scripts["AddPartitionsToTxn"] = later * 3
-    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
-        async with producer.transaction() as txn:
-            await txn.send("t", b"a")
+    async with (
+        client(broker) as kafka,
+        kafka.transactional_producer("id") as producer,
+        producer.transaction() as txn,
+    ):
+        await txn.send("t", b"a")
     assert broker.names(*TALK) == ["InitProducerId"] + ["AddPartitionsToTxn"] * 4 + ["Produce", "EndTxn"]
 
 
 async def test_an_empty_transaction_asks_nobody(script: Script) -> None:
     broker = await script()
-    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
-        async with producer.transaction():
-            pass
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer, producer.transaction():
+        pass
     assert broker.names(*TALK) == ["InitProducerId"]
 
 
@@ -85,10 +98,7 @@ async def test_an_exception_in_the_block_aborts_and_comes_out_as_it_is(script: S
     broker = await script()
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
         with pytest.raises(ZeroDivisionError):
-            async with producer.transaction() as txn:
-                await txn.send("t", b"a")
-                await producer.flush()
-                raise ZeroDivisionError
+            await give_up(producer, b"a")
         async with producer.transaction() as txn:
             await txn.send("t", b"b")
     ends = [request.committed for name, _, request in broker.requests if name == "EndTxn"]
@@ -226,11 +236,14 @@ async def test_cancelling_the_whole_program_still_aborts(script: Script) -> None
     """The connections outlive the cancellation until the client is closed."""
     broker = await script()
     with trio.move_on_after(0.2):
-        async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
-            async with producer.transaction() as txn:
-                await txn.send("t", b"a")
-                await producer.flush()
-                await trio.sleep_forever()
+        async with (
+            client(broker) as kafka,
+            kafka.transactional_producer("id") as producer,
+            producer.transaction() as txn,
+        ):
+            await txn.send("t", b"a")
+            await producer.flush()
+            await trio.sleep_forever()
     assert [request.committed for name, _, request in broker.requests if name == "EndTxn"] == [False]
 
 
@@ -242,10 +255,9 @@ async def test_a_cancelled_commit_is_waited_for_and_its_outcome_told(
     broker.scripts["EndTxn"] = [SILENCE]
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
         began = trio.current_time()
-        with pytest.raises(OutcomeUnknown):
-            with trio.move_on_after(1):
-                async with producer.transaction() as txn:
-                    await txn.send("t", b"a")
+        with pytest.raises(OutcomeUnknown), trio.move_on_after(1):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
         assert 5.5 < trio.current_time() - began < 8
 
 
@@ -256,12 +268,8 @@ async def test_an_abort_without_an_answer_leads_to_a_new_epoch_first(
     broker = await script()
     broker.scripts["EndTxn"] = [SILENCE]
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
-        with pytest.raises(ZeroDivisionError) as failed:
-            async with producer.transaction() as txn:
-                await txn.send("t", b"a")
-                await producer.flush()
-                raise ZeroDivisionError
-        del failed
+        with pytest.raises(ZeroDivisionError):
+            await give_up(producer, b"a")
         async with producer.transaction() as txn:
             await txn.send("t", b"b")
     assert broker.names("InitProducerId", "EndTxn") == ["InitProducerId", "EndTxn", "InitProducerId", "EndTxn"]
@@ -275,10 +283,7 @@ async def test_an_aborted_transactions_records_never_reach_the_next_one(
     broker.scripts["Produce"] = [SILENCE]
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
         with pytest.raises(ZeroDivisionError):
-            async with producer.transaction() as txn:
-                await txn.send("t", b"old")
-                await trio.sleep(0.1)
-                raise ZeroDivisionError
+            await give_up(producer, b"old", sent=False)
         async with producer.transaction() as txn:
             await txn.send("t", b"new")
     assert broker.logs[0] == [b"new"]

@@ -1,0 +1,67 @@
+"""Brokers for the client's tests: our own, or an Apache Kafka whose address stands in the environment."""
+
+import os
+import uuid
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import trio
+
+import fencepost
+from tests.kit.broker_process import BrokerProcess
+
+
+@pytest.fixture(scope="module")
+def address_tv2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker with transaction.version 2; FENCEPOST_TEST_BOOTSTRAP names another one than ours."""
+    given = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
+    if given is not None:
+        yield given
+        return
+    with BrokerProcess(tmp_path_factory.mktemp("tv2")) as broker:
+        yield broker.address
+
+
+@pytest.fixture(scope="module")
+def address_tv1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker with transaction.version 1; FENCEPOST_TEST_BOOTSTRAP_TV1 names another one than ours."""
+    given = os.environ.get("FENCEPOST_TEST_BOOTSTRAP_TV1")
+    if given is not None:
+        trio.run(_set_transaction_version, given)
+        yield given
+        return
+    with BrokerProcess(tmp_path_factory.mktemp("tv1")) as broker:
+        trio.run(_set_transaction_version, broker.address)
+        yield broker.address
+
+
+async def _set_transaction_version(address: str) -> None:
+    async with fencepost.Client(address) as kafka, kafka.admin() as admin:
+        if (await admin.features()).get("transaction.version", 0) != 1:
+            await admin.update_feature("transaction.version", 1, downgrade=True)
+
+
+@pytest.fixture
+def address(address_tv2: str) -> str:
+    """The broker that most tests use."""
+    return address_tv2
+
+
+@pytest.fixture(params=["tv2", "tv1"])
+def address_of_both(request: pytest.FixtureRequest) -> str:
+    """Each transaction protocol in turn."""
+    found: str = request.getfixturevalue(f"address_{request.param}")
+    return found
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that nobody else uses, for topics, groups and transactional ids."""
+    return f"n{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+async def kafka(address: str) -> AsyncIterator[fencepost.Client]:
+    """An open client of the usual broker."""
+    async with fencepost.Client(address) as client:
+        yield client
