@@ -76,6 +76,19 @@ class GroupWorld(RuleBasedStateMachine):
         assignments = tuple((one, one.encode()) for one in self.ids())
         self.run(lambda: self.world.sync(member_id, generation, assignments=assignments))
 
+    @rule()
+    def come_to_rest(self) -> None:
+        for member_id in self.ids():
+            self.rejoin(member_id, b"m")
+        for member_id in self.ids():
+            self.sync(member_id)
+        assert not self.ids() or isinstance(self.world.group(), Stable)
+
+    @rule()
+    def all_leave(self) -> None:
+        names = [MemberName(member_id) for member_id in self.ids()]
+        self.run(lambda: self.world.service.leave("g", names))
+
     @rule(member_id=members)
     def leave(self, member_id: str) -> None:
         self.run(lambda: self.world.service.leave("g", [MemberName(member_id)]))
@@ -137,4 +150,4 @@ def positions(ledger: Ledger, group_id: str) -> list[object]:
 
 
 TestReplay = GroupWorld.TestCase
-TestReplay.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestReplay.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
