@@ -9,7 +9,7 @@ from fencepost.broker.log.store import FileRegion, Piece
 from fencepost.coordinator.ports import CoordinatorLog, KeyValue, LogWriteFailed, ProducerTag, ReplayedBatch
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import build_batch, iter_headers
+from fencepost.protocol.record_batch import CorruptBatch, build_batch, check_crc, iter_headers
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
@@ -71,7 +71,7 @@ class PartitionCoordinatorLog:
             assert result.error is ErrorCode.NONE, f"{self._log.tp} can not be read at {offset}: {result.error.name}"
             data = b"".join(_load(part) for part in result.parts)
             assert data, f"{self._log.tp} ends at {offset}, but should go to {self._log.log_end_offset}"
-            for batch in _batches(data):
+            for batch in _batches(data, self._log.tp):
                 if batch.next_offset > offset:
                     offset = batch.next_offset
                     yield batch.replayed
@@ -124,9 +124,11 @@ class _Batch:
         self.replayed = replayed
 
 
-def _batches(data: bytes) -> Iterator[_Batch]:
-    """The batches in `data`, decoded; markers by their verdict."""
+def _batches(data: bytes, tp: TopicPartition) -> Iterator[_Batch]:
+    """The batches in `data`, checked and decoded; markers by their verdict. Raises CorruptBatch."""
     for position, header in iter_headers(data):
+        if not check_crc(data, position, header):
+            raise CorruptBatch(f"{tp}: the batch at offset {header.base_offset} does not match its CRC-32C")
         commits: bool | None = None
         records: Sequence[KeyValue] = ()
         if header.is_control:

@@ -44,7 +44,14 @@ class Server:
         self._accepting = trio.CancelScope()
 
     def listen(self, host: str, port: int) -> Endpoint:
-        """Bind and listen; an empty host is every interface. Returns the address bound. Raises OSError."""
+        """Bind and listen; an empty host is every interface. Returns the address bound. Raises OSError, naming it."""
+        try:
+            return self._listen(host, port)
+        except OSError as error:
+            where = f"can not listen on {Endpoint(host or '*', port)}: {error.strerror or error}"
+            raise OSError(error.errno, where) from error
+
+    def _listen(self, host: str, port: int) -> Endpoint:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
         sock = socket.socket(family, kind, protocol)

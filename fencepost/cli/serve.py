@@ -109,12 +109,17 @@ def run_broker(config: "BrokerConfig") -> int:
         trio.run(_serve, config)
     except Exception as failure:
         for error in _leaves(failure):
-            if isinstance(error, OSError):
+            if _explains_itself(error):
                 logger.critical("the broker can not go on cause=%s", error)
             else:
                 logger.critical("the broker failed cause=%r", error, exc_info=error)
         return EXIT_FAILED
     return 0
+
+
+def _explains_itself(error: BaseException) -> bool:
+    """Whether the text says it all: what the system refused, and what we raise on purpose; a traceback adds nothing."""
+    return isinstance(error, OSError) or type(error).__module__.startswith("fencepost.")
 
 
 def _leaves(error: BaseException) -> list[BaseException]:

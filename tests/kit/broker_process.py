@@ -76,6 +76,7 @@ class BrokerProcess:
     def start(self) -> Self:
         """Start the process and return when its ready line was read; raise BrokerFailed otherwise."""
         assert not self.running, "the broker runs already"
+        self._close_output()
         self.work_dir.mkdir(parents=True, exist_ok=True)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
@@ -118,7 +119,9 @@ class BrokerProcess:
     def wait(self, timeout_seconds: float = STOP_TIMEOUT_SECONDS) -> int:
         """Wait for the process to end by itself and return its exit code."""
         assert self._process is not None
-        return self._process.wait(timeout_seconds)
+        code = self._process.wait(timeout_seconds)
+        self._close_output()
+        return code
 
     def log(self) -> str:
         """Everything the process wrote to standard error, over all its starts."""
@@ -155,9 +158,12 @@ class BrokerProcess:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(STOP_TIMEOUT_SECONDS)
-        if process.stdout is not None:
-            process.stdout.close()
+        self._close_output()
         return process.returncode
+
+    def _close_output(self) -> None:
+        if self._process is not None and self._process.stdout is not None:
+            self._process.stdout.close()
 
     def _read_ready_line(self) -> None:
         assert self._process is not None

@@ -7,6 +7,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, ErrorCode, FencedError, KafkaError, TopicPartition
+from fencepost.client.admin_types import TransactionListing
 
 
 async def create(kafka: fencepost.Client, *names: str, partitions: int = 2) -> None:
@@ -97,9 +98,19 @@ async def test_an_open_transaction_holds_readers_and_is_shown(address_of_both: s
             assert name in {t.transactional_id for t in await admin.transactions(state="Ongoing")}
             (state,) = [p for p in await admin.describe_producers(here) if p.producer_id == shown.producer_id]
             assert state.transaction_start_offset == 0
-        after = await admin.describe_transaction(name)
+        after = await _settled(admin, name)
         assert (after.started, after.blocks) == (None, ())
         assert (await admin.list_offsets([here]))[here].offset > 0
+
+
+async def _settled(admin: fencepost.Admin, transactional_id: str) -> TransactionListing:
+    """The transaction once its markers are written, which a broker may do after it has answered (T7)."""
+    for _ in range(100):
+        found = await admin.describe_transaction(transactional_id)
+        if not found.state.startswith("Prepare"):
+            return found
+        await trio.sleep(0.05)
+    raise AssertionError(f"still {found.state}")
 
 
 async def test_a_newer_producer_fences_the_older_one(address_of_both: str, name: str) -> None:
