@@ -1,8 +1,10 @@
-"""One Spark session and one broker for each test module; `FENCEPOST_INTEROP_BOOTSTRAP` points them at another broker."""
+"""One Spark session and one broker for each test module; `FENCEPOST_INTEROP_BOOTSTRAP` names another broker."""
 
 import os
 import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ def spark() -> Iterator[Any]:
         pytest.skip("Spark needs a JDK: neither JAVA_HOME nor java on the PATH")
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    compile_imports()
     from pyspark.sql import SparkSession
 
     session = (
@@ -43,6 +46,14 @@ def spark() -> Iterator[Any]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+def compile_imports() -> None:
+    """Spark gives a Python worker ten seconds to start; a busy machine needs longer where nothing is compiled yet."""
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None) is not None:
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(tempfile.gettempdir()) / "fencepost-bytecode")
+    modules = "pyspark.sql.streaming.python_streaming_source_runner, pyspark.worker, pyspark.daemon, pyspark_fencepost"
+    subprocess.run([sys.executable, "-c", f"import {modules}"], check=True, timeout=250)
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +86,7 @@ Transact = Callable[..., None]
 
 @pytest.fixture
 def transact(bootstrap: str, topic: str) -> Transact:
-    """`transact([(partition, value), ...], commit=True)`: one transaction of librdkafka's, as other people write them."""
+    """`transact([(partition, value), ...], commit=True)`: one transaction, written by librdkafka."""
     return transactions_of(bootstrap, topic)
 
 

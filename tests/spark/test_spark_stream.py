@@ -13,6 +13,7 @@ from tests.spark.conftest import Transact, new_producer, new_topic, transactions
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.timeout(300),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 Run = Callable[..., Any]
@@ -49,7 +50,7 @@ class Table:
     def run(self, **options: str) -> list[bytes]:
         """Read all that is available now; the values of all runs so far."""
         query = self.start(**options)
-        assert query.awaitTermination(100)
+        assert query.awaitTermination(200)
         return self.values()
 
     def values(self) -> list[bytes]:
@@ -83,7 +84,7 @@ def test_available_now_reads_what_is_committed_and_a_restart_goes_on_from_the_ch
 
     (last,) = [path for path in (table.checkpoint / "offsets").iterdir() if path.name == str(batches - 1)]
     offsets = json.loads(last.read_text().splitlines()[-1])
-    assert offsets == {topic: {"0": 7, "1": 4, "2": 2}}
+    assert offsets == {topic: {"0": 8, "1": 4, "2": 2}}
 
 
 def test_a_limit_per_trigger_counts_visible_records_so_no_micro_batch_is_empty(
@@ -169,5 +170,5 @@ def test_state_over_several_micro_batches_counts_every_committed_record_once(
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(100)
+    assert query.awaitTermination(200)
     assert counted == {"AA": 60, "BB": 60}
