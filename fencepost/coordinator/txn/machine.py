@@ -23,6 +23,7 @@ from fencepost.coordinator.txn.commands import (
 from fencepost.coordinator.txn.state import (
     DEAD,
     MAY_FOLLOW,
+    NO_EPOCH,
     CompleteAbort,
     CompleteCommit,
     Dead,
@@ -109,7 +110,7 @@ def _init_idle(transactional_id: str, state: Idle, command: InitProducerId, now_
     producer, expected = state.producer, command.expected
     if expected is not None:
         if producer.is_retry(*expected):
-            return _grant(transactional_id, producer, command, now_ms)
+            return _grant_again(transactional_id, producer, command, now_ms)
         if expected != (producer.producer_id, producer.epoch):
             return refuse(ErrorCode.PRODUCER_FENCED)
     same_client = expected is not None
@@ -145,6 +146,16 @@ def _init_ongoing(
         fresh_producer_id=command.fresh_producer_id,
         answer=ErrorCode.CONCURRENT_TRANSACTIONS,
     )
+
+
+def _grant_again(transactional_id: str, producer: Producer, command: InitProducerId, now_ms: int) -> TxnDecision:
+    """The identity a retry asks for; a fresh producer id where the abort before took the reserved epoch (TV1)."""
+    if producer.epoch <= epochs.LAST_CLIENT_EPOCH:
+        return _grant(transactional_id, producer, command, now_ms)
+    if command.fresh_producer_id is None:
+        return Decision(NEEDS_PRODUCER_ID)
+    following = epochs.completed(producer, command.fresh_producer_id, NO_EPOCH)
+    return _grant(transactional_id, following, command, now_ms)
 
 
 def _grant(transactional_id: str, producer: Producer, command: InitProducerId, now_ms: int) -> TxnDecision:

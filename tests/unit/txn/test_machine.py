@@ -172,6 +172,16 @@ class TestInitProducerId:
             decision = decide(aborted, InitProducerId(30_000, (PID, EPOCH)), server_version)
             assert granted(decision) == (PID, EPOCH + 1)
 
+    def test_the_reserved_epoch_of_an_abort_is_never_granted(self) -> None:
+        """Row P12, found by the property test: before TV2 the abort does not bring a fresh producer id."""
+        worn = with_producer(ONGOING, Producer(PID, 32766, PID, -1))
+        command = InitProducerId(30_000, (PID, 32766))
+        aborted = after(decide(after(decide(worn, command, 0)), Complete(), 0))
+        assert decide(aborted, command, 0).reply is NEEDS_PRODUCER_ID
+        decision = decide(aborted, replace(command, fresh_producer_id=FRESH), 0)
+        assert granted(decision) == (FRESH, 0)
+        assert granted(decide(after(decision), command, 0)) == (FRESH, 0), "its retry finds the same"
+
     @pytest.mark.parametrize("expected", [(PID, EPOCH - 2), (PID, EPOCH + 1), (8, EPOCH)], ids=str)
     def test_a_zombie_can_not_abort_the_open_transaction_of_the_living(self, expected: tuple[int, int]) -> None:
         """Stricter than Kafka, which aborts first and fences afterwards."""

@@ -1,0 +1,252 @@
+"""One transactional id under any order of commands, zombies, late copies and crashes (rows P12, T2, T7, T10, T13)."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
+
+from fencepost.coordinator.txn import codec, machine, markers
+from fencepost.coordinator.txn.commands import (
+    AddPartitions,
+    Answer,
+    Command,
+    Complete,
+    EndTxn,
+    InitProducerId,
+    NeedsProducerId,
+    TimeOut,
+    WriteMarkers,
+)
+from fencepost.coordinator.txn.state import DEAD, Dead, Ongoing, PrepareAbort, PrepareCommit, TxnRecord, TxnState
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+from tests.unit.txn.kit import P0, P1, Data, Partition
+
+TX = "orders"
+NONE = ErrorCode.NONE
+
+
+@dataclass
+class Client:
+    """A producer, which may long be a zombie, and what it believes to have in its transaction."""
+
+    version: int
+    producer_id: int
+    epoch: int
+    values: list[str] = field(default_factory=list)
+
+
+def at_epoch(state: TxnState, epoch: int) -> TxnState:
+    """As if the id had been used very often."""
+    assert not isinstance(state, Dead)
+    return replace(state, producer=replace(state.producer, epoch=epoch))
+
+
+def still_open(partition: Partition) -> list[str]:
+    """The values whose transaction has no marker in the partition."""
+    return [
+        entry.value
+        for offset, entry in enumerate(partition.entries)
+        if isinstance(entry, Data) and offset >= partition.open.get(entry.producer_id, len(partition.entries))
+    ]
+
+
+class TransactionalId(RuleBasedStateMachine):
+    """Does what the shell does, one step at a time, with crashes between any two steps."""
+
+    clients: Bundle[Client] = Bundle("clients")
+    requests: Bundle[EndTxn] = Bundle("requests")
+
+    @initialize(server_version=st.integers(0, 2), epoch=st.sampled_from([0, 0, 32_760]))
+    def begin(self, server_version: int, epoch: int) -> None:
+        self.server_version = server_version
+        self.state: TxnState = DEAD
+        self.log: list[tuple[bytes | None, bytes | None]] = []
+        self.durable = 0
+        self.partitions = {P0: Partition(), P1: Partition()}
+        self.duty: WriteMarkers | None = None
+        self.next_id = 1
+        self.written = 0
+        self.open_values: list[str] = []
+        self.decided: dict[str, bool] = {}
+        self.granted: set[tuple[int, int]] = set()
+        if epoch:
+            self.ask(InitProducerId(60_000))
+            self.append(TxnRecord(TX, at_epoch(self.state, epoch)))
+
+    # The shell
+
+    def append(self, record: TxnRecord) -> None:
+        self.log.append(codec.encode(record, max(self.server_version, 1)))
+        if isinstance(record.state, PrepareCommit | PrepareAbort):
+            for value in self.open_values:
+                assert value not in self.decided, "a decision is taken once"
+                self.decided[value] = isinstance(record.state, PrepareCommit)
+            self.open_values = []
+        self.state = machine.apply(self.state, record)
+
+    def decide(self, command: Command) -> Answer:
+        decision = machine.decide(TX, self.state, command, 1_000, self.server_version)
+        if isinstance(decision.reply, NeedsProducerId):
+            self.next_id += 1
+            assert isinstance(command, InitProducerId | EndTxn | TimeOut)
+            return self.decide(replace(command, fresh_producer_id=self.next_id))
+        for record in decision.log:
+            self.append(record)
+        for duty in decision.then:
+            assert self.duty is None, "one transaction is completed at a time"
+            self.duty = duty
+        return decision.reply
+
+    def ask(self, command: Command) -> Answer:
+        """Until there is an answer; what it rests on is durable then."""
+        answer = self.decide(command)
+        if self.duty is not None and (answer.error is NONE or answer.error is ErrorCode.CONCURRENT_TRANSACTIONS):
+            self.durable = len(self.log)
+            self.finish()
+        self.durable = len(self.log)
+        return self.ask(command) if answer.error is ErrorCode.CONCURRENT_TRANSACTIONS else answer
+
+    def finish(self) -> None:
+        while self.duty is not None:
+            self.write_one_marker()
+
+    def mark(self, partition: TopicPartition) -> None:
+        assert self.duty is not None
+        duty = self.duty
+        error = self.partitions[partition].mark(duty.producer_id, duty.epoch, duty.commit, duty.transaction_version)
+        assert error is NONE, f"{partition} refuses the marker of {duty}: {error.name}"
+        self.duty = replace(duty, partitions=duty.partitions - {partition})
+
+    # What may happen
+
+    @rule(target=clients, version=st.sampled_from([0, 2]))
+    def newcomer(self, version: int) -> Client:
+        answer = self.ask(InitProducerId(60_000))
+        return self.owner(Client(version, -1, -1), answer)
+
+    @rule(client=clients)
+    def bump(self, client: Client) -> None:
+        """KIP-360."""
+        answer = self.ask(InitProducerId(60_000, (client.producer_id, client.epoch)))
+        if answer.error is NONE:
+            self.owner(client, answer)
+
+    def owner(self, client: Client, answer: Answer) -> Client:
+        assert answer.error is NONE
+        client.producer_id, client.epoch, client.values = answer.producer_id, answer.epoch, []
+        assert not isinstance(self.state, Dead)
+        assert (self.state.producer.producer_id, self.state.producer.epoch) == (client.producer_id, client.epoch)
+        assert answer.epoch <= 32766, "the last epoch is never a client's"
+        return client
+
+    @rule(client=clients, partition=st.sampled_from([P0, P1]))
+    def write(self, client: Client, partition: TopicPartition) -> None:
+        added = self.ask(AddPartitions(client.producer_id, client.epoch, frozenset({partition}), client.version))
+        if added.error is not NONE:
+            return
+        assert isinstance(self.state, Ongoing)
+        assert (self.state.producer.producer_id, self.state.producer.epoch) == (client.producer_id, client.epoch)
+        self.written += 1
+        value = str(self.written)
+        assert self.partitions[partition].append(client.producer_id, client.epoch, value) is NONE
+        self.open_values.append(value)
+        client.values.append(value)
+
+    @rule(target=requests, client=clients, commit=st.booleans(), lost=st.booleans())
+    def end(self, client: Client, commit: bool, lost: bool) -> Any:
+        """`lost`: the client never hears the answer, and asks again whenever it likes (see `late_copy`)."""
+        request = EndTxn(client.producer_id, client.epoch, commit, client.version)
+        answer = self.ask(request)
+        if answer.error is NONE and not lost:
+            if client.version == 2:
+                for value in client.values:
+                    assert self.decided[value] is commit, "what the client was told is what happened"
+            client.producer_id, client.epoch, client.values = answer.producer_id, answer.epoch, []
+        return multiple(request)
+
+    @rule(request=requests)
+    def late_copy(self, request: EndTxn) -> None:
+        """KAFKA-17754: with TV2 an old EndTxn never touches the transaction that is open now."""
+        still_open = list(self.open_values)
+        self.ask(request)
+        if request.client_version == 2 and still_open and self.open_values != still_open:
+            assert isinstance(self.state, PrepareCommit | PrepareAbort) or not isinstance(self.state, Dead)
+            assert self.state.producer.last_epoch in (request.epoch, 32766), "only the very transaction it was made for"
+
+    @precondition(lambda self: isinstance(self.state, Ongoing))
+    @rule()
+    def time_out(self) -> None:
+        assert isinstance(self.state, Ongoing)
+        self.decide(TimeOut(self.state.producer.producer_id, self.state.producer.epoch))
+
+    @precondition(lambda self: isinstance(self.state, Ongoing))
+    @rule(commit=st.booleans(), version=st.sampled_from([0, 2]))
+    def end_without_waiting(self, commit: bool, version: int) -> None:
+        """The decision is taken, and then the power may fail at any step."""
+        assert isinstance(self.state, Ongoing)
+        producer = self.state.producer
+        self.decide(EndTxn(producer.producer_id, producer.epoch, commit, version))
+
+    @precondition(lambda self: self.duty is not None)
+    @rule()
+    def write_one_marker(self) -> None:
+        """One marker, or the Complete record when none is owed; a marker waits until its Prepare record is durable."""
+        assert self.duty is not None
+        self.durable = max(self.durable, len(self.log))
+        if self.duty.partitions:
+            self.mark(min(self.duty.partitions))
+        else:
+            self.duty = None
+            self.decide(Complete())
+
+    @rule(data=st.data())
+    def crash(self, data: st.DataObject) -> None:
+        """What is not durable may be lost, from the end; then replay, and decided transactions are rolled forward."""
+        kept = data.draw(st.integers(self.durable, len(self.log)))
+        lost_a_decision = any(isinstance(state, PrepareCommit | PrepareAbort) for state in self.states(self.log[kept:]))
+        del self.log[kept:]
+        self.state = DEAD
+        for state in self.states(self.log):
+            self.state = machine.apply(self.state, TxnRecord(TX, state))
+        self.duty = None
+        if isinstance(self.state, PrepareCommit | PrepareAbort):
+            self.duty = markers.owed(TX, self.state)
+        if lost_a_decision:
+            # No marker was written and no answer given: the transaction is open again.
+            assert isinstance(self.state, Ongoing)
+            self.open_values = sorted((v for part in self.partitions.values() for v in still_open(part)), key=int)
+            for value in self.open_values:
+                self.decided.pop(value, None)
+
+    def states(self, records: list[tuple[bytes | None, bytes | None]]) -> list[TxnState]:
+        decoded = [codec.decode(key, value) for key, value in records]
+        return [record.state for record in decoded if record is not None]
+
+    # What must hold
+
+    @invariant()
+    def the_state_is_the_fold_of_the_log(self) -> None:
+        states = self.states(self.log[-1:]) if hasattr(self, "log") else []
+        assert not states or states[-1] == self.state
+
+    @invariant()
+    def no_reader_sees_what_is_not_committed_or_only_part_of_it(self) -> None:
+        for partition in getattr(self, "partitions", {}).values():
+            assert all(self.decided.get(value) is True for value in partition.committed())
+
+    def teardown(self) -> None:
+        """Every decision reaches every partition: committed values are all there, in order, and nothing else is."""
+        if not hasattr(self, "partitions"):
+            return
+        self.ask(InitProducerId(60_000))
+        for partition in self.partitions.values():
+            written = [entry.value for entry in partition.entries if isinstance(entry, Data)]
+            assert partition.committed() == [value for value in written if self.decided[value]]
+            assert not partition.open, "no transaction hangs"
+
+
+TransactionalId.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTransactionalId = TransactionalId.TestCase
