@@ -90,6 +90,7 @@ class Sender:
         self._refreshing = False
         self._refresh_at = 0.0
         self._backoff = cluster.policy.backoff()
+        self._trouble: KafkaError | None = None
         self.fatal: KafkaError | None = None
         self.in_flight = 0
         self.quiet = trio.Event()
@@ -154,8 +155,9 @@ class Sender:
 
     def _too_late(self, batch: Batch | None) -> KafkaError:
         seconds = self._config.delivery_timeout_ms / 1000
-        if batch is not None and isinstance(batch.error, KafkaError):
-            return gave_up(batch.error, "sending a batch", seconds)
+        last = batch.error if batch is not None and batch.error is not None else self._trouble
+        if last is not None:
+            return gave_up(last, "sending a batch", seconds)
         return RetriableError(f"a batch could not be sent within {seconds:g} s", api="Produce")
 
     def _sendable(
@@ -216,7 +218,9 @@ class Sender:
         try:
             lane.connection = await self._cluster.connection(lane.node, self._purpose)
             lane.backoff.reset()
-        except RetriableError:
+            self._trouble = None
+        except RetriableError as error:
+            self._trouble = error
             lane.retry_at = trio.current_time() + lane.backoff.next_delay()
             await self._refresh_metadata()
         except KafkaError as error:
@@ -236,8 +240,8 @@ class Sender:
             topics = {partition.topic for partition in self._accumulator.active}
             await self._cluster.refresh(topics)
             self._backoff.reset()
-        except RetriableError:
-            pass  # nobody answers now: the batches' own deadline decides how long to go on
+        except RetriableError as error:
+            self._trouble = error  # nobody answers now: the batches' own deadline decides how long to go on
         except KafkaError as error:
             self.fail(error)
         finally:

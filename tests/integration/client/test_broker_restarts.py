@@ -33,14 +33,17 @@ async def test_idempotent_records_arrive_once_and_in_order(file_broker: BrokerPr
     async with fencepost.Client(file_broker.address) as kafka:
         async with kafka.admin() as admin:
             await admin.create_topic("t", partitions=1)
-        async with kafka.producer(batch_size=2_000) as producer, trio.open_nursery() as nursery:
-            async with producer.batch() as batch:
-                for n in range(6_000):
-                    await batch.send("t", b"%06d" % n)
-                    if n == 2_000:
-                        nursery.start_soon(restart, file_broker)
-                    if n % 50 == 0:
-                        await trio.sleep(0.005)
+        async with (
+            kafka.producer(batch_size=2_000) as producer,
+            trio.open_nursery() as nursery,
+            producer.batch() as batch,
+        ):
+            for n in range(6_000):
+                await batch.send("t", b"%06d" % n)
+                if n == 2_000:
+                    nursery.start_soon(restart, file_broker)
+                if n % 50 == 0:
+                    await trio.sleep(0.005)
         assert await read_values(kafka, "t") == [b"%06d" % n for n in range(6_000)]
 
 
@@ -99,14 +102,17 @@ async def test_a_consumer_reads_on_behind_a_crash(file_broker: BrokerProcess) ->
 
 async def test_a_broker_that_stays_away_ends_every_call_at_its_deadline(broker: BrokerProcess) -> None:
     options = {"default_api_timeout_ms": 600, "request_timeout_ms": 300}
-    async with fencepost.Client(broker.address, **options) as kafka:
-        async with kafka.producer(delivery_timeout_ms=800) as producer, kafka.admin() as admin:
-            await producer.send("t", b"x")
-            await trio.to_thread.run_sync(broker.kill)
-            with pytest.raises(RetriableError, match="gave up"):
-                await producer.send("t", b"y")
-            with pytest.raises(RetriableError, match="gave up"):
-                await admin.list_topics()
+    async with (
+        fencepost.Client(broker.address, **options) as kafka,
+        kafka.producer(delivery_timeout_ms=800) as producer,
+        kafka.admin() as admin,
+    ):
+        await producer.send("t", b"x")
+        await trio.to_thread.run_sync(broker.kill)
+        with pytest.raises(RetriableError, match="gave up"):
+            await producer.send("t", b"y")
+        with pytest.raises(RetriableError, match="gave up"):
+            await admin.list_topics()
 
 
 async def test_a_frozen_broker_is_waited_for(broker: BrokerProcess) -> None:

@@ -1,0 +1,79 @@
+"""Options: Kafka's names, short names, and what happens to a name that does not exist."""
+
+import pytest
+
+import fencepost
+from fencepost import ConfigError, IsolationLevel
+from fencepost.client.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    TransactionalProducerConfig,
+    from_dotted,
+    parse,
+)
+from fencepost.protocol.compression import Compression
+
+
+def test_kafkas_names_and_short_ones() -> None:
+    short = parse(ProducerConfig, {"linger": 0.005, "compression": "zstd"})
+    assert (short.linger_ms, short.compression_type) == (5, Compression.ZSTD)
+    assert short == parse(ProducerConfig, {"linger_ms": 5, "compression_type": "zstd"})
+    assert parse(TransactionalProducerConfig, {"timeout": 30}).transaction_timeout_ms == 30_000
+    consumer = parse(ConsumerConfig, {"group": "g", "isolation": "read_uncommitted"})
+    assert (consumer.group_id, consumer.isolation_level) == ("g", IsolationLevel.READ_UNCOMMITTED)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "told"),
+    [
+        (ProducerConfig, {"linger_msec": 5}, "'linger_msec'; the nearest is 'linger_ms'"),
+        (ProducerConfig, {"compresion": "zstd"}, "the nearest is 'compression'"),
+        (ConsumerConfig, {"isolation_levle": "read_committed"}, "the nearest is 'isolation_level'"),
+        (ConsumerConfig, {"qwertz": 1}, "unknown option 'qwertz'$"),
+        (ProducerConfig, {"group_id": "g"}, "unknown option 'group_id'"),
+        (ProducerConfig, {"linger": 1, "linger_ms": 2}, "given twice"),
+        (ProducerConfig, {"linger_ms": -1}, "from 0 to"),
+        (ProducerConfig, {"linger_ms": True}, "whole number"),
+        (ProducerConfig, {"linger_ms": 1.5}, "whole number"),
+        (ProducerConfig, {"max_in_flight_requests_per_connection": 6}, "from 1 to 5"),
+        (ProducerConfig, {"acks": "1"}, "one of all"),
+        (ProducerConfig, {"enable_idempotence": "false"}, "one of true"),
+        (ProducerConfig, {"compression": "brotli"}, "none, gzip, snappy, lz4, zstd"),
+        (ConsumerConfig, {"enable_auto_commit": "yes"}, "true or false"),
+        (ConsumerConfig, {"auto_offset_reset": "smallest"}, "earliest, latest, none"),
+        (ClientConfig, {"bootstrap_servers": "localhost"}, "host:port"),
+        (ClientConfig, {}, "must be given"),
+    ],
+)
+def test_what_can_not_be_is_refused_with_a_hint(kind: type, options: dict[str, object], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        parse(kind, options)
+
+
+def test_dotted_names_serve_migrants() -> None:
+    config = from_dotted({"bootstrap.servers": "a:1,b:2", "linger.ms": "5", "isolation.level": "read_committed"})
+    assert parse(ClientConfig, {}, defaults=config).bootstrap_servers == (("a", 1), ("b", 2))
+    assert parse(ProducerConfig, {}, defaults=config).linger_ms == 5
+    assert parse(ProducerConfig, {"linger": 0.1}, defaults=config).linger_ms == 100
+    with pytest.raises(ConfigError, match=r"'linger\.mss'; the nearest is 'linger\.ms'"):
+        from_dotted({"linger.mss": "5"})
+
+
+def test_the_client_refuses_its_own_unknown_options() -> None:
+    with pytest.raises(ConfigError, match="nearest is 'client_id'"):
+        fencepost.Client("localhost:9092", client_idd="x")
+
+
+def test_ipv6_addresses() -> None:
+    assert parse(ClientConfig, {"bootstrap_servers": ["[::1]:9092"]}).bootstrap_servers == (("::1", 9092),)
+
+
+def test_importing_the_package_alone_loads_no_client() -> None:
+    """The broker's start must not pay for the client."""
+    import subprocess
+    import sys
+
+    code = "import sys, fencepost; print([m for m in sys.modules if m.startswith(('fencepost.', 'trio'))])"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "[]"
