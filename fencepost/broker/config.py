@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.config_fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
-from fencepost.broker.config_settings import HOUR_MS, CoordinatorSettings, LogSettings, NodeSettings
+from fencepost.broker.config_settings import CoordinatorSettings, LogSettings, NodeSettings
 from fencepost.broker.config_sources import Given, from_assignments, from_environment, from_file
 from fencepost.broker.listeners import Listener, parse_listener
 
@@ -66,17 +66,6 @@ class BrokerConfig(LogSettings, CoordinatorSettings, NodeSettings):
     def data_directory(self) -> Path | None:
         """The directory of the logs; None for a broker in memory."""
         return Path(self.log_dirs[0]) if self.storage == "files" else None
-
-    @property
-    def retention_ms(self) -> int:
-        """log.retention.ms, or minutes, or hours, in that order (Kafka's); -1 for no bound."""
-        if self.log_retention_ms is not None:
-            value = self.log_retention_ms
-        elif self.log_retention_minutes is not None:
-            value = self.log_retention_minutes * 60_000
-        else:
-            value = self.log_retention_hours * HOUR_MS
-        return value if value >= 0 else -1
 
     def value(self, name: str) -> Value:
         """The value of a setting by Kafka's name; raises KeyError for an unknown one."""
@@ -161,9 +150,6 @@ def _check_together(values: Mapping[str, Value]) -> None:
         raise ConfigError(f"advertised.listeners = {advertised[0]!r} is no address that a client can connect to")
     if advertised and parse_listener(advertised[0]).port == 0:
         raise ConfigError(f"advertised.listeners = {advertised[0]!r} needs a port that a client can connect to")
-    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
-        if get(name) is not None and (get(name) == 0 or get(name) < -1):
-            raise ConfigError(f"setting {name}: {get(name)} is out of range, expected -1 (for ever) or more than 0")
 
 
 def dynamic_problem(name: str, text: str | None) -> str | None:

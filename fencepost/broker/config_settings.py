@@ -19,6 +19,10 @@ def gzip_level_problem(level: int) -> str | None:
     return None if level == -1 or 1 <= level <= 9 else f"{level} is not a gzip level, expected -1 or 1 to 9"
 
 
+def _retention_problem(value: int) -> str | None:
+    return None if value == -1 or value > 0 else f"{value} is out of range, expected -1 (for ever) or more than 0"
+
+
 def _one_directory(paths: tuple[str, ...]) -> str | None:
     if len(paths) == 1 and paths[0]:
         return None
@@ -77,12 +81,23 @@ class LogSettings:
         Kind.LONG, -1, "Size at which a partition's oldest segments go; -1 for no bound.", update=_DYNAMIC
     )
     log_retention_ms: int | None = setting(
-        Kind.LONG, None, "Age at which segments go; -1 for never.", nullable=True, update=_DYNAMIC
+        Kind.LONG,
+        None,
+        "Age at which segments go; -1 for never.",
+        nullable=True,
+        check=_retention_problem,
+        update=_DYNAMIC,
     )
     log_retention_minutes: int | None = setting(
-        Kind.INT, None, "As log.retention.ms, in minutes; used where that is not given.", nullable=True
+        Kind.INT,
+        None,
+        "As log.retention.ms, in minutes; used where that is not given.",
+        nullable=True,
+        check=_retention_problem,
     )
-    log_retention_hours: int = setting(Kind.INT, 168, "As log.retention.ms, in hours; used where neither is given.")
+    log_retention_hours: int = setting(
+        Kind.INT, 168, "As log.retention.ms, in hours; used where neither is given.", check=_retention_problem
+    )
     log_retention_check_interval_ms: int = setting(Kind.LONG, 300_000, "How often old segments are looked for.", low=1)
     log_segment_delete_delay_ms: int = setting(
         Kind.LONG, 60_000, "How long a removed segment's files stay.", low=0, update=_DYNAMIC

@@ -146,14 +146,6 @@ def test_older_names_mean_the_newer_ones() -> None:
     assert (config.node_id, config.log_dirs) == (7, ("/x",))
 
 
-def test_retention_takes_the_finest_unit_that_was_given() -> None:
-    """Kafka's order: ms, minutes, hours."""
-    assert load_config().retention_ms == 168 * 3_600_000
-    assert load_config(assignments=["log.retention.minutes=2", "log.retention.hours=9"]).retention_ms == 120_000
-    assert load_config(assignments=["log.retention.minutes=2", "log.retention.ms=5"]).retention_ms == 5
-    assert load_config(assignments=["log.retention.ms=-1"]).retention_ms == -1
-
-
 def test_memory_has_no_directory() -> None:
     assert load_config(flags={"storage": "memory"}).data_directory is None
     assert load_config(flags={"log.dirs": "/x"}).data_directory == Path("/x")

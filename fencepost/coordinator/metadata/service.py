@@ -45,6 +45,11 @@ PRODUCER_ID_BLOCK = 1000
 BATCH_RECORDS_MAX = 10_000
 BATCH_BYTES_MAX = 8 << 20
 ReplyT = TypeVar("ReplyT")
+_AUTO_CREATION = {
+    ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.NONE,
+    ErrorCode.NOT_CONTROLLER: ErrorCode.LEADER_NOT_AVAILABLE,
+}
+"""What somebody who only wants to use a topic hears for the outcome of its creation, where that is another code."""
 
 
 class _Pending(NamedTuple):
@@ -131,41 +136,53 @@ class MetadataService:
 
     async def next_producer_id(self) -> int:
         """A fresh producer id. Ids are reserved 1000 at a time before the first of them is given out, so that none
-        comes twice; those of a block that were not used when the broker stopped are lost."""
+        comes twice; those of a block that were not used when the broker stopped are lost.
+
+        Raises LogWriteFailed.
+        """
         async with self._id_lock:
             if self._next_id >= self._last_id:
                 start = self._loader.image.next_producer_id
                 after = start + PRODUCER_ID_BLOCK
-                record: tuple[MetadataRecord, ...] = (ProducerIdsRecord(self.facts.node_id, -1, after),)
-                await self._commit(Decision(None, record))
+                await self._commit([ProducerIdsRecord(self.facts.node_id, -1, after)])
                 self._next_id, self._last_id = start, after
             taken = self._next_id
             self._next_id += 1
             return taken
 
-    # ---- what others want changed; all return once the change is durable and in `image`, all raise LogWriteFailed
+    # ---- what others want changed. All return once the change is durable and in `image`; where the log refuses it,
+    # ---- nothing is changed and everything that was asked for is answered NOT_CONTROLLER.
 
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool = False) -> list[CreatedTopic]:
         """Create topics; one answer each."""
-        return await self._commit(self._topics.create_topics(self._loader.image, topics, validate_only))
+        decision = self._topics.create_topics(self._loader.image, topics, validate_only)
+        refused = await self._try(decision)
+        return [CreatedTopic(topic.name, refused) for topic in topics] if refused else decision.reply
 
     async def delete_topics(self, topics: Sequence[TopicRef]) -> list[DeletedTopic]:
         """Delete topics; one answer for each different reference."""
-        return await self._commit(self._topics.delete_topics(self._loader.image, topics))
+        decision = self._topics.delete_topics(self._loader.image, topics)
+        refused = await self._try(decision)
+        return [DeletedTopic(ref.name, ref.topic_id, refused) for ref in topics] if refused else decision.reply
 
     async def create_partitions(
         self, topics: Sequence[MorePartitions], validate_only: bool = False
     ) -> list[tuple[str, Outcome]]:
         """Grow topics; one answer for each name."""
-        return await self._commit(self._topics.create_partitions(self._loader.image, topics, validate_only))
+        decision = self._topics.create_partitions(self._loader.image, topics, validate_only)
+        refused = await self._try(decision)
+        return [(topic.name, refused) for topic in topics] if refused else decision.reply
 
     async def alter_configs(self, changes: Sequence[ConfigEdits], validate_only: bool = False) -> list[Outcome]:
         """Change configurations; one outcome per resource, in their order."""
-        return await self._commit(self._configs.alter(self._loader.image, changes, validate_only))
+        decision = self._configs.alter(self._loader.image, changes, validate_only)
+        refused = await self._try(decision)
+        return [refused] * len(changes) if refused else decision.reply
 
     async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> Outcome:
         """Finalize features at other levels, all or none."""
-        return await self._commit(update_features(self._loader.image, updates, validate_only))
+        decision = update_features(self._loader.image, updates, validate_only)
+        return await self._try(decision) or decision.reply
 
     async def create_topic_if_allowed(self, name: str) -> ErrorCode:
         """As `create_topics_if_allowed`, for one."""
@@ -174,7 +191,8 @@ class MetadataService:
     async def create_topics_if_allowed(self, names: Collection[str]) -> dict[str, ErrorCode]:
         """Make sure that topics exist which somebody asked for; NONE for those that do now, however many ask at once.
 
-        UNKNOWN_TOPIC_OR_PARTITION where auto.create.topics.enable is off, INVALID_TOPIC_EXCEPTION for a bad name.
+        UNKNOWN_TOPIC_OR_PARTITION where auto.create.topics.enable is off, INVALID_TOPIC_EXCEPTION for a bad name,
+        LEADER_NOT_AVAILABLE (ask again) where the metadata log takes nothing.
         """
         codes = dict.fromkeys(names, ErrorCode.NONE)
         missing = [name for name in codes if name not in self.image.topics_by_name]
@@ -186,21 +204,30 @@ class MetadataService:
                 codes[name] = ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return codes
         for created in await self.create_topics([NewTopic(name) for name in missing]):
-            there = created.outcome.code is ErrorCode.TOPIC_ALREADY_EXISTS
-            codes[created.name] = ErrorCode.NONE if there else created.outcome.code
+            codes[created.name] = _AUTO_CREATION.get(created.outcome.code, created.outcome.code)
         return codes
 
     # ---- the log
 
-    async def _commit(self, decision: Decision[MetadataRecord, ReplyT, None]) -> ReplyT:
-        """Append, wait, show, reply. A decision that writes nothing waits, too: it may rest on what is not durable."""
-        if decision.log:
-            self._write(decision.log)
+    async def _try(self, decision: Decision[MetadataRecord, ReplyT, None]) -> Outcome | None:
+        """As `_commit`; what a client hears where the log refused, or None."""
+        try:
+            await self._commit(decision.log)
+        except LogWriteFailed as error:
+            return Outcome(ErrorCode.NOT_CONTROLLER, f"The metadata log refused the change: {error}")
+        return None
+
+    async def _commit(self, records: Sequence[MetadataRecord]) -> None:
+        """Append, wait, show. A decision that writes nothing waits, too: it may rest on what is not durable yet.
+
+        Raises LogWriteFailed; nothing is changed then.
+        """
+        if records:
+            self._write(records)
         end_offset = self._log.end_offset
         with trio.CancelScope(shield=True):  # what is in the log must come to show, whoever still waits for it
             await self._log.durable(end_offset)
         self._show(end_offset)
-        return decision.reply
 
     def _show(self, end_offset: int) -> None:
         """Put every state up to `end_offset` into `image`, in order, and tell the observer."""
