@@ -1,3 +1,5 @@
+"""The five codecs: round trips, the forms other clients need, damage and bombs (row L9)."""
+
 import gzip
 import struct
 import tracemalloc

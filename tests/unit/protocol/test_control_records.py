@@ -1,3 +1,5 @@
+"""Transaction markers, byte for byte (section 0, rows 1 and 3)."""
+
 import struct
 
 import pytest

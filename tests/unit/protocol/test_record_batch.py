@@ -1,3 +1,5 @@
+"""The batch header: its layout, its patches in place, and what is refused (section 0, row 4)."""
+
 import struct
 
 import crc32c

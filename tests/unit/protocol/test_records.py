@@ -1,3 +1,5 @@
+"""Records inside a batch: their bytes, their limits, and damage at every place."""
+
 import struct
 
 import pytest

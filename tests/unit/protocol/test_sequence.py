@@ -1,3 +1,5 @@
+"""The wrap of producer sequences at int32 (row P2)."""
+
 from fencepost.protocol.sequence import MAX_SEQUENCE, NO_SEQUENCE, advance, is_next, last_of
 
 
