@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import trio
@@ -236,6 +237,7 @@ class World:
         self.ids = ProducerIds()
         self.clock = TestClock()
         self.service: TransactionService
+        self._connections: set[trio.CancelScope] = set()
         self._scope = trio.CancelScope()
 
     async def start(self, nursery: trio.Nursery) -> TransactionService:
@@ -257,9 +259,21 @@ class World:
         await nursery.start(run)
         return self.service
 
+    @contextmanager
+    def connection(self) -> Iterator[trio.CancelScope]:
+        """What a client's request runs in: a power cut breaks it."""
+        with trio.CancelScope() as scope:
+            self._connections.add(scope)
+            try:
+                yield scope
+            finally:
+                self._connections.discard(scope)
+
     async def crash(self, nursery: trio.Nursery) -> TransactionService:
         """Cut the power and start again."""
         self._scope.cancel()
+        for scope in self._connections:
+            scope.cancel()
         await trio.testing.wait_all_tasks_blocked()
         self.logs = self.logs.survivors()
         self.cluster.gate = None
