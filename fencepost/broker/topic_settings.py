@@ -34,39 +34,39 @@ def _throttled_replicas_problem(members: tuple[str, ...]) -> str | None:
     return None
 
 
-def _table() -> dict[str, TopicSetting]:
-    found: dict[str, TopicSetting] = {}
+def _row(
+    name: str, kind: Kind, default: Value, doc: str, *synonyms: str | Synonym, internal: bool = False, **rest: Any
+) -> TopicSetting:
+    links = tuple(Synonym(entry) if isinstance(entry, str) else entry for entry in synonyms)
+    return TopicSetting(Setting(name, kind, default, doc, **rest), links, internal)
 
-    def add(name: str, kind: Kind, default: Value, doc: str, *synonyms: str | Synonym, **rest: Any) -> None:
-        internal = rest.pop("internal", False)
-        links = tuple(Synonym(entry) if isinstance(entry, str) else entry for entry in synonyms)
-        found[name] = TopicSetting(Setting(name, kind, default, doc, **rest), links, internal)
 
-    add(
+_ROWS = (
+    _row(
         "cleanup.policy",
         Kind.LIST,
         ("delete",),
         "What becomes of old data: deletion, compaction or both.",
         "log.cleanup.policy",
         choices=("compact", "delete"),
-    )
-    add(
+    ),
+    _row(
         "compression.type",
         Kind.STRING,
         "producer",
         "The codec of stored batches; producer keeps the sender's.",
         "compression.type",
         choices=COMPRESSION_TYPES,
-    )
-    add(
+    ),
+    _row(
         "compression.gzip.level",
         Kind.INT,
         -1,
         "Level of gzip where the broker compresses.",
         "compression.gzip.level",
         check=gzip_level_problem,
-    )
-    add(
+    ),
+    _row(
         "compression.lz4.level",
         Kind.INT,
         9,
@@ -74,8 +74,8 @@ def _table() -> dict[str, TopicSetting]:
         "compression.lz4.level",
         low=1,
         high=17,
-    )
-    add(
+    ),
+    _row(
         "compression.zstd.level",
         Kind.INT,
         3,
@@ -83,32 +83,32 @@ def _table() -> dict[str, TopicSetting]:
         "compression.zstd.level",
         low=-131_072,
         high=22,
-    )
-    add(
+    ),
+    _row(
         "delete.retention.ms",
         Kind.LONG,
         24 * HOUR_MS,
         "How long tombstones and markers outlive compaction.",
         "log.cleaner.delete.retention.ms",
         low=0,
-    )
-    add(
+    ),
+    _row(
         "file.delete.delay.ms",
         Kind.LONG,
         MINUTE_MS,
         "How long a removed segment's files stay.",
         "log.segment.delete.delay.ms",
         low=0,
-    )
-    add(
+    ),
+    _row(
         "flush.messages",
         Kind.LONG,
         LONG_MAX,
         "Records after which the log is flushed.",
         "log.flush.interval.messages",
         low=1,
-    )
-    add(
+    ),
+    _row(
         "flush.ms",
         Kind.LONG,
         LONG_MAX,
@@ -116,23 +116,23 @@ def _table() -> dict[str, TopicSetting]:
         "log.flush.interval.ms",
         "log.flush.scheduler.interval.ms",
         low=0,
-    )
-    add(
+    ),
+    _row(
         "follower.replication.throttled.replicas",
         Kind.LIST,
         (),
         "Replicas whose fetching is throttled.",
         check=_throttled_replicas_problem,
-    )
-    add(
+    ),
+    _row(
         "index.interval.bytes",
         Kind.INT,
         4096,
         "Bytes of log between two index entries.",
         "log.index.interval.bytes",
         low=0,
-    )
-    add(
+    ),
+    _row(
         "internal.segment.bytes",
         Kind.INT,
         None,
@@ -140,50 +140,50 @@ def _table() -> dict[str, TopicSetting]:
         low=14,
         nullable=True,
         internal=True,
-    )
-    add(
+    ),
+    _row(
         "leader.replication.throttled.replicas",
         Kind.LIST,
         (),
         "Replicas whose serving is throttled.",
         check=_throttled_replicas_problem,
-    )
-    add("local.retention.bytes", Kind.LONG, -2, "Local size with tiered storage; -2 as retention.bytes.", low=-2)
-    add("local.retention.ms", Kind.LONG, -2, "Local age with tiered storage; -2 as retention.ms.", low=-2)
-    add(
+    ),
+    _row("local.retention.bytes", Kind.LONG, -2, "Local size with tiered storage; -2 as retention.bytes.", low=-2),
+    _row("local.retention.ms", Kind.LONG, -2, "Local age with tiered storage; -2 as retention.ms.", low=-2),
+    _row(
         "max.compaction.lag.ms",
         Kind.LONG,
         LONG_MAX,
         "Age at which records must be compacted.",
         "log.cleaner.max.compaction.lag.ms",
         low=1,
-    )
-    add("max.message.bytes", Kind.INT, 1_048_588, "The largest record batch taken.", "message.max.bytes", low=0)
-    add(
+    ),
+    _row("max.message.bytes", Kind.INT, 1_048_588, "The largest record batch taken.", "message.max.bytes", low=0),
+    _row(
         "message.timestamp.after.max.ms",
         Kind.LONG,
         HOUR_MS,
         "How far ahead a record's timestamp may be (KIP-937).",
         "log.message.timestamp.after.max.ms",
         low=0,
-    )
-    add(
+    ),
+    _row(
         "message.timestamp.before.max.ms",
         Kind.LONG,
         LONG_MAX,
         "How old a record's timestamp may be (KIP-937).",
         "log.message.timestamp.before.max.ms",
         low=0,
-    )
-    add(
+    ),
+    _row(
         "message.timestamp.type",
         Kind.STRING,
         "CreateTime",
         "Whose clock stamps records.",
         "log.message.timestamp.type",
         choices=TIMESTAMP_TYPES,
-    )
-    add(
+    ),
+    _row(
         "min.cleanable.dirty.ratio",
         Kind.DOUBLE,
         0.5,
@@ -191,41 +191,41 @@ def _table() -> dict[str, TopicSetting]:
         "log.cleaner.min.cleanable.ratio",
         low=0,
         high=1,
-    )
-    add(
+    ),
+    _row(
         "min.compaction.lag.ms",
         Kind.LONG,
         0,
         "Age below which records are not compacted.",
         "log.cleaner.min.compaction.lag.ms",
         low=0,
-    )
-    add(
+    ),
+    _row(
         "min.insync.replicas",
         Kind.INT,
         1,
         "Replicas that must have a batch before acks=all is answered.",
         "min.insync.replicas",
         low=1,
-    )
-    add("preallocate", Kind.BOOLEAN, False, "Whether segments get their full size first.", "log.preallocate")
-    add("remote.log.copy.disable", Kind.BOOLEAN, False, "Whether tiered storage takes no new segments.")
-    add("remote.log.delete.on.disable", Kind.BOOLEAN, False, "Whether switching tiered storage off deletes there.")
-    add(
+    ),
+    _row("preallocate", Kind.BOOLEAN, False, "Whether segments get their full size first.", "log.preallocate"),
+    _row("remote.log.copy.disable", Kind.BOOLEAN, False, "Whether tiered storage takes no new segments."),
+    _row("remote.log.delete.on.disable", Kind.BOOLEAN, False, "Whether switching tiered storage off deletes there."),
+    _row(
         "remote.storage.enable",
         Kind.BOOLEAN,
         False,
         "Whether segments go to tiered storage.",
         check=lambda on: "this broker has no tiered storage" if on else None,
-    )
-    add(
+    ),
+    _row(
         "retention.bytes",
         Kind.LONG,
         -1,
         "Size at which a partition's oldest segments go; -1 for no bound.",
         "log.retention.bytes",
-    )
-    add(
+    ),
+    _row(
         "retention.ms",
         Kind.LONG,
         WEEK_MS,
@@ -234,17 +234,17 @@ def _table() -> dict[str, TopicSetting]:
         Synonym("log.retention.minutes", MINUTE_MS),
         Synonym("log.retention.hours", HOUR_MS),
         low=-1,
-    )
-    add("segment.bytes", Kind.INT, 1 << 30, "Size at which a segment is closed.", "log.segment.bytes", low=1 << 20)
-    add(
+    ),
+    _row("segment.bytes", Kind.INT, 1 << 30, "Size at which a segment is closed.", "log.segment.bytes", low=1 << 20),
+    _row(
         "segment.index.bytes",
         Kind.INT,
         10 << 20,
         "The largest offset index of a segment.",
         "log.index.size.max.bytes",
         low=4,
-    )
-    add(
+    ),
+    _row(
         "segment.jitter.ms",
         Kind.LONG,
         0,
@@ -252,8 +252,8 @@ def _table() -> dict[str, TopicSetting]:
         "log.roll.jitter.ms",
         Synonym("log.roll.jitter.hours", HOUR_MS),
         low=0,
-    )
-    add(
+    ),
+    _row(
         "segment.ms",
         Kind.LONG,
         WEEK_MS,
@@ -261,16 +261,17 @@ def _table() -> dict[str, TopicSetting]:
         "log.roll.ms",
         Synonym("log.roll.hours", HOUR_MS),
         low=1,
-    )
-    add(
+    ),
+    _row(
         "unclean.leader.election.enable",
         Kind.BOOLEAN,
         False,
         "Whether a replica outside the in-sync set may lead.",
         "unclean.leader.election.enable",
-    )
-    return found  # fmt: skip
+    ),
+)
 
-
-TOPIC_SETTINGS: Mapping[str, TopicSetting] = MappingProxyType(dict(sorted(_table().items())))
+TOPIC_SETTINGS: Mapping[str, TopicSetting] = MappingProxyType(
+    {row.setting.name: row for row in sorted(_ROWS, key=lambda row: row.setting.name)}
+)
 """Every topic configuration by its name, in alphabetical order."""
