@@ -128,8 +128,6 @@ def test_a_log_that_can_not_be_read_stops_the_start(start_broker: StartBroker) -
     data = bytearray(segment.read_bytes())
     data[100] ^= 0xFF
     segment.write_bytes(data)
-    (broker.data_dir / ".kafka_cleanshutdown").unlink()
-    (broker.data_dir / "recovery-point-offset-checkpoint").write_text("0\n1\n__cluster_metadata 0 1\n")
     ended = run_serve("--data", str(broker.data_dir), "--listen", "127.0.0.1:0")
     assert ended.returncode not in (0, None)
     assert "__cluster_metadata-0" in ended.stderr
