@@ -1,0 +1,80 @@
+"""The Prometheus endpoint tells the truth under the names that dashboards know (ecosystem.md, section 5)."""
+
+import urllib.error
+import urllib.request
+
+import pytest
+
+from tests.conftest import StartBroker
+from tests.kit.broker_process import BrokerProcess
+from tests.kit.wire import Wire, batch_of
+
+Samples = dict[str, float]
+
+
+@pytest.fixture
+def metered(start_broker: StartBroker) -> BrokerProcess:
+    return start_broker(files=True, arguments=["--metrics", "127.0.0.1:0"])
+
+
+def scrape(broker: BrokerProcess) -> Samples:
+    with urllib.request.urlopen(f"http://{broker.facts['metrics']}/metrics", timeout=10) as response:
+        assert response.headers["Content-Type"].startswith("text/plain")
+        text = response.read().decode()
+    lines = [line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#")]
+    return {name: float(value) for name, _, value in lines}
+
+
+def test_counts_follow_what_happened(metered: BrokerProcess) -> None:
+    with Wire(metered.connect()) as wire:
+        wire.create_topic("t", partitions=2)
+        batch = batch_of(b"a", b"b", b"c")
+        wire.produce("t", batch)
+        wire.produce("t", batch)
+        wire.fetch("t")
+        wire.fetch("t", partition=5)
+        samples = scrape(metered)
+    topic = 'topic="t"'
+    assert samples[f"kafka_server_brokertopicmetrics_messagesin_total{{{topic}}}"] == 6
+    assert samples[f"kafka_server_brokertopicmetrics_bytesin_total{{{topic}}}"] == 2 * len(batch)
+    assert samples[f"kafka_server_brokertopicmetrics_bytesout_total{{{topic}}}"] == 2 * len(batch)
+    assert samples[f"kafka_server_brokertopicmetrics_totalproducerequests_total{{{topic}}}"] == 2
+    assert samples['kafka_network_requestmetrics_requests_total{request="Produce"}'] == 2
+    assert samples['kafka_network_requestmetrics_requests_total{request="Fetch"}'] == 2
+    assert samples['kafka_log_log_logendoffset{partition="0",topic="t"}'] == 6
+    assert samples['kafka_topic_partition_current_offset{partition="0",topic="t"}'] == 6
+    assert samples[f"kafka_topic_partitions{{{topic}}}"] == 2
+    assert samples["fencepost_fsync_seconds_count"] >= 2
+    assert samples["fencepost_fsync_seconds_sum"] > 0
+    connections = 'kafka_server_socket_server_metrics_connection_count{listener="PLAINTEXT",networkProcessor="0"}'
+    assert samples[connections] == 1
+    assert samples["process_resident_memory_bytes"] > 10_000_000
+    assert samples["process_cpu_seconds_total"] > 0
+
+
+def test_an_open_transaction_shows(metered: BrokerProcess) -> None:
+    with Wire(metered.connect()) as wire:
+        wire.create_topic("t")
+        producer = wire.init_producer_id("tx")
+        batch = batch_of(b"x", transactional=True, producer_id=producer[0], producer_epoch=producer[1], base_sequence=0)
+        wire.produce("t", batch, version=12, transactional_id="tx")
+        samples = scrape(metered)
+        assert samples['fencepost_transactions{state="Ongoing"}'] == 1
+        assert samples['fencepost_partition_lso_lag{partition="0",topic="t"}'] == 1
+        assert samples["fencepost_oldest_open_transaction_seconds"] >= 0
+        wire.end_txn("tx", producer, commit=False)
+        samples = scrape(metered)
+    assert samples['fencepost_transactions{state="Ongoing"}'] == 0
+    assert samples['fencepost_transactions_ended_total{reason="client",result="abort"}'] == 1
+    assert samples['fencepost_partition_lso_lag{partition="0",topic="t"}'] == 0
+    assert samples["fencepost_markers_written_total"] == 1
+
+
+def test_other_paths_are_not_there(metered: BrokerProcess) -> None:
+    with pytest.raises(urllib.error.HTTPError, match="404") as refused:
+        urllib.request.urlopen(f"http://{metered.facts['metrics']}/", timeout=10)
+    refused.value.close()
+
+
+def test_nobody_listens_unless_asked(broker: BrokerProcess) -> None:
+    assert "metrics" not in broker.facts
