@@ -69,14 +69,11 @@ class Planner:
     def batch(self) -> list[OffsetRange]:
         """The whole work of a batch query; PlanError where its options have it end before it starts."""
         start, end = self.starting(), self.ending()
-        empty = [tp for tp in end if start[tp] > end[tp]]
-        for tp, high_watermark in self._list(dict.fromkeys(empty, LATEST), IsolationLevel.READ_UNCOMMITTED).items():
-            if self._options.ending.mark is None:
-                raise PlanError(f"the query starts at offset {start[tp]} of {tp}, but ends at {end[tp]}")
-            if start[tp] <= high_watermark:
-                # It starts with records that are not decided yet, so there is nothing to read now.
-                end[tp] = start[tp]
-        return self.ranges(start, end)
+        if self._options.ending.mark is None:
+            for tp in sorted(end):
+                if start[tp] > end[tp]:
+                    raise PlanError(f"the query starts at offset {start[tp]} of {tp}, but ends at {end[tp]}")
+        return self.ranges(start, self.not_before(start, end))
 
     def ending(self) -> Offsets:
         """Where a batch query ends: now fixed, at most the last stable offset (or the high watermark).
@@ -91,18 +88,19 @@ class Planner:
                     raise PlanError(self._beyond(tp, end, limits[tp]))
         return ends
 
-    def latest(self, start: Mapping[TopicPartition, int] | None = None) -> Offsets:
-        """The ends as they are now. A partition whose `start` is stable but above the LSO stays where it is.
+    def latest(self) -> Offsets:
+        """The ends as they are now: last stable offsets, or high watermarks for read_uncommitted."""
+        return self._list(dict.fromkeys(self.partitions(), LATEST))
 
-        That happens when a query goes over from read_uncommitted to read_committed.
+    def not_before(self, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
+        """`end`, but a partition that is read beyond its last stable offset stays where it is until that comes along.
+
+        So it is for a query that went over from read_uncommitted to read_committed, or began by time with a record
+        that is not decided yet. Where not even the high watermark reaches `start`, the end is left: that is data loss.
         """
-        ends = self._list(dict.fromkeys(self.partitions(), LATEST))
-        ahead = [tp for tp in ends if start is not None and start.get(tp, 0) > ends[tp]]
-        if start is not None and ahead:
-            for tp, high_watermark in self._list(dict.fromkeys(ahead, LATEST), IsolationLevel.READ_UNCOMMITTED).items():
-                if start[tp] <= high_watermark:
-                    ends[tp] = start[tp]
-        return ends
+        ahead = [tp for tp in end if start.get(tp, 0) > end[tp]]
+        written = self._list(dict.fromkeys(ahead, LATEST), IsolationLevel.READ_UNCOMMITTED)
+        return end | {tp: start[tp] for tp in ahead if start[tp] <= written[tp]}
 
     def high_watermarks(self) -> Offsets:
         """How far the partitions are written, decided or not; what is between this and the LSO waits for a decision."""
@@ -214,13 +212,18 @@ class Planner:
             return start + share
         seen_bytes, position, left = 0, start, share
         for fetched in RangeReader(self._cluster, tp, start, stop, fetch_settings(self._options)).fetches():
-            for _, header in fetched.batches:
+            for index, (_, header) in enumerate(fetched.batches):
                 begin = max(header.base_offset, start)
                 count = min(header.record_count, header.next_offset - begin)
-                if count >= left:
+                if count > left:
                     self._cluster.forget()
                     return min(begin + left, stop)
                 left -= count
+                if left == 0:
+                    # What follows up to the next visible batch is taken along: alone it would be an empty micro-batch.
+                    self._cluster.forget()
+                    rest = fetched.batches[index + 1 :]
+                    return min(rest[0][1].base_offset if rest else fetched.next_offset, stop)
             position = fetched.next_offset
             seen_bytes += len(fetched.buffer)
             if seen_bytes >= SCAN_BYTES_MAX:

@@ -152,7 +152,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: OffsetTree, limit: ReadLimit) -> OffsetTree:
         """The end of the next micro-batch, fixed now at the last stable offset or below it."""
         begin = offsets_of(start)
-        end = self._available_now if self._available_now is not None else self._planner.latest(begin)
+        end = self._available_now if self._available_now is not None else self._planner.latest()
+        end = self._planner.not_before(begin, end)
         if isinstance(limit, ReadAllAvailable):
             return tree_of(end)
         if self._available_now is None and self._too_little(begin, end):

@@ -1,0 +1,168 @@
+"""The source's readers as Spark calls them on its driver, without a JVM: offsets, limits, and what goes to tasks."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+
+from pyspark import cloudpickle
+from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import LongType, StructField, StructType
+
+from fencepost.protocol.topics import TopicPartition
+from fencepost.spark_connector import source
+from fencepost.spark_connector.options import OptionError
+from fencepost.spark_connector.planner import PlanError
+from fencepost.spark_connector.source import FencepostDataSource, RangePartition, StreamReader, spark_schema
+from pyspark_fencepost import DefaultSource
+from tests.spark.fake_broker import FakeBroker, FakeLog
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+@pytest.fixture
+def broker() -> Iterator[FakeBroker]:
+    logs = {T0: FakeLog().data(b"a", b"b").aborted_run(1, b"x").data(b"c"), T1: FakeLog().data(b"d", b"e")}
+    with FakeBroker(logs) as serving:
+        yield serving
+
+
+def data_source(broker: FakeBroker, **options: str) -> FencepostDataSource:
+    given = {"kafka.bootstrap.servers": str(broker.address), "subscribe": "t", **options}
+    return FencepostDataSource(CaseInsensitiveDict(given))
+
+
+@pytest.fixture
+def stream(broker: FakeBroker) -> Iterator[Any]:
+    """Makes stream readers and ends their connections."""
+    made: list[StreamReader] = []
+
+    def make(**options: str) -> StreamReader:
+        chosen = data_source(broker, startingOffsets="earliest", **options)
+        made.append(chosen.streamReader(chosen.schema()))
+        return made[-1]
+
+    yield make
+    for reader in made:
+        reader.stop()
+
+
+def read(reader: Any, partitions: list[InputPartition]) -> list[bytes]:
+    """As a task does it: with a copy of the reader that came by pickle."""
+    copied = cloudpickle.loads(cloudpickle.dumps(reader))
+    work = cloudpickle.loads(cloudpickle.dumps(partitions))
+    return [row["value"] for one in work for batch in copied.read(one) for row in batch.to_pylist()]
+
+
+def test_sparks_discovery_finds_the_source_under_its_name() -> None:
+    assert DefaultSource is FencepostDataSource
+    assert DefaultSource.name() == "fencepost"
+
+
+def test_a_batch_reader_plans_and_its_copy_reads(broker: FakeBroker) -> None:
+    chosen = data_source(broker)
+    reader = chosen.reader(chosen.schema())
+    partitions = reader.partitions()
+    assert [repr(partition) for partition in partitions] == ["t-0[0:5]", "t-1[0:2]"]
+    assert read(reader, partitions) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+def test_sparks_placeholder_for_no_work_reads_nothing(broker: FakeBroker) -> None:
+    chosen = data_source(broker)
+    assert read(chosen.reader(chosen.schema()), [InputPartition(None)]) == []
+
+
+def test_a_schema_of_the_users_own_is_refused(broker: FakeBroker) -> None:
+    with pytest.raises(OptionError, match="the schema of this source is fixed"):
+        data_source(broker).reader(StructType([StructField("offset", LongType())]))
+    narrowed = data_source(broker, columns="offset")
+    assert narrowed.reader(StructType([StructField("offset", LongType(), False)])) is not None
+    assert narrowed.schema() == spark_schema(("offset",))
+
+
+def test_a_stream_goes_from_its_initial_offset_to_the_latest(stream: Any) -> None:
+    reader = stream()
+    start = reader.initialOffset()
+    assert start == {"t": {"0": 0, "1": 0}}
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end == {"t": {"0": 5, "1": 2}}
+    assert read(reader, reader.partitions(start, end)) == [b"a", b"b", b"c", b"d", b"e"]
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert reader.partitions(end, end) == []
+
+
+def test_the_latest_offset_reported_is_what_is_written_so_that_lag_behind_an_open_transaction_shows(
+    broker: FakeBroker, stream: Any
+) -> None:
+    broker.logs[T0].stable = 3
+    reader = stream()
+    assert reader.latestOffset({"t": {"0": 0, "1": 0}}, ReadAllAvailable()) == {"t": {"0": 3, "1": 2}}
+    assert reader.reportLatestOffset() == {"t": {"0": 5, "1": 2}}
+
+
+def test_the_limits_that_options_set_are_told_to_spark(stream: Any) -> None:
+    assert stream().getDefaultReadLimit() == ReadAllAvailable()
+    assert stream(maxOffsetsPerTrigger="5").getDefaultReadLimit() == ReadMaxRows(5)
+    assert stream(minOffsetsPerTrigger="3").getDefaultReadLimit() == ReadMinRows(3)
+    both = stream(minOffsetsPerTrigger="3", maxOffsetsPerTrigger="5")
+    assert both.getDefaultReadLimit() == ReadMaxRows(5)
+
+
+def test_a_limited_micro_batch_ends_early_and_the_next_goes_on(stream: Any) -> None:
+    reader = stream(maxOffsetsPerTrigger="2")
+    seen: list[bytes] = []
+    start, sizes = reader.initialOffset(), []
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        values = read(reader, reader.partitions(start, end))
+        sizes.append(len(values))
+        seen += values
+        start = end
+    assert sorted(seen) == [b"a", b"b", b"c", b"d", b"e"]
+    assert max(sizes) <= 2
+
+
+def test_too_little_waits_for_the_trigger_delay(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(source.time, "monotonic", lambda: now[0])
+    reader = stream(minOffsetsPerTrigger="9", maxTriggerDelay="30s")
+    start = reader.initialOffset()
+    limit = reader.getDefaultReadLimit()
+    assert reader.latestOffset(start, limit) == start
+    now[0] += 29
+    assert reader.latestOffset(start, limit) == start
+    now[0] += 2
+    assert reader.latestOffset(start, limit) == {"t": {"0": 5, "1": 2}}
+    assert reader.latestOffset(start, limit) == start
+    assert stream(minOffsetsPerTrigger="7").latestOffset(start, ReadMinRows(7)) == {"t": {"0": 5, "1": 2}}
+
+
+def test_available_now_ends_where_it_was_when_it_began(broker: FakeBroker, stream: Any) -> None:
+    reader = stream(minOffsetsPerTrigger="100")
+    reader.prepareForTriggerAvailableNow()
+    broker.logs[T1].data(b"later")
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, reader.getDefaultReadLimit()) == {"t": {"0": 5, "1": 2}}
+
+
+def test_available_now_does_not_go_back_behind_where_a_query_has_read(broker: FakeBroker, stream: Any) -> None:
+    broker.logs[T0].stable = 3
+    reader = stream()
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset({"t": {"0": 4, "1": 2}}, ReadAllAvailable()) == {"t": {"0": 4, "1": 2}}
+
+
+def test_a_topic_that_is_not_there_is_named(broker: FakeBroker) -> None:
+    chosen = data_source(broker, subscribe="nowhere")
+    with pytest.raises(PlanError, match="there is no topic nowhere"):
+        chosen.reader(chosen.schema()).partitions()
+
+
+def test_a_range_says_what_it_is(broker: FakeBroker) -> None:
+    chosen = data_source(broker, minPartitions="5")
+    partitions = chosen.reader(chosen.schema()).partitions()
+    assert all(isinstance(partition, RangePartition) for partition in partitions)
+    assert len(partitions) >= 5
