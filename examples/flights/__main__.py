@@ -4,9 +4,9 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import trio
@@ -46,8 +46,24 @@ def main() -> int:
             f"[bold yellow]No Java {JAVA_LEAST} or newer: the figures are computed without Spark.[/bold yellow]"
         )
     setting = Setting(options.directory.resolve(), options.loaders, options.transaction_rows, with_spark)
-    equal = trio.run(partial(Play(setting, screen).run))
+    equal = trio.run(play, Play(setting, screen))
     return 0 if equal else 1
+
+
+async def play(show: Play) -> bool:
+    """Run the demo; SIGTERM ends it in order, with no process left behind."""
+    equal = False
+    async with trio.open_nursery() as nursery:
+
+        async def end_on_signal() -> None:
+            with trio.open_signal_receiver(signal.SIGTERM) as signals:
+                async for _ in signals:
+                    nursery.cancel_scope.cancel()
+
+        nursery.start_soon(end_on_signal)
+        equal = await show.run()
+        nursery.cancel_scope.cancel()
+    return equal
 
 
 if __name__ == "__main__":

@@ -25,6 +25,10 @@ class Loader:
                 "partitioner": "murmur2_random",  # as Java's and fencepost's client: a carrier has one partition
                 "compression.type": "lz4",
                 "linger.ms": 20,
+                # While all brokers are down librdkafka forgets them, and an offset commit under way then waits for a
+                # coordinator that it does not know any more (its issue 5511). Let it keep them.
+                "metadata.recovery.strategy": "none",
+                "reconnect.backoff.max.ms": 1000,
             }
         )
         self._positions = Consumer(common | {"group.id": LOADER_GROUP, "isolation.level": "read_committed"})

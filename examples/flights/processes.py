@@ -44,7 +44,7 @@ class Process:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                env={**os.environ, **_environment()},
                 start_new_session=True,
             )
 
@@ -111,6 +111,12 @@ class Process:
         if not self.log_path.exists():
             return ""
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-lines:])
+
+
+def _environment() -> dict[str, str]:
+    """So that Spark's Python workers are this Python, and find the data source even where it is not installed."""
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    return {"PYTHONUNBUFFERED": "1", "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
 
 
 class Broker(Process):

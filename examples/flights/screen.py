@@ -12,14 +12,16 @@ from rich.table import Table
 from examples.flights.audit import Counts
 from examples.flights.comparison import Row
 
-TABLE_BLOCKS = 2
+WIDTH_OF_A_FILE = 120
+BLOCK_WIDTH = 58
 
 
 class Screen:
     """Progress bars with a story above them."""
 
     def __init__(self) -> None:
-        self.console = Console(highlight=False)
+        terminal = Console().is_terminal
+        self.console = Console(highlight=False, width=None if terminal else WIDTH_OF_A_FILE)
         self._started = time.monotonic()
         self._progress = Progress(
             SpinnerColumn(),
@@ -59,16 +61,16 @@ class Screen:
 
     def figures(self, rows: Sequence[Row], left: str, right: str) -> None:
         """The table per carrier and month: what came through the log beside what the data set says."""
-        table = Table(title=f"Flights and mean departure delay: {left} | {right}", box=box.SIMPLE_HEAD)
-        for _ in range(TABLE_BLOCKS):
-            for name in ("carrier", "month"):
-                table.add_column(name, justify="right")
-            table.add_column(f"flights\n{left}", justify="right")
-            table.add_column(f"flights\n{right}", justify="right")
-            table.add_column(f"delay, min\n{left}", justify="right")
-            table.add_column(f"delay, min\n{right}", justify="right")
-            table.add_column("", justify="center")
-        height = -(-len(rows) // TABLE_BLOCKS)
+        table = Table(
+            title=f"Flights and mean departure delay: by {left}, and straight from the {right}",
+            box=box.SIMPLE_HEAD,
+            padding=(0, 0, 0, 1),
+        )
+        blocks = max(1, self.console.width // BLOCK_WIDTH)
+        for _ in range(blocks):
+            for name in ("carrier", "month", "flights", "", "delay, min", "", ""):
+                table.add_column(name, justify="right", no_wrap=True)
+        height = -(-len(rows) // blocks)
         for line in range(height):
             cells: list[str] = []
             for row in rows[line::height]:
@@ -83,9 +85,13 @@ class Screen:
 
     def totals(self, rows: Sequence[Row]) -> None:
         """The table per carrier: what consume-transform-produce wrote beside what the data set says."""
-        table = Table(title="Totals per carrier: second topic | data set", box=box.SIMPLE_HEAD)
-        for name in ("carrier", "flights", "flights", "departed", "departed", "minutes late", "minutes late", ""):
-            table.add_column(name, justify="right")
+        table = Table(
+            title="Totals per carrier: from the second topic, and straight from the data set",
+            box=box.SIMPLE_HEAD,
+            padding=(0, 0, 0, 1),
+        )
+        for name in ("carrier", "flights", "", "departed", "", "minutes late", "", ""):
+            table.add_column(name, justify="right", no_wrap=True)
         for row in rows:
             cells = []
             for index in range(3):

@@ -1,0 +1,1 @@
+"""The examples' own judgement, without a broker."""
