@@ -4,7 +4,7 @@ import fcntl
 import logging
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 import trio
@@ -27,7 +27,7 @@ from fencepost.broker.log.files import FileStore
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.recovery import ALL_TRUSTED, recover
-from fencepost.broker.log.store import CorruptLogFile, Store
+from fencepost.broker.log.store import CorruptLogFile, Store, Syncable
 from fencepost.protocol.topics import TopicPartition
 
 LOCK_FILE = ".lock"
@@ -159,16 +159,20 @@ class LogDirectory:
     async def housekeep(self, now_ms: int) -> None:
         """Retention, producer expiry and checkpoints of every log, a few at a time; call it every minute or so.
 
-        What the disk refuses is told in the log of the process and tried again the next time.
+        What the disk refuses is told in the log of the process and tried again the next time; but a failed fsync
+        leaves as OSError and must end the process, as in `GroupCommit`.
         """
+        pins: list[Syncable] = []
         for tp in sorted(self.partitions()):
             await trio.lowlevel.checkpoint()
             try:
                 log = self.get(tp)
                 if log is not None:
-                    log.housekeep(now_ms)
+                    pins += log.housekeep(now_ms)
             except (OSError, CorruptLogFile) as error:
                 logger.error("upkeep of %s failed: %s", tp, error)
+        if pins:
+            await trio.to_thread.run_sync(_sync_all, pins)
         try:
             self.write_checkpoints()
         except OSError as error:
@@ -264,6 +268,11 @@ class LogDirectory:
         except CorruptLogFile as error:
             logger.warning("checkpoint passed over: %s", error)
             return {}
+
+
+def _sync_all(pins: Sequence[Syncable]) -> None:
+    for pin in pins:
+        pin.sync()
 
 
 def _parse(name: str) -> TopicPartition | None:

@@ -1,5 +1,6 @@
 """One partition's log: what may be appended, what may be read, and how far (sections A.1, A.3 and A.4 of the rules)."""
 
+import errno
 import logging
 from collections.abc import Callable, Collection
 
@@ -201,7 +202,8 @@ class PartitionLog(ReadableLog):
 
     def finish_sync(self, end_offset: int) -> None:
         """All that `begin_sync` returned along with `end_offset` is synced."""
-        self.recovery_point = max(self.recovery_point, end_offset)
+        if not self.segments.unflushed:
+            self.recovery_point = max(self.recovery_point, end_offset)
         self.advance_high_watermark(end_offset)
 
     # Upkeep
@@ -228,29 +230,38 @@ class PartitionLog(ReadableLog):
             self._wake()
         return ErrorCode.NONE, self._log_start_offset
 
-    def housekeep(self, now_ms: int) -> None:
-        """Retention by time and size, forgetting idle producers, and a checkpoint where one is due. Raises OSError."""
+    def housekeep(self, now_ms: int) -> list[Syncable]:
+        """Retention by time and size, forgetting idle producers, and a checkpoint where one is due. Raises OSError.
+
+        What it returns must be synced before a recovery point of now is written down.
+        """
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         self.producers.shrink(self.config.producer_ids_max)
         self._delete_segments(now_ms)
         if self.segments.size_bytes - self._bytes_at_snapshot >= CHECKPOINT_BYTES:
-            self.checkpoint()
+            return self.checkpoint()
+        return []
 
-    def checkpoint(self) -> None:
-        """Write what lets the next start begin at the present end: index entries and a producer snapshot."""
-        self.segments.active.seal()
+    def checkpoint(self) -> list[Syncable]:
+        """Write what lets the next start begin at the present end: index entries and a producer snapshot.
+
+        They count only once they are durable: sync what is returned before the recovery point reaches here, because
+        recovery believes the aborted index below a snapshot below the recovery point. Raises OSError.
+        """
+        if not self.segments.active.seal():
+            return []
         self._take_snapshot()
+        return [*self._snapshots.pins(self.log_end_offset), *self.segments.active.pins(), *self.store.pin_entries()]
 
     def close(self) -> None:
         """Checkpoint, make everything durable, let go of descriptors. Raises OSError."""
         if self.deleted:
             return
         if self._founded:
-            self.checkpoint()
-            for segment in self.segments:
-                segment.flush_indexes()
             end_offset, pins = self.begin_sync()
-            for pin in [*pins, *self.segments.active.pins()]:
+            if not self.segments.flush_indexes():
+                raise OSError(errno.ENOSPC, "index entries could not be written", self.store.place)
+            for pin in [*self.checkpoint(), *pins]:
                 pin.sync()
             self.finish_sync(end_offset)
         self.segments.close()
@@ -276,7 +287,8 @@ class PartitionLog(ReadableLog):
             self._roll(now_ms)
             self.segments.active.file.create()  # an empty file still says where offsets go on
         # What the producers did in the data that goes stands only in the snapshot at the new start: it must last first.
-        self._snapshots.sync(facts[count - 1].next_offset)
+        for pin in [*self._snapshots.pins(facts[count - 1].next_offset), *self.store.pin_entries()]:
+            pin.sync()
         gone = self.segments.drop_front(count)
         first_offset = self.segments.first_offset
         self._snapshots.remove_before(first_offset)

@@ -162,7 +162,7 @@ class _Pass:
         at = max(start, segment.base_offset)
         trusted = self._recovery_point == ALL_TRUSTED
         if at == segment.base_offset or not (trusted or _indexes_plausible(segment)):
-            segment.rewind(0, segment.base_offset)
+            segment.rewind(0, segment.base_offset, at)
             return 0
         try:
             segment.next_offset = ALL_TRUSTED  # unknown yet; the walk finds the end of the file
@@ -173,9 +173,9 @@ class _Pass:
         except CorruptLogFile:
             position = 0
         if position == 0:
-            segment.rewind(0, segment.base_offset)
+            segment.rewind(0, segment.base_offset, at)
             return 0
-        segment.rewind(position, at)
+        segment.rewind(position, at, at)
         segment.first_timestamp_ms = read_header(segment.file.read(0, HEADER_SIZE), whole=False).max_timestamp
         return position
 

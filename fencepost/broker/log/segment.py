@@ -205,11 +205,14 @@ class Segment:
         files = (self.file, self.offsets.file, self.times.file, self.aborted.file)
         return [pin for pin in (file.pin() for file in files) if pin is not None]
 
-    def rewind(self, position: int, offset: int) -> None:
-        """Before a scan from `position` (the batch of `offset`) on: forget what the scan will note. Raises OSError."""
+    def rewind(self, position: int, offset: int, replay_from: int) -> None:
+        """Before a scan from `position` (the batch of `offset`) on: forget what the scan will note. Raises OSError.
+
+        Aborts are only noted for what is replayed into the producers' state, from `replay_from` on.
+        """
         self.offsets.truncate_to_position(position)
         self.times.truncate_to_offset(max(0, offset - self.base_offset))
-        self.aborted.truncate_to_offset(offset)
+        self.aborted.keep_within(self.base_offset, replay_from)
         timestamp_ms, relative_offset = self.times.last
         self.max_timestamp_ms, self.max_timestamp_offset = timestamp_ms, self.base_offset + relative_offset
         self.next_offset = offset

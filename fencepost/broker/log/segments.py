@@ -34,6 +34,8 @@ class Segments:
         self._segments = segments
         self._unsynced = segments[:-1]
         self.active = segments[-1]
+        self.unflushed = False
+        """Whether the last `pins` had to leave index entries of sealed segments in memory: the disk was full."""
         self._sealed_bytes = sum(segment.size_bytes for segment in segments[:-1])
 
     def __iter__(self) -> Iterator[Segment]:
@@ -134,14 +136,19 @@ class Segments:
     # Durability and deletion
 
     def pins(self) -> list[Syncable]:
-        """What to sync to make all batches so far durable. Sealed segments are given out once."""
+        """What to sync to make all batches so far durable, and once the indexes of each sealed segment."""
         kept = [segment for segment in self._unsynced if not segment.flush_indexes()]
+        self.unflushed = bool(kept)
         pins = [pin for segment in self._unsynced for pin in segment.pins()]
         self._unsynced = kept
         pin = self.active.file.pin()
         if pin is not None:
             pins.append(pin)
         return pins + self.store.pin_entries()
+
+    def flush_indexes(self) -> bool:
+        """Put all waiting index entries into their files; False when the disk refuses."""
+        return not [segment for segment in self._segments if not segment.flush_indexes()]
 
     def drop_front(self, count: int) -> list[Segment]:
         """Take the oldest `count` segments out and delete their files. Raises OSError."""

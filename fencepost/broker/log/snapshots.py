@@ -14,7 +14,7 @@ import crc32c
 
 from fencepost.broker.log.producer_state import BatchMetadata, ProducerEntry
 from fencepost.broker.log.segment import file_name, offset_in_name
-from fencepost.broker.log.store import CorruptLogFile, Store
+from fencepost.broker.log.store import CorruptLogFile, Store, Syncable
 
 SNAPSHOT_SUFFIX = ".snapshot"
 
@@ -137,16 +137,14 @@ class SnapshotFiles:
             return
         self._offsets.append(offset)
 
-    def sync(self, offset: int) -> None:
-        """Make the snapshot at `offset` durable, if there is one, with all names in the directory. Raises OSError."""
-        pins = self._store.pin_entries()
-        if offset in self._offsets:
-            file = self._store.open(file_name(offset, SNAPSHOT_SUFFIX))
-            pin = file.pin()
-            file.close()
-            pins += [pin] if pin is not None else []
-        for pin in pins:
-            pin.sync()
+    def pins(self, offset: int) -> list[Syncable]:
+        """What to sync to make the snapshot at `offset` durable, if there is one. Raises OSError."""
+        if offset not in self._offsets:
+            return []
+        file = self._store.open(file_name(offset, SNAPSHOT_SUFFIX))
+        pin = file.pin()
+        file.close()
+        return [] if pin is None else [pin]
 
     def remove_before(self, offset: int) -> None:
         """Delete the snapshots below `offset`, but never the newest. Raises OSError."""

@@ -54,9 +54,18 @@ class TxnIndex(IndexFile):
                 return found, True
         return found, False
 
-    def truncate_to_offset(self, offset: int) -> None:
-        """Forget transactions whose markers stand at `offset` or later. Raises OSError."""
-        self.truncate(bisect_left(self, offset, key=_last_offset))
+    def keep_within(self, base_offset: int, end_offset: int) -> None:
+        """Keep the entries whose markers rise within the two offsets; forget all from the first other one on.
+
+        After a crash the file may end in anything: what is above the state that a scan begins with is noted anew.
+        Raises OSError.
+        """
+        count, last = 0, base_offset - 1
+        for version, _, _, last_offset, _ in self.entries():
+            if version != _VERSION or not last < last_offset < end_offset:
+                break
+            count, last = count + 1, last_offset
+        self.truncate(count)
 
     def _from(self, start: int) -> Iterator[AbortedTransaction]:
         for number, (version, *fields) in enumerate(self.entries(start), start):

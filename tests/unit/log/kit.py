@@ -127,13 +127,14 @@ def headers(log: PartitionLog, isolation: IsolationLevel = UNCOMMITTED, max_byte
 
 
 class FullDisk(MemoryStore):
-    """A store that takes `room` more bytes and then says ENOSPC, or EIO for every write while `broken`."""
+    """A store that takes `room` more bytes and then says ENOSPC, as to all `refused_suffix`; EIO while `broken`."""
 
     def __init__(self, place: str = "full:", top: "FullDisk | None" = None) -> None:
         super().__init__(place)
         self.top = top or self
         self.room = 1 << 40
         self.broken = False
+        self.refused_suffix = "nothing"
 
     def new_child(self, name: str) -> MemoryStore:
         return FullDisk(f"{self.place}/{name}", self.top)
@@ -150,7 +151,7 @@ class _FullFile(MemoryFile):
     def write(self, position: int, data: Bytes) -> None:
         if self._disk.broken:
             raise OSError(errno.EIO, os.strerror(errno.EIO), self.place)
-        if len(data) > self._disk.room:
+        if len(data) > self._disk.room or self.place.endswith(self._disk.refused_suffix):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.place)
         self._disk.room -= len(data)
         super().write(position, data)

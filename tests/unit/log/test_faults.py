@@ -10,16 +10,19 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.kit import (
+    COMMITTED,
     TOPIC_ID,
     TP,
     UNCOMMITTED,
     FullDisk,
     batch,
     crashed,
+    directory_over,
     end,
     headers,
     over,
     send,
+    settle,
     transact,
 )
 
@@ -126,3 +129,35 @@ def test_a_file_that_shrank_under_the_broker_is_noticed(tmp_path):
     os.truncate(tmp_path / "data" / str(TP) / "00000000000000000000.log", 10)
     assert log.read(0, 1000, UNCOMMITTED).error is ErrorCode.KAFKA_STORAGE_ERROR
     directory.close()
+
+
+def test_a_log_whose_aborted_index_does_not_fit_on_the_disk_is_not_closed_as_clean():
+    """A clean stop makes the next start believe the indexes: without this entry aborted data would be delivered."""
+    disk = FullDisk()
+    directory = directory_over(disk)
+    log = directory.create(TP, TOPIC_ID, LogConfig())
+    transact(log, 7, 0, 0)
+    end(log, 7, 0, commit=False)
+    disk.room = 0
+    with pytest.raises(OSError, match="index entries"):
+        directory.close()
+    again = directory_over(crashed(disk))
+    assert not again.clean
+    recovered = again.get(TP)
+    assert recovered is not None
+    assert recovered.read(0, 1000, COMMITTED).aborted == [(7, 0)]
+
+
+def test_the_recovery_point_waits_for_the_aborted_index():
+    disk = FullDisk()
+    log = over(disk, LogConfig(segment_bytes=160), "fsync")
+    transact(log, 7, 0, 0)
+    end(log, 7, 0, commit=False)
+    disk.refused_suffix = ".txnindex"
+    send(log, batch())
+    assert len(log.segments) == 2
+    settle(log)
+    assert (log.high_watermark, log.recovery_point) == (3, 0)
+    disk.refused_suffix = "nothing"
+    settle(log)
+    assert log.recovery_point == 3
