@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
     from fencepost.client.client import Client
-    from fencepost.client.consumer import Consumer, ConsumerBatch, ConsumerRecord
+    from fencepost.client.consumed import ConsumerBatch, ConsumerRecord
+    from fencepost.client.consumer import Consumer
     from fencepost.client.errors import (
         AbortableError,
         AuthorizationError,
@@ -29,8 +30,8 @@ _HOME = {
     "CommittedOffset": "txn_requests",
     "ConfigError": "errors",
     "Consumer": "consumer",
-    "ConsumerBatch": "consumer",
-    "ConsumerRecord": "consumer",
+    "ConsumerBatch": "consumed",
+    "ConsumerRecord": "consumed",
     "FatalError": "errors",
     "FencedError": "errors",
     "GroupMetadata": "txn_requests",

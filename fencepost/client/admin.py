@@ -1,11 +1,12 @@
 """The admin client: topics, configurations, groups and features. Transactions are in `admin_transactions.py`."""
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 import trio
 
+from fencepost.client.admin_requests import final_error
 from fencepost.client.admin_transactions import TransactionAdmin
 from fencepost.client.admin_types import (
     ConfigEntry,
@@ -16,9 +17,8 @@ from fencepost.client.admin_types import (
     TopicDescription,
 )
 from fencepost.client.assignors import decode_assignment
-from fencepost.client.cluster import GROUP
-from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
-from fencepost.client.group_requests import EARLIEST, LATEST, by_topic, commit_offsets, fetch_committed, list_offsets
+from fencepost.client.errors import KafkaError, error_for
+from fencepost.client.group_requests import EARLIEST, LATEST, commit_offsets, fetch_committed, list_offsets
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api15_describe_groups import DescribeGroupsRequest
@@ -39,10 +39,8 @@ from fencepost.protocol.messages.api44_incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
 )
 from fencepost.protocol.messages.api57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
-T = TypeVar("T")
 TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
@@ -138,7 +136,7 @@ class Admin(TransactionAdmin):
         async def attempt() -> None:
             for name, code in (await self._cluster.refresh(list(names) or None)).items():
                 if names:
-                    raise _final(error_for(code, f"topic {name!r}", api="Metadata"), {_NO_TOPIC})
+                    raise final_error(error_for(code, f"topic {name!r}", api="Metadata"), {_NO_TOPIC})
 
         await self._retry(attempt, "describing topics")
         known = self._cluster.topics
@@ -296,106 +294,6 @@ class Admin(TransactionAdmin):
         request = UpdateFeaturesRequest(feature_updates=[key], timeout_ms=self._cluster.config.request_timeout_ms)
         await self._controller(57, request, lambda value: [value, *value.results], f"feature {name!r}")
 
-    # -- asking
-
-    async def _controller(
-        self,
-        api_key: int,
-        request: Any,
-        entries: Callable[[Any], Collection[Any]],
-        what: str,
-        *,
-        final: Collection[ErrorCode] = (),
-    ) -> Any:
-        """Ask the controller; any broker where there is none by name."""
-
-        async def node() -> int | None:
-            if self._cluster.controller_id not in self._cluster.brokers:
-                await self._cluster.refresh()
-            known = self._cluster.controller_id
-            return known if known in self._cluster.brokers else None
-
-        async def attempt() -> Any:
-            try:
-                return await self._attempt(api_key, await node(), request, entries, what, final)
-            except RetriableError as error:
-                if error.code is ErrorCode.NOT_CONTROLLER:
-                    await self._cluster.refresh()
-                raise
-
-        return await self._retry(attempt, what)
-
-    async def _simple(
-        self,
-        api_key: int,
-        request: Any,
-        entries: Callable[[Any], Collection[Any]],
-        what: str,
-        *,
-        node: int | None = None,
-        final: Collection[ErrorCode] = (),
-    ) -> Any:
-        return await self._retry(lambda: self._attempt(api_key, node, request, entries, what, final), what)
-
-    async def _attempt(
-        self,
-        api_key: int,
-        node: int | None,
-        request: Any,
-        entries: Callable[[Any], Collection[Any]],
-        what: str,
-        final: Collection[ErrorCode],
-    ) -> Any:
-        api = API_BY_KEY[api_key]
-        answer = await self._cluster.ask(node, api, request, purpose=self._purpose)
-        for entry in entries(answer):
-            code = code_of(entry.error_code)
-            if code is not ErrorCode.NONE:
-                told = getattr(entry, "error_message", None)
-                raise _final(error_for(code, f"{what}: {told}" if told else what, api=api.name, node=node), final)
-        return answer
-
-    async def _coordinator(
-        self,
-        api_key: int,
-        group_id: str,
-        request: Any,
-        entries: Callable[[Any], Collection[Any]],
-        ignored: Collection[ErrorCode],
-    ) -> Any:
-        api, what = API_BY_KEY[api_key], f"group {group_id!r}"
-
-        def code_in(answer: Any) -> int:
-            return next((int(e.error_code) for e in entries(answer) if e.error_code not in (0, *ignored)), 0)
-
-        async def attempt() -> Any:
-            ask = self._cluster.ask_coordinator
-            answer = await ask(GROUP, group_id, api, request, code_in, purpose=self._purpose)
-            if code_in(answer):
-                raise error_for(code_of(code_in(answer)), what, api=api.name)
-            return answer
-
-        return await self._retry(attempt, what)
-
-    async def _leader(self, partition: TopicPartition, api_key: int, request: Any) -> Any:
-        """Ask a partition's leader; the partition's part of the answer."""
-
-        async def attempt() -> Any:
-            node = await self._cluster.leader_of(TopicPartition(*partition))
-            answer = await self._cluster.ask(node, API_BY_KEY[api_key], request, purpose=self._purpose)
-            found = answer.topics[0].partitions[0]
-            code = code_of(found.error_code)
-            if code is not ErrorCode.NONE:
-                if code.retriable:
-                    await self._cluster.refresh(by_topic([TopicPartition(*partition)]))
-                raise error_for(code, f"{partition}", api=API_BY_KEY[api_key].name, node=node)
-            return found
-
-        return await self._retry(attempt, f"{partition}")
-
-    async def _retry(self, attempt: Callable[[], Awaitable[T]], what: str) -> T:
-        return await self._cluster.policy.run(attempt, what=what)
-
 
 _NO_TOPIC = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _NO_GROUP = ErrorCode.GROUP_ID_NOT_FOUND
@@ -406,10 +304,3 @@ def _resource(topic: str | None, broker: int | None) -> tuple[int, str, int | No
     if (topic is None) == (broker is None):
         raise KafkaError("name either a topic or a broker")
     return (TOPIC, topic, None) if topic is not None else (BROKER, str(broker), broker)
-
-
-def _final(error: KafkaError, final: Collection[ErrorCode]) -> KafkaError:
-    """Codes that elsewhere mean "not yet" mean "no" where somebody asks about a thing by its name."""
-    if error.code in final and isinstance(error, RetriableError):
-        return KafkaError(str(error.args[0]), code=error.code, api=error.api, node=error.node)
-    return error

@@ -4,8 +4,9 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
+from fencepost.client.admin_requests import AdminRequests
 from fencepost.client.admin_types import ProducerState, TransactionListing
-from fencepost.client.cluster import TRANSACTION, Cluster
+from fencepost.client.cluster import TRANSACTION
 from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
 from fencepost.client.group_requests import LATEST, list_offsets
 from fencepost.protocol.errors import ErrorCode
@@ -18,12 +19,8 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = (API_BY_KEY[key] for key in (61, 65, 66))
 
 
-class TransactionAdmin:
+class TransactionAdmin(AdminRequests):
     """The part of the admin client that asks about transactions and producers."""
-
-    def __init__(self, cluster: Cluster, purpose: str) -> None:
-        self._cluster = cluster
-        self._purpose = purpose
 
     async def transactions(
         self, *, state: str | Iterable[str] = (), producer_ids: Collection[int] = ()

@@ -158,6 +158,20 @@ class PartitionState:
                 self.position = max(self.position or 0, chunk.next_offset)
         return taken
 
+    def take_one(self) -> Record | None:
+        """The next record, or None; the cheap way for programs that read one by one. Raises CorruptBatch."""
+        chunks = self.chunks
+        if not chunks or self.paused:
+            return None
+        chunk = chunks[0]
+        if chunk.at + 1 < len(chunk.records):
+            record = chunk.records[chunk.at]
+            chunk.at += 1
+            self.position = record.offset + 1
+            return record
+        taken = self.take(1)
+        return taken[0] if taken else None
+
     def lag(self, isolation: IsolationLevel) -> int | None:
         """How many offsets lie between the position and what may be read; None before the first answer."""
         end = self.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else self.high_watermark

@@ -72,14 +72,19 @@ class Membership:
         self.group_id = config.group_id
         self.member_id = ""
         self.generation = -1
+        self._metadata = GroupMetadata(self.group_id, instance_id=config.group_instance_id)
         self._rebalance = False
         self._wake = trio.Event()
         self._counts: dict[str, int] | None = None
 
     @property
     def metadata(self) -> GroupMetadata:
-        """Group, generation and member, as offset commits name them (KIP-447)."""
-        return GroupMetadata(self.group_id, self.generation, self.member_id, self._config.group_instance_id)
+        """Group, generation and member, as offset commits name them (KIP-447); one object per generation."""
+        known = self._metadata
+        if known.generation != self.generation or known.member_id != self.member_id:
+            instance_id = self._config.group_instance_id
+            known = self._metadata = GroupMetadata(self.group_id, self.generation, self.member_id, instance_id)
+        return known
 
     def resting(self) -> None:
         """The program has handed its batch back: a rebalance that waits for this may go on."""
