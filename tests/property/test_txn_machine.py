@@ -124,7 +124,9 @@ class TransactionalId(RuleBasedStateMachine):
 
     @rule(target=clients, version=st.sampled_from([0, 2]))
     def newcomer(self, version: int) -> Client:
+        before = list(self.open_values)
         answer = self.ask(InitProducerId(60_000))
+        assert all(self.decided[value] is False for value in before), "what the one before left open is aborted"
         return self.owner(Client(version, -1, -1), answer)
 
     @rule(client=clients)
@@ -182,13 +184,10 @@ class TransactionalId(RuleBasedStateMachine):
         assert isinstance(self.state, Ongoing)
         self.decide(TimeOut(self.state.producer.producer_id, self.state.producer.epoch))
 
-    @precondition(lambda self: isinstance(self.state, Ongoing))
-    @rule(commit=st.booleans(), version=st.sampled_from([0, 2]))
-    def end_without_waiting(self, commit: bool, version: int) -> None:
-        """The decision is taken, and then the power may fail at any step."""
-        assert isinstance(self.state, Ongoing)
-        producer = self.state.producer
-        self.decide(EndTxn(producer.producer_id, producer.epoch, commit, version))
+    @rule(client=clients, commit=st.booleans())
+    def end_without_waiting(self, client: Client, commit: bool) -> None:
+        """The decision is taken, and then the power may fail at any step; the client never hears of it."""
+        self.decide(EndTxn(client.producer_id, client.epoch, commit, client.version))
 
     @precondition(lambda self: self.duty is not None)
     @rule()

@@ -149,7 +149,8 @@ class Partition:
 class Cluster:
     """Partitions, and the MarkerWriter over them.
 
-    `delay` seconds pass per round; `answers` are told first, one dict a round, then the truth; `gate` holds all rounds.
+    `delay` seconds pass before each marker. `answers` are told first, one dict a round, then the truth. `gate` holds
+    all rounds.
     """
 
     def __init__(self, *partitions: TopicPartition, delay: float = 0.0) -> None:
@@ -172,15 +173,16 @@ class Cluster:
         self.rounds.append((producer_id, producer_epoch, commit, transaction_version, frozenset(partitions)))
         if self.gate is not None:
             await self.gate.wait()
-        if self.delay:
-            await trio.sleep(self.delay)
         told = self.answers.pop(0) if self.answers else {}
-        return {
-            name: told[name]
-            if name in told
-            else self._mark(name, producer_id, producer_epoch, commit, transaction_version)
-            for name in partitions
-        }
+        written: dict[TopicPartition, ErrorCode] = {}
+        for name in sorted(partitions):
+            if self.delay:
+                await trio.sleep(self.delay)
+            truth = name not in told
+            written[name] = (
+                self._mark(name, producer_id, producer_epoch, commit, transaction_version) if truth else told[name]
+            )
+        return written
 
     def _mark(self, name: TopicPartition, producer_id: int, epoch: int, commit: bool, version: int) -> ErrorCode:
         partition = self.partitions.get(name)

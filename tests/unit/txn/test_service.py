@@ -130,6 +130,21 @@ class TestEndTxn:
             await write(world, *identity, P0, version=version, value=str(number))
         assert committed(world) == ["x", "1", "3"]
 
+    async def test_no_marker_is_written_before_the_decision_is_durable(
+        self, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        """Else a crash could lose the decision and keep one of its markers: a torn transaction."""
+        world = World(log_delay=0.5)
+        await world.start(nursery)
+        identity = await begin(world, P0, P1)
+        began = trio.current_time()
+        nursery.start_soon(lambda: world.service.end_txn(TX, *identity, True, client_version=2))
+        await trio.sleep_until(began + 0.49)
+        assert world.service.books.counts["PrepareCommit"] == 1
+        assert world.cluster.rounds == []
+        await trio.sleep_until(began + 0.51)
+        assert len(world.cluster.rounds) == 1
+
     async def test_requests_that_meet_a_decided_transaction_wait_for_it(
         self, world: World, autojump_clock: trio.testing.MockClock
     ) -> None:
