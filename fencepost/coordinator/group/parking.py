@@ -1,17 +1,28 @@
 """Requests that wait for other members of their group: a Join for the rest to join, a Sync for the leader."""
 
-from typing import Generic, TypeVar
-
-import trio
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
 
 ReplyT = TypeVar("ReplyT")
+
+
+class Event(Protocol):
+    """Something that happens once; trio's, in a broker."""
+
+    def set(self) -> None:
+        """It happens."""
+        ...
+
+    async def wait(self) -> None:
+        """Wait until it happened."""
+        ...
 
 
 class Parked(Generic[ReplyT]):
     """One waiting request."""
 
-    def __init__(self) -> None:
-        self._event = trio.Event()
+    def __init__(self, event: Event) -> None:
+        self._event = event
         self._answer: tuple[ReplyT, int] | None = None
 
     def answer(self, reply: ReplyT, end_offset: int) -> None:
@@ -30,9 +41,10 @@ class Parked(Generic[ReplyT]):
 class Parking(Generic[ReplyT]):
     """The requests of one kind, by group and member; one each."""
 
-    def __init__(self, displaced: ReplyT) -> None:
+    def __init__(self, displaced: ReplyT, new_event: Callable[[], Event]) -> None:
         self._parked: dict[tuple[str, str], Parked[ReplyT]] = {}
         self._displaced = displaced
+        self._new_event = new_event
 
     def __len__(self) -> int:
         return len(self._parked)
@@ -43,7 +55,7 @@ class Parking(Generic[ReplyT]):
         former = self._parked.get(key)
         if former is not None:
             former.answer(self._displaced, 0)
-        parked: Parked[ReplyT] = Parked()
+        parked: Parked[ReplyT] = Parked(self._new_event())
         self._parked[key] = parked
         return parked
 

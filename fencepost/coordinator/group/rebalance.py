@@ -236,6 +236,14 @@ def expire_session(group_id: str, group: Group, member_id: str, now_ms: int) -> 
             assert_never(group)
 
 
+def make_fit(group_id: str, group: Group, config: GroupConfig, now_ms: int) -> Turn:
+    """A group that comes back larger than `group.max.size` allows rebalances: the last to rejoin are turned away."""
+    out = Out(group_id)
+    if isinstance(group, Stable) and len(group.members) > config.group_max_size:
+        return out.turn(prepare_rebalance(group, frozenset(), now_ms, out))
+    return out.turn(group)
+
+
 def remove_member(group: Active, member_id: str, now_ms: int, out: Out) -> Group:
     """Take a member or a promised id out of the group and go on without it."""
     was_member = member_id in group.members

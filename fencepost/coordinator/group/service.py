@@ -64,8 +64,8 @@ class GroupService:
         self._new_id = new_id
         self._timers = Timers()
         self._wake = trio.Event()
-        self._joins: Parking[JoinReply] = Parking(JoinReply("", ErrorCode.REBALANCE_IN_PROGRESS))
-        self._syncs: Parking[SyncReply] = Parking(SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+        self._joins: Parking[JoinReply] = Parking(JoinReply("", ErrorCode.REBALANCE_IN_PROGRESS), trio.Event)
+        self._syncs: Parking[SyncReply] = Parking(SyncReply(ErrorCode.REBALANCE_IN_PROGRESS), trio.Event)
         self._closed = False
 
     async def start(self) -> None:
@@ -73,10 +73,13 @@ class GroupService:
 
         Raises CorruptRecord.
         """
-        await self._shards.load()
-        for group_id, group in self._shards.all_groups():
+        for _ in self._shards.load():
+            await trio.lowlevel.checkpoint()
+        now_ms = self._clock.now_ms()
+        for group_id, group in list(self._shards.all_groups()):
             for member in group_members(group).values():
                 self._set_timer(group_id, SetTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
+            self._take(self._shards.of(group_id), group_id, rebalance.make_fit(group_id, group, self.config, now_ms))
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch the sessions and rebalances, and forget what is past its retention."""
@@ -328,4 +331,5 @@ class GroupService:
     async def _sweep(self) -> None:
         while True:
             await trio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
-            await self._shards.forget_expired(self.config.offsets_retention_minutes * 60_000)
+            for _ in self._shards.forget_expired(self.config.offsets_retention_minutes * 60_000):
+                await trio.lowlevel.checkpoint()

@@ -4,8 +4,6 @@ import logging
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-import trio
-
 from fencepost.coordinator.group import retention
 from fencepost.coordinator.group.codec import CorruptRecord, encode
 from fencepost.coordinator.group.ledger import Ledger, apply, replay
@@ -43,8 +41,8 @@ class GroupShards:
         self._clock = clock
         self._shards: dict[int, GroupShard] = {}
 
-    async def load(self) -> None:
-        """Fold every log there is. Raises CorruptRecord, which names the partition and the offset."""
+    def load(self) -> Iterator[None]:
+        """Fold every log there is, one at each step. Raises CorruptRecord, which names the partition and the offset."""
         for partition in sorted(self._logs.existing()):
             shard = self._shard(partition)
             try:
@@ -53,7 +51,7 @@ class GroupShards:
                 raise CorruptRecord(f"__consumer_offsets-{partition}, {error}") from error
             if unknown:
                 logger.warning("__consumer_offsets-%d: %d records of unknown kinds passed over", partition, unknown)
-            await trio.lowlevel.checkpoint()
+            yield
 
     def partition(self, group_id: str) -> int:
         """The partition that holds the group."""
@@ -118,15 +116,15 @@ class GroupShards:
             if gone:
                 self.write_all(shard, shard.state.offsets.removals_of_topics(gone))
 
-    async def forget_expired(self, retention_ms: int) -> None:
-        """Forget what is past its retention (row G7)."""
+    def forget_expired(self, retention_ms: int) -> Iterator[None]:
+        """Forget what is past its retention (row G7), one partition at each step."""
         for shard in list(self._shards.values()):
             now_ms = self._clock.now_ms()
             records: list[GroupRecord] = []
             for group_id, group in shard.state.groups.items():
                 records += retention.expired(group_id, group, shard.state.offsets, retention_ms, now_ms)
             self.write_all(shard, records)
-            await trio.lowlevel.checkpoint()
+            yield
 
     @property
     def offset_count(self) -> int:

@@ -164,6 +164,26 @@ async def test_a_restart_keeps_the_group_without_a_rebalance_and_its_sessions_st
     assert later.beat(second) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
+async def test_a_group_that_is_too_large_after_a_restart_rebalances(
+    autojump_clock: MockClock, world: World, nursery: trio.Nursery
+) -> None:
+    first, second = await world.settle(None, None)
+    later = World(GroupConfig(group_max_size=1), world.logs)
+    await later.service.start()
+    await nursery.start(later.service.run)
+    assert later.beat(first) is ErrorCode.REBALANCE_IN_PROGRESS
+    replies: list[JoinReply] = []
+
+    async def rejoin() -> None:
+        replies.append(await later.join(second.member_id))
+
+    nursery.start_soon(rejoin)
+    await trio.testing.wait_all_tasks_blocked()
+    assert (await later.join(first.member_id)).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    await trio.testing.wait_all_tasks_blocked()
+    assert [reply.leader for reply in replies] == [second.member_id]
+
+
 async def test_an_answer_waits_until_what_it_rests_on_is_durable(
     autojump_clock: MockClock, world: World, nursery: trio.Nursery
 ) -> None:

@@ -1,0 +1,15 @@
+"""A node for the tests of the group handlers."""
+
+import pytest
+import trio
+
+from fencepost.coordinator.group.config import GroupConfig
+from tests.unit.group.handler_kit import Node
+
+
+@pytest.fixture
+async def node(nursery: trio.Nursery) -> Node:
+    """A node without an initial delay, its group service running."""
+    node = Node(GroupConfig())
+    await nursery.start(node.groups.run)
+    return node
