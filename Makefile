@@ -4,7 +4,7 @@ PYTHON ?=
 BIN    := $(VENV)/bin
 PY     := $(BIN)/python
 # What ruff and mypy look at: the rooms themselves, since the links at the root point into them.
-SOURCES := fencepost pyspark_fencepost tests bench examples tools
+SOURCES := fencepost pyspark_fencepost tests bench examples deploy
 # Extra words for the tools: make test ARGS="-k fencing -x", make bench KAFKA=127.0.0.1:9392 KAFKA_PID=4711
 ARGS ?=
 
@@ -44,9 +44,8 @@ format: setup ## Let ruff write the code's form
 bench: setup ## Load against fencepost, beside a Kafka where KAFKA=host:port names one; table into bench/out
 	$(PY) -m bench $(if $(KAFKA),--kafka $(KAFKA)) $(if $(KAFKA_PID),--kafka-pid $(KAFKA_PID)) $(ARGS)
 
-pins: setup ## Renew constraints.txt from pyproject.toml (needs uv)
-	uv pip compile pyproject.toml --universal --python-version 3.11 --all-extras --upgrade \
-	    --generate-hashes --no-emit-index-url --no-annotate --no-header --quiet --output-file constraints.txt
+pins: ## Renew constraints.txt and the images' pins from pyproject.toml (needs uv)
+	sh deploy/pins.sh
 
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) .demo bench/out build dist *.egg-info spark-warehouse

@@ -1,0 +1,149 @@
+"""Dockerfile, docker-compose.yml, Prometheus' configuration and the pins, read as their tools would read them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from fencepost.cli.main import cli
+from tests.architecture.project_files import ROOT
+
+METRICS_PORT, BROKER_PORT = 9404, 9092
+
+
+def instructions() -> list[tuple[str, str]]:
+    """The Dockerfile as (INSTRUCTION, words), with continued lines joined and comments left out."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    return [
+        (word.upper(), rest.strip()) for word, _, rest in (line.partition(" ") for line in joined.splitlines()) if word
+    ]
+
+
+def stages() -> dict[str, list[tuple[str, str]]]:
+    """The instructions by stage; the first of each is its FROM."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for word, rest in instructions():
+        if word == "FROM":
+            found[rest.split()[-1]] = current = []
+        current.append((word, rest))
+    return found
+
+
+def compose() -> dict[str, Any]:
+    """docker-compose.yml."""
+    loaded = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def words_of(service: dict[str, Any]) -> list[str]:
+    """A service's command."""
+    return [str(word) for word in service["command"]]
+
+
+@pytest.mark.parametrize("stage", ["broker", "spark"])
+def test_an_image_runs_as_nobody_special_from_pinned_parts(stage: str) -> None:
+    found = stages()[stage]
+    base = found[0][1].split()[0]
+    assert re.fullmatch(r"python:3\.\d+-slim-\w+", base), f"{base}: slim, and one Python and one Debian"
+    words = [word for word, _ in found]
+    assert words.index("USER") < words.index("ENTRYPOINT")
+    assert dict(found)["USER"] not in {"root", "0"}
+    assert "VOLUME" in words
+    assert dict(found)["ENTRYPOINT"].startswith("["), "the exec form, so that signals reach the process"
+    assert "ADD" not in words
+
+
+def test_the_broker_image_is_the_default_and_tells_its_health() -> None:
+    assert list(stages())[-1] == "broker"
+    found = dict(stages()["broker"])
+    assert str(BROKER_PORT) in found["EXPOSE"].split()
+    assert f"{BROKER_PORT}" in found["HEALTHCHECK"]
+    assert found["STOPSIGNAL"] == "SIGTERM"
+
+
+def test_images_install_by_hash_only() -> None:
+    installs = [part for _, rest in instructions() for part in rest.split("&&") if "pip install" in part]
+    assert installs
+    for install in installs:
+        assert "--require-hashes" in install or "--no-deps ." in install, install
+
+
+def test_every_file_that_is_copied_is_there_and_not_ignored() -> None:
+    ignored = set((ROOT / ".dockerignore").read_text(encoding="utf-8").split())
+    for word, rest in instructions():
+        if word == "COPY" and not rest.startswith("--from="):
+            for source in rest.split()[:-1]:
+                assert (ROOT / source).exists(), source
+                assert source.strip("./").split("/")[0] not in ignored, source
+
+
+@pytest.mark.parametrize("command", ["dockerfile", "compose"])
+def test_the_broker_is_started_with_options_that_exist(command: str) -> None:
+    """`--help` behind the words makes click check the names of all options before it."""
+    if command == "compose":
+        words = words_of(compose()["services"]["broker"])
+    else:
+        words = re.findall(r'"([^"]+)"', dict(stages()["broker"])["CMD"])
+    known = CliRunner().invoke(cli, ["serve", "--help"]).output
+    assert words[0] == "serve"
+    for option in (word for word in words if word.startswith("--")):
+        assert re.search(rf"^\s+{option}\b", known, re.MULTILINE), option
+
+
+def test_compose_has_a_broker_prometheus_and_a_spark_job() -> None:
+    services = compose()["services"]
+    assert set(services) == {"broker", "prometheus", "spark"}
+    for name, service in services.items():
+        image = service["image"]
+        assert re.search(r":[\w.]+$", image), f"{image}: a tag"
+        assert not image.endswith(":latest"), image
+        if "build" in service:
+            assert service["build"]["target"] in stages(), name
+    for name in ("prometheus", "spark"):
+        assert services[name]["depends_on"]["broker"]["condition"] == "service_healthy"
+
+
+def test_compose_mounts_what_is_there_and_publishes_to_this_machine_only() -> None:
+    loaded = compose()
+    for service in loaded["services"].values():
+        for mount in service.get("volumes", []):
+            source = mount.split(":")[0]
+            assert source in loaded["volumes"] or (ROOT / source).is_file(), mount
+        for port in service.get("ports", []):
+            assert port.startswith("127.0.0.1:"), f"{port}: PLAINTEXT has no business on other interfaces"
+
+
+def test_the_spark_job_is_told_what_it_reads_from_the_environment() -> None:
+    job = (ROOT / "deploy/spark_job.py").read_text(encoding="utf-8")
+    asked = set(re.findall(r'environ\["(\w+)"\]', job))
+    spark = compose()["services"]["spark"]
+    assert asked == set(spark["environment"])
+    assert spark["environment"]["BOOTSTRAP_SERVERS"] == f"broker:{BROKER_PORT}"
+
+
+def test_prometheus_asks_where_the_broker_answers() -> None:
+    config = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text(encoding="utf-8"))
+    targets = [target for job in config["scrape_configs"] for one in job["static_configs"] for target in one["targets"]]
+    assert targets == [f"broker:{METRICS_PORT}"]
+    words = words_of(compose()["services"]["broker"])
+    assert words[words.index("--metrics") + 1] == f"0.0.0.0:{METRICS_PORT}"
+
+
+@pytest.mark.parametrize("image", ["broker-image.txt", "spark-image.txt"])
+def test_an_image_has_the_pins_that_were_tested(image: str) -> None:
+    everything, of_image = (_pins(path) for path in (ROOT / "constraints.txt", ROOT / "deploy" / image))
+    assert of_image
+    assert of_image <= everything
+
+
+def _pins(path: Path) -> set[str]:
+    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+    return {
+        f"{line.split()[0]} {' '.join(sorted(re.findall('sha256:[0-9a-f]{64}', line)))}" for line in text.splitlines()
+    }
