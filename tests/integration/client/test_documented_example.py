@@ -1,0 +1,82 @@
+"""The example of the client's guide, run as it stands there."""
+
+import logging
+from typing import Any
+
+import trio
+
+import fencepost
+from fencepost import AbortableError, FencedError
+
+log = logging.getLogger(__name__)
+
+
+def price(order: bytes) -> bytes:
+    return b"%d EUR" % (int(order) * 2)
+
+
+async def bill(address: str, enough: trio.Event) -> None:
+    async with fencepost.Client(address, client_id="billing") as kafka:  # noqa: SIM117 - as it stands in the guide
+        async with (
+            kafka.consumer("orders", group="billing", isolation="read_committed") as consumer,
+            kafka.transactional_producer("billing-1", timeout=30) as producer,
+        ):
+            async for batch in consumer.batches(max_records=500, max_wait=0.1):
+                try:
+                    async with producer.transaction() as txn:
+                        for r in batch:
+                            await txn.send("invoices", key=r.key, value=price(r.value))
+                        await txn.send_offsets(consumer)
+                except AbortableError as e:
+                    log.warning("again", exc_info=e)
+                except FencedError:
+                    return
+                enough.set()
+
+
+async def simple(address: str) -> list[Any]:
+    seen = []
+    async with fencepost.Client(address) as kafka:
+        async with kafka.producer(compression="zstd", linger=0.005) as producer:
+            with trio.fail_after(10):
+                meta = await producer.send("t", b"v", key=b"k")
+                seen.append(meta)
+                async with producer.batch() as b:
+                    for i in range(10_000):
+                        await b.send("t", b"%d" % i)
+        async with kafka.admin() as admin:
+            await admin.create_topic("x", partitions=3, if_not_exists=True)
+            for t in await admin.transactions(state="Ongoing"):
+                seen.append((t.transactional_id, t.started, t.partitions, t.blocks))
+    return seen
+
+
+async def test_the_example(address: str) -> None:
+    async with fencepost.Client(address) as kafka:
+        async with kafka.admin() as admin:
+            await admin.create_topic("orders", partitions=2, if_not_exists=True)
+            await admin.create_topic("invoices", partitions=2, if_not_exists=True)
+        async with kafka.producer() as producer, producer.batch() as batch:
+            for n in range(100):
+                await batch.send("orders", b"%d" % n, key=b"%d" % n)
+        enough = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(bill, address, enough)
+            got = []
+            async with kafka.consumer("invoices", isolation="read_committed") as consumer:
+                with trio.fail_after(20):
+                    async for record in consumer:
+                        got.append(record.value)
+                        if len(got) == 100:
+                            break
+            async with kafka.transactional_producer("billing-1"):
+                pass
+            nursery.cancel_scope.cancel()
+    assert sorted(got) == sorted(b"%d EUR" % (n * 2) for n in range(100))
+
+
+async def test_the_simple_one(address: str) -> None:
+    meta, *transactions = await simple(address)
+    assert (meta.topic, meta.partition, meta.offset) == ("t", 0, 0)
+    assert meta.timestamp == meta.timestamp_ms > 0
+    assert transactions == []
