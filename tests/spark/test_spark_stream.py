@@ -131,8 +131,9 @@ def test_a_query_that_starts_at_latest_sees_only_what_comes_later(table: Table, 
         query.stop()
 
 
-def test_a_query_outlives_a_killed_broker(spark: Any, tmp_path: Path) -> None:
+def test_a_query_outlives_a_killed_broker(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker is killed with -9 between two transactions and comes back on its files; the query goes on."""
+    monkeypatch.delenv("FENCEPOST_INTEROP_BOOTSTRAP", raising=False)
     with BrokerProcess(tmp_path / "broker", data_dir=tmp_path / "data") as broker:
         topic = new_topic(broker.address, f"killed-{os.urandom(4).hex()}")
         table = Table(spark, broker.address, topic, tmp_path / "checkpoint")
