@@ -1,11 +1,10 @@
 """One transactional id under any order of commands, zombies, late copies and crashes (rows P12, T2, T7, T10, T13)."""
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fencepost.coordinator.txn import codec, machine, markers
 from fencepost.coordinator.txn.commands import (
@@ -26,6 +25,7 @@ from tests.unit.txn.kit import P0, P1, Data, Partition
 
 TX = "orders"
 NONE = ErrorCode.NONE
+CLIENT = st.sampled_from([0, 0, 0, 0, 1, 2])
 
 
 @dataclass
@@ -56,9 +56,6 @@ def still_open(partition: Partition) -> list[str]:
 class TransactionalId(RuleBasedStateMachine):
     """Does what the shell does, one step at a time, with crashes between any two steps."""
 
-    clients: Bundle[Client] = Bundle("clients")
-    requests: Bundle[EndTxn] = Bundle("requests")
-
     @initialize(server_version=st.integers(0, 2), epoch=st.sampled_from([0, 0, 32_760]))
     def begin(self, server_version: int, epoch: int) -> None:
         self.server_version = server_version
@@ -71,7 +68,8 @@ class TransactionalId(RuleBasedStateMachine):
         self.written = 0
         self.open_values: list[str] = []
         self.decided: dict[str, bool] = {}
-        self.granted: set[tuple[int, int]] = set()
+        self.clients: list[Client] = []
+        self.requests: list[EndTxn] = []
         if epoch:
             self.ask(InitProducerId(60_000))
             self.append(TxnRecord(TX, at_epoch(self.state, epoch)))
@@ -122,16 +120,23 @@ class TransactionalId(RuleBasedStateMachine):
 
     # What may happen
 
-    @rule(target=clients, version=st.sampled_from([0, 2]))
-    def newcomer(self, version: int) -> Client:
+    def client(self, which: int) -> Client:
+        """One of the last three to come; the newest is asked for most often."""
+        if not self.clients:
+            self.newcomer(2)
+        return self.clients[-1 - which % len(self.clients)]
+
+    @rule(version=st.sampled_from([0, 2, 2]))
+    def newcomer(self, version: int) -> None:
         before = list(self.open_values)
         answer = self.ask(InitProducerId(60_000))
         assert all(self.decided[value] is False for value in before), "what the one before left open is aborted"
-        return self.owner(Client(version, -1, -1), answer)
+        self.clients.append(self.owner(Client(version, -1, -1), answer))
 
-    @rule(client=clients)
-    def bump(self, client: Client) -> None:
+    @rule(which=CLIENT)
+    def bump(self, which: int) -> None:
         """KIP-360."""
+        client = self.client(which)
         answer = self.ask(InitProducerId(60_000, (client.producer_id, client.epoch)))
         if answer.error is NONE:
             self.owner(client, answer)
@@ -144,8 +149,9 @@ class TransactionalId(RuleBasedStateMachine):
         assert answer.epoch <= 32766, "the last epoch is never a client's"
         return client
 
-    @rule(client=clients, partition=st.sampled_from([P0, P1]))
-    def write(self, client: Client, partition: TopicPartition) -> None:
+    @rule(which=CLIENT, partition=st.sampled_from([P0, P1]))
+    def write(self, which: int, partition: TopicPartition) -> None:
+        client = self.client(which)
         added = self.ask(AddPartitions(client.producer_id, client.epoch, frozenset({partition}), client.version))
         if added.error is not NONE:
             return
@@ -157,26 +163,28 @@ class TransactionalId(RuleBasedStateMachine):
         self.open_values.append(value)
         client.values.append(value)
 
-    @rule(target=requests, client=clients, commit=st.booleans(), lost=st.booleans())
-    def end(self, client: Client, commit: bool, lost: bool) -> Any:
+    @rule(which=CLIENT, commit=st.booleans(), lost=st.booleans())
+    def end(self, which: int, commit: bool, lost: bool) -> None:
         """`lost`: the client never hears the answer, and asks again whenever it likes (see `late_copy`)."""
+        client = self.client(which)
         request = EndTxn(client.producer_id, client.epoch, commit, client.version)
+        self.requests.append(request)
         answer = self.ask(request)
         if answer.error is NONE and not lost:
             if client.version == 2:
                 for value in client.values:
                     assert self.decided[value] is commit, "what the client was told is what happened"
             client.producer_id, client.epoch, client.values = answer.producer_id, answer.epoch, []
-        return multiple(request)
 
-    @rule(request=requests)
-    def late_copy(self, request: EndTxn) -> None:
-        """KAFKA-17754: with TV2 an old EndTxn never touches the transaction that is open now."""
-        still_open = list(self.open_values)
+    @precondition(lambda self: self.requests)
+    @rule(which=st.integers(0, 3))
+    def late_copy(self, which: int) -> None:
+        """KAFKA-17754: with TV2 an old EndTxn touches no transaction but the one it was made for."""
+        request = self.requests[-1 - which % len(self.requests)]
+        before = self.state
         self.ask(request)
-        if request.client_version == 2 and still_open and self.open_values != still_open:
-            assert isinstance(self.state, PrepareCommit | PrepareAbort) or not isinstance(self.state, Dead)
-            assert self.state.producer.last_epoch in (request.epoch, 32766), "only the very transaction it was made for"
+        if request.client_version == 2 and isinstance(before, Ongoing) and self.state != before:
+            assert (before.producer.producer_id, before.producer.epoch) == (request.producer_id, request.epoch)
 
     @precondition(lambda self: isinstance(self.state, Ongoing))
     @rule()
@@ -184,9 +192,10 @@ class TransactionalId(RuleBasedStateMachine):
         assert isinstance(self.state, Ongoing)
         self.decide(TimeOut(self.state.producer.producer_id, self.state.producer.epoch))
 
-    @rule(client=clients, commit=st.booleans())
-    def end_without_waiting(self, client: Client, commit: bool) -> None:
+    @rule(which=CLIENT, commit=st.booleans())
+    def end_without_waiting(self, which: int, commit: bool) -> None:
         """The decision is taken, and then the power may fail at any step; the client never hears of it."""
+        client = self.client(which)
         self.decide(EndTxn(client.producer_id, client.epoch, commit, client.version))
 
     @precondition(lambda self: self.duty is not None)
@@ -247,5 +256,5 @@ class TransactionalId(RuleBasedStateMachine):
             assert not partition.open, "no transaction hangs"
 
 
-TransactionalId.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TransactionalId.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
 TestTransactionalId = TransactionalId.TestCase
