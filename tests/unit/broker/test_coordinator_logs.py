@@ -1,0 +1,105 @@
+"""Coordinator records through a partition log and back: order, tags, markers, and no byte taken on trust."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from fencepost.broker.coordinator_logs import InternalTopicLogs, PartitionCoordinatorLog
+from fencepost.broker.log.commit import GroupCommit
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.coordinator.ports import LogWriteFailed, ProducerTag
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.record_batch import CorruptBatch
+from fencepost.protocol.topics import TopicPartition
+
+TP = TopicPartition("__transaction_state", 7)
+NOW_MS = 1_000
+
+
+@pytest.fixture
+async def commit(nursery: trio.Nursery) -> AsyncIterator[GroupCommit]:
+    group_commit = GroupCommit("fsync")
+    await nursery.start(group_commit.run)
+    yield group_commit
+    nursery.cancel_scope.cancel()
+
+
+def open_log(path: Path, config: LogConfig | None = None) -> tuple[LogDirectory, PartitionLog]:
+    directory = LogDirectory.open(path)
+    return directory, directory.create(TP, bytes(15) + b"x", config or LogConfig())
+
+
+async def test_records_come_back_in_order_with_their_tags(tmp_path: Path, commit: GroupCommit) -> None:
+    directory, partition = open_log(tmp_path)
+    log = PartitionCoordinatorLog(partition, commit)
+    assert log.append([(b"a", b"1"), (b"b", None)], NOW_MS) == 2
+    tag = ProducerTag(producer_id=5, producer_epoch=3)
+    end_offset = log.append([(b"c", b"2" * 200_000)], NOW_MS + 1, tag)
+    await log.durable(end_offset)
+    partition.append_marker(5, 3, True, 0, 0, NOW_MS + 2)
+    await log.durable(log.end_offset)
+    directory.close()
+
+    directory, partition = open_log(tmp_path)
+    plain, tagged, marker = PartitionCoordinatorLog(partition, commit).replay()
+    assert (plain.base_offset, plain.transactional, list(plain.records)) == (0, False, [(b"a", b"1"), (b"b", None)])
+    assert (tagged.producer_id, tagged.producer_epoch, tagged.transactional) == (5, 3, True)
+    assert list(tagged.records) == [(b"c", b"2" * 200_000)]
+    assert (marker.base_offset, marker.producer_id, marker.marker_commits) == (3, 5, True)
+    assert [batch.marker_commits for batch in (plain, tagged)] == [None, None]
+    assert [batch.timestamp_ms for batch in (plain, tagged)] == [NOW_MS, NOW_MS + 1]
+    directory.close()
+
+
+async def test_a_flipped_bit_in_a_trusted_log_stops_the_replay(tmp_path: Path, commit: GroupCommit) -> None:
+    directory, partition = open_log(tmp_path)
+    log = PartitionCoordinatorLog(partition, commit)
+    log.append([(b"key", b"value")], NOW_MS)
+    await log.durable(log.end_offset)
+    directory.close()
+    segment = tmp_path / str(TP) / f"{0:020d}.log"
+    data = bytearray(segment.read_bytes())
+    data[-3] ^= 1
+    segment.write_bytes(data)
+
+    directory, partition = open_log(tmp_path)
+    with pytest.raises(CorruptBatch, match="__transaction_state-7"):
+        list(PartitionCoordinatorLog(partition, commit).replay())
+    directory.close()
+
+
+async def test_a_refused_batch_is_told_as_clients_know_it(tmp_path: Path, commit: GroupCommit) -> None:
+    """T7: too large for the log is UNKNOWN_SERVER_ERROR for the client."""
+    directory, partition = open_log(tmp_path, LogConfig(max_message_bytes=100))
+    log = PartitionCoordinatorLog(partition, commit)
+    with pytest.raises(LogWriteFailed) as refused:
+        log.append([(b"k", b"v" * 200)], NOW_MS)
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert log.end_offset == 0
+    directory.close()
+
+
+async def test_internal_topics_open_logs_on_first_use_and_know_those_on_disk(
+    tmp_path: Path, commit: GroupCommit
+) -> None:
+    directory = LogDirectory.open(tmp_path)
+    opened: list[int] = []
+
+    def open_partition(tp: TopicPartition) -> PartitionLog:
+        opened.append(tp.partition)
+        return directory.create(tp, bytes(15) + b"x", LogConfig())
+
+    logs = InternalTopicLogs(TP.topic, 50, commit, open_partition, directory.partitions)
+    assert (logs.count, list(logs.existing()), opened) == (50, [], [])
+    log = logs.log(31)
+    assert logs.log(31) is log
+    assert opened == [31]
+    with pytest.raises(AssertionError, match="no partition 50"):
+        logs.log(50)
+    await log.durable(log.append([(b"k", b"v")], NOW_MS))
+    assert 31 in logs.existing()
+    directory.close()
