@@ -71,7 +71,7 @@ class Planner:
         start, end = self.starting(), self.ending()
         if self._options.ending.mark is None:
             for tp in sorted(end):
-                if start[tp] > end[tp]:
+                if start.get(tp, 0) > end[tp]:
                     raise PlanError(f"the query starts at offset {start[tp]} of {tp}, but ends at {end[tp]}")
         return self.ranges(start, self.not_before(start, end))
 
