@@ -1,5 +1,6 @@
 """Documents that do not lie: links that resolve, commands that exist, nothing of one machine in what others read."""
 
+import ast
 import re
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from tests.architecture.project_files import MARKDOWN_FILES, PROJECT_FILES, ROOT
 
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 DECISION = re.compile(r"docs/decisions/[\w.-]+\.md")
 # Spelled in pieces, so that this file does not find itself.
 OF_ONE_MACHINE = re.compile(
@@ -49,6 +51,12 @@ def test_links_lead_somewhere(document: Path) -> None:
         assert file.exists(), f"{name_of(document)} links to {target}"
         if anchor and file.suffix == ".md":
             assert anchor in anchors_of(file), f"{name_of(document)} links to {target}#{anchor}"
+
+
+@pytest.mark.parametrize("document", MARKDOWN_FILES, ids=name_of)
+def test_python_in_documents_is_python(document: Path) -> None:
+    for number, block in enumerate(PYTHON_BLOCK.findall(document.read_text(encoding="utf-8")), 1):
+        compile(block, f"{name_of(document)}, block {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
 def test_decisions_named_in_the_code_are_written_down() -> None:
