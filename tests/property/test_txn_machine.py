@@ -223,9 +223,9 @@ class TransactionalId(RuleBasedStateMachine):
         if isinstance(self.state, PrepareCommit | PrepareAbort):
             self.duty = markers.owed(TX, self.state)
         if lost_a_decision:
-            # No marker was written and no answer given: the transaction is open again.
-            assert isinstance(self.state, Ongoing)
+            # No marker was written and no answer given: the transaction, where there was one, is open again.
             self.open_values = sorted((v for part in self.partitions.values() for v in still_open(part)), key=int)
+            assert isinstance(self.state, Ongoing) or not self.open_values
             for value in self.open_values:
                 self.decided.pop(value, None)
 
