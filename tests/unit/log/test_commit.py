@@ -188,3 +188,12 @@ async def test_what_a_reader_saw_is_still_there_after_losing_everything_unsynced
         nursery.cancel_scope.cancel()
     assert headers(over(synced)) == seen
     assert log.read(3, 1000, UNCOMMITTED).size_bytes == 0
+
+
+def test_after_a_kill_the_tail_is_synced_before_readers_see_it():
+    disk = SlowDisk()
+    send(over(disk, durability="fsync"), batch())
+    assert disk.syncs == 0
+    again = over(disk, durability="fsync")
+    assert disk.syncs == 1
+    assert (again.high_watermark, again.recovery_point) == (1, 1)

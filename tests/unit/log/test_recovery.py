@@ -283,3 +283,19 @@ def test_log_append_time_and_timestamps_survive():
     for n in range(30):
         assert again.offset_for_timestamp(NOW_MS + n, COMMITTED).offset == n
     assert again.max_timestamp_offset().offset == 29
+
+
+def test_the_time_index_forgets_records_that_the_crash_took():
+    config = LogConfig(index_interval_bytes=0)
+    store = MemoryStore()
+    log = over(store, config)
+    for later_ms in (0, 1, 2, 500):
+        send(log, batch(timestamp_ms=NOW_MS + later_ms))
+    log.checkpoint()
+    copy = crashed(store)
+    del log_file(copy).data[-1:]
+    again = over(copy, config)
+    found = again.max_timestamp_offset()
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (2, NOW_MS + 2)
+    assert again.offset_for_timestamp(NOW_MS + 3, COMMITTED) is None

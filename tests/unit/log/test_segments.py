@@ -21,6 +21,7 @@ from tests.unit.log.kit import (
     crashed,
     headers,
     joined,
+    log_file,
     over,
     send,
     settle,
@@ -165,3 +166,24 @@ def test_descriptors_are_bounded_and_files_are_opened_again_when_needed(tmp_path
     assert len(os.listdir("/proc/self/fd")) - before <= 22
     directory.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_l1_a_lookup_reads_no_more_than_an_index_interval_and_a_page():
+    store = MemoryStore()
+    log = over(store, LogConfig(index_interval_bytes=1000))
+    for _ in range(2000):
+        send(log, batch())
+    file = log_file(store)
+    read, asked = file.read, []
+
+    def counting_read(position, length):
+        asked.append(position)
+        return read(position, length)
+
+    file.read = counting_read
+    for offset in (3, 700, 1400):
+        asked.clear()
+        position = log.segments.active.position_of(offset)
+        assert position == offset * len(batch())
+        assert len(asked) == 1
+        assert 0 <= position - asked[0] <= 1000 + 2 * len(batch())
