@@ -299,3 +299,7 @@ def test_the_time_index_forgets_records_that_the_crash_took():
     assert found is not None
     assert (found.offset, found.timestamp_ms) == (2, NOW_MS + 2)
     assert again.offset_for_timestamp(NOW_MS + 3, COMMITTED) is None
+    send(again, batch(timestamp_ms=NOW_MS + 3))
+    found = again.max_timestamp_offset()
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (3, NOW_MS + 3)
