@@ -168,9 +168,7 @@ class Connection:
         waits = self._waits
         if waits:
             self._waits = {}
-            commit = self._node.commit
-            for log, end_offset in waits.items():
-                await commit.wait(log, end_offset)
+            await self._node.commit_all(waits)
         out, self._out = self._out, []
         self._out_bytes = self._out_answers = 0
         await send_parts(self._socket, out, self._made_progress)

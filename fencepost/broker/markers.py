@@ -38,7 +38,8 @@ class Markers:
         node = self._node
         now_ms = node.clock.now_ms()
         results: dict[TopicPartition, ErrorCode] = {}
-        written: list[tuple[TopicPartition, PartitionLog, int]] = []
+        written: list[TopicPartition] = []
+        waits: dict[PartitionLog, int] = {}
         for tp in partitions:
             log = node.partition(tp)
             if log is None:
@@ -49,12 +50,13 @@ class Markers:
             )
             results[tp] = info.error
             if info.error is ErrorCode.NONE:
-                written.append((tp, log, info.last_offset + 1))
+                written.append(tp)
+                waits[log] = info.last_offset + 1
             else:
                 logger.warning("marker refused partition=%s producer_id=%d code=%s", tp, producer_id, info.error.name)
         node.metrics.markers_written += len(written)
-        for tp, log, end_offset in written:
-            await node.commit.wait(log, end_offset)
+        await node.commit_all(waits)
+        for tp in written:
             if tp.topic == GROUP_TOPIC:
                 node.groups.complete_transaction(tp.partition, producer_id, commit)
         return results

@@ -3,7 +3,7 @@
 import logging
 import os
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import trio
@@ -128,6 +128,13 @@ class Node:
     def absence(self, tp: TopicPartition) -> ErrorCode:
         """What a client hears where `partition` gave None."""
         return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    async def commit_all(self, waits: Mapping[PartitionLog, int]) -> None:
+        """Return when each log is durable below the offset beside it; one flush covers them all."""
+        for log in waits:
+            self.commit.schedule(log)
+        for log, end_offset in waits.items():
+            await self.commit.wait(log, end_offset)
 
     def is_internal(self, topic: str) -> bool:
         """Whether a topic is the broker's own: clients read it and do not write to it."""

@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Sequence
-from typing import Literal
+from functools import partial
+from typing import Literal, NoReturn
 
 import trio
 
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.store import Syncable
+from fencepost.broker.log.sync_thread import SyncThread
 
 Durability = Literal["fsync", "os"]
 
@@ -36,7 +38,7 @@ class GroupCommit:
         """Time spent in them, waiting for the disk."""
         self._next = _Round()
         self._asked = trio.Event()
-        self._limiter = trio.CapacityLimiter(1)
+        self._thread = SyncThread()
 
     async def wait(self, log: PartitionLog, end_offset: int) -> None:
         """Return when everything of `log` below `end_offset` is durable; without a checkpoint if it already is."""
@@ -58,6 +60,12 @@ class GroupCommit:
         could not write, and a second try would succeed and lie. Nobody who waited is told that his bytes are safe.
         """
         task_status.started()
+        try:
+            await self._rounds()
+        finally:
+            self._thread.close()
+
+    async def _rounds(self) -> NoReturn:
         while True:
             await self._asked.wait()
             self._asked = trio.Event()
@@ -70,7 +78,7 @@ class GroupCommit:
                 pins += to_sync
             if pins:
                 began = trio.current_time()
-                await trio.to_thread.run_sync(_sync_all, pins, limiter=self._limiter)
+                await self._thread.run(partial(_sync_all, pins))
                 self.sync_seconds += trio.current_time() - began
             for log, end_offset in ends:
                 log.finish_sync(end_offset)
