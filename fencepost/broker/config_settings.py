@@ -207,8 +207,8 @@ class NodeSettings:
         Kind.LIST, None, "What clients are told to connect to.", nullable=True, check=listeners_problem
     )
     socket_request_max_bytes: int = setting(Kind.INT, 100 << 20, "The largest request taken.", low=1)
-    socket_send_buffer_bytes: int = setting(Kind.INT, 102_400, "SO_SNDBUF; -1 leaves it to the system.", low=-1)
-    socket_receive_buffer_bytes: int = setting(Kind.INT, 102_400, "SO_RCVBUF; -1 leaves it to the system.", low=-1)
+    socket_send_buffer_bytes: int = setting(Kind.INT, -1, "SO_SNDBUF; -1 leaves it to the system.", low=-1)
+    socket_receive_buffer_bytes: int = setting(Kind.INT, -1, "SO_RCVBUF; -1 leaves it to the system.", low=-1)
     socket_listen_backlog_size: int = setting(Kind.INT, 1024, "Connections waiting to be accepted.", low=1)
     max_connections: int = setting(Kind.INT, 10_000, "Connections at once; more are closed.", low=1)
     connections_max_idle_ms: int = setting(Kind.LONG, 600_000, "Silence after which a connection is closed.")
