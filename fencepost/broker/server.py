@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import math
 import socket
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,8 @@ class Server:
         self.connections: set[Connection] = set()
         self._advertised = advertised
         self._connections_max = config.max_connections
-        self._idle_seconds = config.connections_max_idle_ms / 1000
+        idle_ms = config.connections_max_idle_ms
+        self._idle_seconds = idle_ms / 1000 if idle_ms >= 0 else math.inf
         self._sockets: list[socket.socket] = []
         self._accepting = trio.CancelScope()
 

@@ -159,6 +159,15 @@ def test_a_silent_connection_is_closed(start_broker: StartBroker) -> None:
         wire.expect_end()
 
 
+def test_silence_may_be_allowed_for_ever(start_broker: StartBroker) -> None:
+    """A negative connections.max.idle.ms is no limit, as in Kafka."""
+    broker = start_broker(settings={"connections.max.idle.ms": "-1"})
+    with Wire(broker.connect()) as wire:
+        assert wire.call(METADATA, 9, MetadataRequest(topics=[])).brokers
+        time.sleep(1.5)
+        assert wire.call(METADATA, 9, MetadataRequest(topics=[])).brokers
+
+
 def test_a_request_over_the_limit_names_the_setting(start_broker: StartBroker) -> None:
     broker = start_broker(settings={"socket.request.max.bytes": "1000"})
     with Wire(broker.connect()) as wire:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 ZSTD_SINCE = 10
 TOPIC_ID_SINCE = 13
 ENDPOINTS_SINCE = 16
+WAIT_MS_MAX = 600_000
+"""Nobody is kept longer than a silent connection is by default, whatever he asks for."""
 NO_SESSION_EPOCHS = (0, -1)
 """A session that begins (0) or ends (-1): both are full fetches."""
 
@@ -188,7 +190,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     if settled or request.max_wait_ms <= 0 or not fetch.topics:
         return response
     with node.purgatory.park(fetch.logs) as parked:
-        await parked.wait_until(fetch.ready, min(request.max_wait_ms, node.config.connections_max_idle_ms))
+        await parked.wait_until(fetch.ready, min(request.max_wait_ms, WAIT_MS_MAX))
     return fetch.read()[0]
 
 
