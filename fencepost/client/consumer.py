@@ -68,7 +68,7 @@ class Consumer(Positions):
         elif self._topics:
             partitions = []
             for name in self._topics:
-                info = await self._cluster.topic(name)
+                info = await self._cluster.topic(name, create=False)
                 partitions += [TopicPartition(name, number) for number in range(len(info.partitions))]
             self._assign(partitions)
         await trio.lowlevel.checkpoint()

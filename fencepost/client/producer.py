@@ -24,6 +24,7 @@ HIGHEST_EPOCH = 2**15 - 2
 NO_LIMIT = 1 << 15
 BATCH_LINGER_S = 0.005
 _FAIRNESS = 64
+_METADATA_CHECK = 4096
 _MAX_ERRORS = 100
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -162,24 +163,30 @@ class BaseProducer:
         headers: Headers,
         timestamp_ms: int | None,
         linger_s: float,
+        check: Callable[[], None] | None = None,
     ) -> Batch:
-        """Put one record into a batch; waits for metadata and for buffer space, and for fairness now and then."""
+        """Put one record into a batch; waits for metadata and for buffer space, and for fairness now and then.
+
+        `check` is called when nothing is waited for any more, and may still refuse the record.
+        """
         config = self._config
         if config.key_serializer is not None and key is not None:
             key = config.key_serializer(key)
         if config.value_serializer is not None and value is not None:
             value = config.value_serializer(value)
-        if topic not in self._cluster.topics or self._sent % 4096 == 0:
-            await self._cluster.topic(topic, deadline_ms=config.delivery_timeout_ms)
-        if self._accumulator.full:
-            await self._accumulator.wait_for_space()
         self._sent += 1
         if self._sent % _FAIRNESS == 0:
             await trio.lowlevel.checkpoint()
-        self._refuse_if_broken()
         info = self._cluster.topics.get(topic)
-        if info is None:
-            info = await self._cluster.topic(topic, deadline_ms=config.delivery_timeout_ms)
+        while info is None or self._accumulator.full or self._sent % _METADATA_CHECK == 0:
+            await self._cluster.topic(topic, deadline_ms=config.delivery_timeout_ms)
+            await self._accumulator.wait_for_space()
+            info = self._cluster.topics.get(topic)
+            if self._sent % _METADATA_CHECK == 0:
+                self._sent += 1
+        self._refuse_if_broken()
+        if check is not None:
+            check()
         count = len(info.partitions)
         if partition is None:
             partitioner = self._partitioners.get(topic)

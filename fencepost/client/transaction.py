@@ -34,7 +34,9 @@ class Transaction:
         self.error: KafkaError | None = None
         self.started = False
         self.doubtful = False  # a request was lost on the way: it may still arrive later
+        self.ending = False
         self.over = False
+        self.offsets_under_way = 0
 
     async def send(
         self,
@@ -48,9 +50,9 @@ class Transaction:
     ) -> None:
         """Hand in one record. Raises AbortableError as soon as it is known that the transaction can not commit."""
         self.check()
-        batch = await self._producer._enqueue(topic, value, key, partition, headers, timestamp_ms, self.linger_s)
-        if self.over:
-            raise RuntimeError("the transaction is over")
+        batch = await self._producer._enqueue(
+            topic, value, key, partition, headers, timestamp_ms, self.linger_s, self.check
+        )
         self.tracker.follow(batch)
         self._producer._include(self, batch.queue.partition, batch)
 
@@ -78,7 +80,11 @@ class Transaction:
     async def send_group_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """The same for a group whose consumer is not ours: the caller says who commits what."""
         self.check()
-        await self._producer._commit_offsets(self, group, offsets)
+        self.offsets_under_way += 1
+        try:
+            await self._producer._commit_offsets(self, group, offsets)
+        finally:
+            self.offsets_under_way -= 1
 
     @property
     def linger_s(self) -> float:
@@ -87,7 +93,7 @@ class Transaction:
 
     def check(self) -> None:
         """Raise what has gone wrong so far."""
-        if self.over:
+        if self.over or self.ending:
             raise RuntimeError("the transaction is over")
         if self.error is not None:
             raise self.error

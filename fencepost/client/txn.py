@@ -233,7 +233,10 @@ class TransactionalProducer(BaseProducer):
 
     async def _finish(self, transaction: Transaction) -> None:
         """The block ended well: send everything, commit; what prevents it aborts."""
+        transaction.ending = True
         try:
+            if transaction.offsets_under_way:
+                raise RuntimeError("another task still sends offsets in this transaction")
             self._accumulator.flush()
             await transaction.tracker.wait()
             if transaction.error is not None:
@@ -294,6 +297,7 @@ class TransactionalProducer(BaseProducer):
         """Take everything back, within a few shielded seconds. Raises FencedError when that is what it finds."""
         if transaction.over:
             return
+        transaction.ending = True
         with trio.CancelScope(shield=True, deadline=trio.current_time() + ABORT_GRACE_S):
             try:
                 transaction.fail(AbortableError("the transaction was aborted"))

@@ -71,10 +71,11 @@ async def test_a_cancelled_transaction_is_aborted_and_holds_nobody_up(address_of
     async with fencepost.Client(address_of_both) as kafka:
         await create(kafka, name)
         async with kafka.transactional_producer(name) as producer:
-            with trio.move_on_after(0.3) as scope:
+            with trio.CancelScope() as scope:
                 async with producer.transaction() as txn:
                     await txn.send(name, b"never", partition=0)
                     await producer.flush()
+                    scope.cancel()
                     await trio.sleep_forever()
             assert scope.cancelled_caught
             async with producer.transaction() as txn:

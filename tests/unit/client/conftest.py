@@ -1,3 +1,5 @@
+"""Scripted brokers for the tests of this folder."""
+
 from collections.abc import Callable
 from typing import Any
 

@@ -221,10 +221,11 @@ async def test_a_stale_epoch_on_produce_is_settled_by_the_end_of_the_transaction
 async def test_cancelling_aborts_within_a_shield(script: Script) -> None:
     broker = await script()
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
-        with trio.move_on_after(0.05) as scope:
+        with trio.CancelScope() as scope:
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
                 await producer.flush()
+                scope.cancel()
                 await trio.sleep_forever()
         assert scope.cancelled_caught
         assert [request.committed for name, _, request in broker.requests if name == "EndTxn"] == [False]
@@ -235,7 +236,7 @@ async def test_cancelling_aborts_within_a_shield(script: Script) -> None:
 async def test_cancelling_the_whole_program_still_aborts(script: Script) -> None:
     """The connections outlive the cancellation until the client is closed."""
     broker = await script()
-    with trio.move_on_after(0.2):
+    with trio.CancelScope() as scope:
         async with (
             client(broker) as kafka,
             kafka.transactional_producer("id") as producer,
@@ -243,6 +244,7 @@ async def test_cancelling_the_whole_program_still_aborts(script: Script) -> None
         ):
             await txn.send("t", b"a")
             await producer.flush()
+            scope.cancel()
             await trio.sleep_forever()
     assert [request.committed for name, _, request in broker.requests if name == "EndTxn"] == [False]
 
@@ -300,3 +302,31 @@ async def test_only_one_transaction_at_a_time(script: Script) -> None:
                     pass
         with pytest.raises(RuntimeError, match="over"):
             await txn.send("t", b"b")
+
+
+async def test_a_task_that_sends_while_the_transaction_ends_is_refused(script: Script) -> None:
+    """Under TV2 a record behind EndTxn would open a transaction that nobody ends."""
+    broker = await script()
+    refused = []
+    async with (
+        client(broker) as kafka,
+        kafka.transactional_producer("id") as producer,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def meddle(txn: fencepost.Transaction) -> None:
+            try:
+                for _ in range(10_000):
+                    await txn.send("t", b"x")
+                    await trio.lowlevel.checkpoint()
+            except RuntimeError as error:
+                refused.append(str(error))
+
+        async with producer.transaction() as txn:
+            await txn.send("t", b"a")
+            nursery.start_soon(meddle, txn)
+            await trio.sleep(0.01)
+    assert refused == ["the transaction is over"]
+    talk = broker.names("Produce", "EndTxn")
+    assert talk.count("EndTxn") == 1
+    assert talk[-1] == "EndTxn"
