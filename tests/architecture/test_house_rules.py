@@ -15,7 +15,7 @@ FUNCTION_LINES_MAX = 70
 SHAPELESS_NAMES = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"}
 HEAVY_MODULES = ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib", "rich", "starlette", "hypercorn")
 
-every_python_file = pytest.mark.parametrize("path", PYTHON_FILES, ids=name_of)
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PYTHON_FILES}
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -30,40 +30,34 @@ def test_there_is_something_to_check() -> None:
     assert len(PYTHON_FILES) > 30
 
 
-@every_python_file
-def test_a_file_fits_in_a_head(path: Path) -> None:
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= FILE_LINES_MAX, f"{lines} lines; split it by what changes together"
+def test_a_file_fits_in_a_head() -> None:
+    lengths = {name_of(path): len(path.read_text(encoding="utf-8").splitlines()) for path in PYTHON_FILES}
+    assert {name: lines for name, lines in lengths.items() if lines > FILE_LINES_MAX} == {}
 
 
-@every_python_file
-def test_a_function_fits_on_a_screen(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+def test_a_function_fits_on_a_screen() -> None:
     too_long = {
-        f"{node.name} (line {node.lineno})": node.end_lineno - node.lineno + 1
+        f"{name_of(path)}:{node.lineno} {node.name}": lines
+        for path, tree in TREES.items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.end_lineno is not None
-        and node.end_lineno - node.lineno + 1 > FUNCTION_LINES_MAX
+        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
     }
-    assert not too_long
+    assert too_long == {}
 
 
-@every_python_file
-def test_a_module_says_first_what_it_is_for(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    docstring = ast.get_docstring(tree)
-    if docstring is None and not tree.body:
-        return  # an empty __init__.py of a test folder has nothing to explain
-    assert docstring, "the module's docstring is missing"
-    first_paragraph = docstring.split("\n\n")[0]
-    assert "." in first_paragraph, "the first paragraph holds at least one whole sentence"
+def test_a_module_says_first_what_it_is_for() -> None:
+    """An empty __init__.py of a test folder has nothing to explain."""
+    silent = [
+        name_of(path)
+        for path, tree in TREES.items()
+        if tree.body and "." not in (ast.get_docstring(tree) or "").split("\n\n")[0]
+    ]
+    assert silent == []
 
 
-@every_python_file
-def test_a_module_has_a_name_that_says_something(path: Path) -> None:
-    words = set(path.stem.split("_"))
-    assert not words & SHAPELESS_NAMES
+def test_a_module_has_a_name_that_says_something() -> None:
+    assert [name_of(path) for path in PYTHON_FILES if SHAPELESS_NAMES & set(path.stem.split("_"))] == []
 
 
 def test_starting_the_command_line_loads_nothing_heavy() -> None:
