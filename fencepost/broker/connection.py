@@ -24,7 +24,6 @@ logger = logging.getLogger(__name__)
 ROUNDS_BEFORE_CHECKPOINT = 8
 OUTPUT_FLUSH_BYTES = 1 << 20
 OUTPUT_FLUSH_ANSWERS = 128
-METADATA = 3
 
 
 class Connection:
@@ -178,11 +177,9 @@ class Connection:
 
 
 def _decode(api: Api, frame: memoryview, header: RequestHeader) -> Any:
-    """The body of a request, to the very end of its frame.
+    """The body of a request. What its frame holds behind the last field is not looked at, as in Kafka.
 
-    But for one: librdkafka puts three bytes too many behind a Metadata request for all topics (v9 and later, its issue
-    5049). Kafka never looks behind the last field, so there we do not either.
+    Clients in use do send more than they should: librdkafka 1.0 behind ApiVersions v0, 2.0 behind ListGroups v4 and
+    OffsetFetch v7, 2.x behind Metadata v9 and later (its issue 5049).
     """
-    if api.key == METADATA:
-        return api.request.decode_prefix(frame, header.api_version, header.body_start)[0]
-    return api.request.decode(frame, header.api_version, header.body_start)
+    return api.request.decode_prefix(frame, header.api_version, header.body_start)[0]

@@ -31,15 +31,6 @@ class Api:
         snake = "".join(f"_{c.lower()}" if c.isupper() else c for c in self.name).lstrip("_")
         return f"api{self.key:02d}_{snake}"
 
-    @property
-    def spare_bytes_max(self) -> int:
-        """How many bytes may follow a request's last field: none, but for requests that a client is known to misspell.
-
-        librdkafka (up to 2.16 at least) writes "all topics" in Metadata v9+ as four zero bytes where one is right. Read
-        as the protocol says, that is the same question with three bytes after it, and Kafka lets them pass.
-        """
-        return 3 if self.key == METADATA else 0
-
     @cached_property
     def module(self) -> ModuleType:
         """The declarations, imported on first use."""
@@ -70,7 +61,6 @@ class Api:
         return 1 if version >= self.flexible_since and self.key != API_VERSIONS else 0
 
 
-METADATA = 3
 API_VERSIONS = 18
 
 _ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None], ...] = (

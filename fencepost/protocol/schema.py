@@ -274,11 +274,10 @@ class Message(Struct):
         """The bytes of `value` at `version`. Raises EncodeError."""
         return b"".join(self.encode_parts(value, version))
 
-    def decode(self, buffer: Any, version: int, start: int = 0, spare_bytes_max: int = 0) -> Any:
+    def decode(self, buffer: Any, version: int, start: int = 0) -> Any:
         """The value in `buffer` from `start` to its end. Raises DecodeError, also for bytes that are left over.
 
-        `records` fields are memoryviews into `buffer`; all else is copied. `spare_bytes_max`: how many bytes may
-        be left over all the same, for peers that are known to send some.
+        `records` fields are memoryviews into `buffer`; all else is copied.
         """
         view = memoryview(buffer)
         try:
@@ -287,7 +286,7 @@ class Message(Struct):
             raise
         except Exception as error:  # noqa: BLE001 - whatever the bytes did, the plain decoder finds the place
             self._explain(view, version, start, error)
-        if len(view) - end > spare_bytes_max:
+        if end != len(view):
             why = f"{len(view) - end} bytes are left over after the last field"
             raise DecodeError(self.struct_name, version, why, offset=end)
         return value

@@ -49,7 +49,6 @@ CLOSED = {
     "string length -5": metadata_body(1, struct.pack(">ih", 1, -5)),
     "varint of 10 bytes": metadata_body(9, b"\xff" * 9 + b"\x01"),
     "tagged field longer than the frame": metadata_body(9, b"\x00\x00\x00\x00\x01\x00\x7f"),
-    "bytes after the body": metadata_body(1, struct.pack(">i", -1) + b"garbage"),
     "Produce 0-2, advertised and refused (KAFKA-18659)": framed(header(0, 2) + struct.pack(">hii", 1, 1000, 0)),
     "Fetch 3": framed(header(1, 3) + bytes(20)),
 }

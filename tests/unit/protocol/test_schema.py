@@ -138,14 +138,3 @@ def test_what_is_advertised_is_what_kafka_44_advertises() -> None:
         "DescribeConfigs": ((0, 4), (1, 4)),
     }
     assert MetadataResponse.versions == (0, 13)
-
-
-def test_librdkafkas_question_for_all_topics_is_understood() -> None:
-    """It writes four zero bytes for a null array of Metadata v9+ (2.16.1 does); three are left over, no more pass."""
-    metadata = API_BY_KEY[3]
-    body = bytes.fromhex("00000000010000")
-    request = metadata.request.decode(body, 13, 0, metadata.spare_bytes_max)
-    assert request.topics is None
-    with pytest.raises(DecodeError, match="4 bytes are left over"):
-        metadata.request.decode(body + b"\0", 13, 0, metadata.spare_bytes_max)
-    assert [api.name for api in API_BY_KEY.values() if api.spare_bytes_max] == ["Metadata"]
