@@ -5,8 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.kit.broker_process import BrokerProcess
+
+settings.register_profile("fencepost", deadline=None)  # how long an example takes says more of the machine than of us
+settings.load_profile("fencepost")
 
 StartBroker = Callable[..., BrokerProcess]
 
