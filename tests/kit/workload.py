@@ -1,0 +1,64 @@
+"""A chaos run: writers, transforms and readers work while broker and producers are killed and frozen, then a verdict.
+
+    python -m tests.kit.workload --seconds 300 --seed 7
+
+The seed decides what is written and which faults come in which order; what the faults meet is up to the machine.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.kit.history import Verdict
+from tests.kit.workload_run import Plan, Run
+
+
+def _report(run: Run, verdict: Verdict, seconds: float) -> str:
+    facts = [f"faults: {dict(run.faults)}", f"checked: {dict(verdict.counts)}"]
+    facts.append(f"open transactions were gone {run.settle_seconds:.1f} s after their writers' death")
+    facts.append(f"took {seconds:.0f} s")
+    word = "VIOLATED" if verdict.violations else "exactly-once held"
+    again = f"python -m tests.kit.workload --seconds {run.plan.seconds:g} --seed {run.plan.seed}"
+    again += f" --durability {run.plan.durability} --transactional {run.plan.transactional}"
+    return "\n".join([f"{word} durability={run.plan.durability}", *verdict.violations, *facts, f"again: {again}"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line: a run and its verdict; 1 on a violation."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kit.workload", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0)
+    parser.add_argument("--seed", default=None)
+    parser.add_argument("--durability", choices=["fsync", "os"], default="fsync")
+    parser.add_argument("--transactional", type=int, default=2)
+    parser.add_argument("--directory", type=Path, default=None, help="kept; else one that goes unless it is needed")
+    parser.add_argument("--partitions", type=int, default=3)
+    parser.add_argument("--timeout-ms", type=int, default=4000)
+    arguments = parser.parse_args(argv)
+    seed = arguments.seed if arguments.seed is not None else str(random.randrange(10**6))
+    directory = arguments.directory or Path(tempfile.mkdtemp(prefix="fencepost-chaos-"))
+    plan = Plan(
+        seconds=arguments.seconds,
+        seed=seed,
+        durability=arguments.durability,
+        partitions=arguments.partitions,
+        timeout_ms=arguments.timeout_ms,
+        transactional=arguments.transactional,
+    )
+    run, began = Run(plan, directory), time.monotonic()
+    verdict = run.go()
+    print(_report(run, verdict, time.monotonic() - began))
+    if verdict.violations:
+        print(f"journals, logs and data: {directory}")
+        return 1
+    if arguments.directory is None:
+        shutil.rmtree(directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,293 @@
+"""The writing processes of a chaos run: librdkafka (TV1) and the project's own client (TV2), each with its journal."""
+
+import random
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, NoReturn
+
+import trio
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+import fencepost
+from tests.kit.history import Journal
+
+FENCED = 3
+"""Exit code of a producer that can not go on; the run starts its next incarnation."""
+WAIT_SECONDS = 20.0
+TRANSACTION_TOPIC, LOOSE_TOPIC = "t", "in"
+_PRELOADED = (fencepost.Consumer, fencepost.Producer, fencepost.TransactionalProducer)
+"""Imported before the run forks, so that its processes start at once."""
+_PATIENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20, "log_level": 0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What one process is to do. `name` is its transactional id, `label` that of its incarnation."""
+
+    address: str
+    name: str
+    label: str
+    seed: str
+    partitions: int
+    timeout_ms: int
+    target: str = ""
+    journal: Path
+
+    @property
+    def random(self) -> random.Random:
+        """The same for the same seed."""
+        return random.Random(f"{self.seed}/{self.label}")
+
+
+class _Given(Exception):
+    """The program gives its transaction up."""
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """One transaction: what to write, with a rest after each record, and how to end."""
+
+    records: list[tuple[int, str, float]]
+    commit: bool
+
+
+def _plans(task: Task) -> Iterator[tuple[int, _Plan]]:
+    """Transactions without end: most are short and commit, some abort, some stand open beyond their timeout."""
+    chance = task.random
+    number = sent = 0
+    while True:
+        number += 1
+        slow = chance.random() < 0.03
+        records = []
+        for _ in range(chance.choice((1, 2, 2, 3, 5, 8, 13))):
+            sent += 1
+            rest = chance.uniform(0, 0.01) if chance.random() < 0.3 else 0.0
+            records.append((chance.randrange(task.partitions), f"{task.label}.{number}.{sent}", rest))
+        if slow:
+            place, value, _ = records[-1]
+            records[-1] = (place, value, task.timeout_ms / 1000 * chance.uniform(0.5, 1.6))
+        yield number, _Plan(records, chance.random() < 0.8)
+
+
+def _loose_places(task: Task) -> Iterator[tuple[str, int, str]]:
+    """Topic, partition and value of records without transaction, without end."""
+    chance = random.Random(f"{task.seed}/{task.label}/places")
+    for number in count():
+        topic = TRANSACTION_TOPIC if chance.random() < 0.2 else LOOSE_TOPIC
+        yield topic, chance.randrange(task.partitions), f"{task.label}.{number}"
+
+
+def _fatal(error: BaseException) -> NoReturn:
+    print(f"{time.monotonic():.3f} gives up: {error!r}", file=sys.stderr, flush=True)
+    raise SystemExit(FENCED)
+
+
+# librdkafka
+
+
+def _settle(step: Any, *arguments: Any) -> None:
+    """Repeat a step of a transaction for as long as the library says that this is right."""
+    while True:
+        try:
+            step(*arguments, WAIT_SECONDS)
+            return
+        except KafkaException as failed:
+            error = failed.args[0]
+            if error.retriable() and not error.txn_requires_abort():
+                continue
+            raise
+
+
+def _undo(producer: Producer, error: KafkaException) -> None:
+    """Abort where that is what the error asks for; anything worse ends the process."""
+    if not error.args[0].txn_requires_abort():
+        _fatal(error)
+    try:
+        _settle(producer.abort_transaction)
+    except KafkaException as worse:
+        _fatal(worse)
+
+
+def _confluent_producer(task: Task, **more: Any) -> Producer:
+    return Producer({"bootstrap.servers": task.address, "linger.ms": 1, **_PATIENT, **more})
+
+
+def _confluent_transactional(task: Task) -> Producer:
+    ids = {"transactional.id": task.name, "transaction.timeout.ms": task.timeout_ms}
+    producer = _confluent_producer(task, **ids)
+    try:
+        _settle(producer.init_transactions)
+    except KafkaException as error:
+        _fatal(error)
+    return producer
+
+
+def confluent_transactions(task: Task) -> None:
+    """Transactions over several partitions, TV1."""
+    journal, producer = Journal(task.journal), _confluent_transactional(task)
+    for number, plan in _plans(task):
+        journal.write("begin", number)
+        try:
+            producer.begin_transaction()
+            for partition, value, rest in plan.records:
+                journal.write("send", number, TRANSACTION_TOPIC, partition, value)
+                producer.produce(TRANSACTION_TOPIC, value.encode(), partition=partition)
+                producer.poll(0)
+                if rest:
+                    time.sleep(rest)
+            if plan.commit:
+                journal.write("ask", number)
+                _settle(producer.commit_transaction)
+                journal.write("committed", number)
+            else:
+                _settle(producer.abort_transaction)
+                journal.write("aborted", number)
+        except KafkaException as error:
+            _undo(producer, error)
+            journal.write("aborted", number)
+
+
+def confluent_loose(task: Task) -> None:
+    """Idempotent writes without transactions, to the transactions' topic and to the transforms' input."""
+    journal, chance = Journal(task.journal), task.random
+    producer = _confluent_producer(task, **{"enable.idempotence": True})
+
+    def told(error: Any, message: Any) -> None:
+        if error is None:
+            journal.write("ack", message.value().decode(), message.partition(), message.offset())
+
+    for topic, partition, value in _loose_places(task):
+        journal.write("send", None, topic, partition, value)
+        producer.produce(topic, value.encode(), partition=partition, on_delivery=told)
+        producer.poll(0)
+        if len(producer) > 200 or chance.random() < 0.2:
+            producer.poll(0.02)
+
+
+def confluent_transform(task: Task) -> None:
+    """Read, write the same to `target`, commit the offsets in the transaction: exactly once, TV1."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": task.address,
+            "group.id": task.name,
+            "group.instance.id": task.name,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6000,
+            **_PATIENT,
+        }
+    )
+    consumer.subscribe([LOOSE_TOPIC])
+    producer = _confluent_transactional(task)
+    while True:
+        records = consumer.consume(50, 0.1)
+        for error in [record.error() for record in records if record.error() is not None]:
+            if error.code() == KafkaError._FATAL:
+                _fatal(KafkaException(error))  # another one has our place in the group
+        records = [record for record in records if record.error() is None]
+        if not records:
+            continue
+        ends = {record.partition(): record.offset() + 1 for record in records}
+        try:
+            producer.begin_transaction()
+            for record in records:
+                producer.produce(task.target, record.value(), partition=record.partition())
+            offsets = [TopicPartition(LOOSE_TOPIC, partition, end) for partition, end in ends.items()]
+            _settle(producer.send_offsets_to_transaction, offsets, consumer.consumer_group_metadata())
+            _settle(producer.commit_transaction)
+        except KafkaException as error:
+            _undo(producer, error)
+            _fatal(error)  # the next incarnation begins at the committed offsets
+
+
+# The project's own client
+
+
+@contextmanager
+def _fences_are_final() -> Iterator[None]:
+    """A fenced producer ends its process, inside groups, too."""
+    try:
+        yield
+    except fencepost.KafkaError as error:
+        _fatal(error)
+    except BaseExceptionGroup as group:
+        if group.split(fencepost.KafkaError)[1] is not None:
+            raise
+        _fatal(group)
+
+
+async def own_transactions(task: Task) -> None:
+    """Transactions over several partitions, TV2."""
+    journal = Journal(task.journal)
+    with _fences_are_final():
+        async with (
+            fencepost.Client(task.address) as kafka,
+            kafka.transactional_producer(task.name, transaction_timeout_ms=task.timeout_ms) as producer,
+        ):
+            for number, plan in _plans(task):
+                journal.write("begin", number)
+                try:
+                    async with producer.transaction() as txn:
+                        for partition, value, rest in plan.records:
+                            journal.write("send", number, TRANSACTION_TOPIC, partition, value)
+                            await txn.send(TRANSACTION_TOPIC, value.encode(), partition=partition)
+                            if rest:
+                                await trio.sleep(rest)
+                        if not plan.commit:
+                            raise _Given
+                        journal.write("ask", number)
+                    journal.write("committed", number)
+                except (_Given, fencepost.AbortableError):
+                    journal.write("aborted", number)
+                except fencepost.OutcomeUnknown:
+                    await producer.reinitialise()
+
+
+async def own_loose(task: Task) -> None:
+    """Idempotent writes without transactions, some alone and some in batches."""
+    journal, chance = Journal(task.journal), task.random
+    places = _loose_places(task)
+    with _fences_are_final():
+        async with fencepost.Client(task.address) as kafka, kafka.producer() as producer:
+            while True:
+                if chance.random() < 0.5:
+                    topic, partition, value = next(places)
+                    journal.write("send", None, topic, partition, value)
+                    told = await producer.send(topic, value.encode(), partition=partition)
+                    journal.write("ack", value, told.partition, told.offset)
+                    continue
+                some = [next(places) for _ in range(chance.randint(2, 30))]
+                async with producer.batch() as batch:
+                    for topic, partition, value in some:
+                        journal.write("send", None, topic, partition, value)
+                        await batch.send(topic, value.encode(), partition=partition)
+                journal.write_many(["ack", value, partition, -1] for _, partition, value in some)
+                await trio.sleep(chance.uniform(0, 0.05))
+
+
+async def own_transform(task: Task) -> None:
+    """Read, write the same to `target`, commit the offsets in the transaction: exactly once, TV2."""
+    with _fences_are_final():
+        async with (
+            fencepost.Client(task.address) as kafka,
+            kafka.consumer(
+                LOOSE_TOPIC, group_id=task.name, group_instance_id=task.name, session_timeout_ms=6000
+            ) as consumer,
+            kafka.transactional_producer(task.name, transaction_timeout_ms=task.timeout_ms) as producer,
+        ):
+            async for batch in consumer.batches(50):
+                try:
+                    async with producer.transaction(consumer=consumer) as txn:
+                        for record in batch:
+                            await txn.send(task.target, record.value, partition=record.partition)
+                        await txn.send_offsets(consumer)
+                except fencepost.AbortableError:
+                    continue  # the consumer goes back by itself
+                except fencepost.OutcomeUnknown:
+                    await producer.reinitialise()
