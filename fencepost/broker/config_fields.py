@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum, IntEnum
 from typing import Any
 
@@ -183,5 +182,7 @@ def settings_of(owner: type) -> dict[str, Setting]:
 
 def nearest(name: str, known: Mapping[str, object] | Iterable[str]) -> str | None:
     """The known name that looks most like `name`, or None when nothing comes close."""
+    from difflib import get_close_matches  # here: only a misspelt name needs it
+
     matches = get_close_matches(name, list(known), n=1, cutoff=0.5)
     return matches[0] if matches else None

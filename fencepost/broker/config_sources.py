@@ -1,7 +1,6 @@
 """Where settings come from: TOML, server.properties, the environment and the command line, each with its origin."""
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +29,8 @@ def from_file(path: Path) -> list[Given]:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration file {path}: {error}") from error
+    import tomllib  # here: a broker without a file of settings need not pay for it
+
     ending = path.suffix.lower()
     if ending == ".toml" or (ending not in (".properties", ".conf") and _is_toml(text)):
         try:
@@ -40,6 +41,8 @@ def from_file(path: Path) -> list[Given]:
 
 
 def _is_toml(text: str) -> bool:
+    import tomllib
+
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError:

@@ -103,6 +103,7 @@ def _listener(address: str) -> str:
 
 def run_broker(config: "BrokerConfig") -> int:
     """Run a broker in this process; return its exit code."""
+    gc.disable()  # what start-up makes stays; `_tune_collector` looks once when all is there, and goes on from that
     import trio
 
     try:
@@ -114,6 +115,8 @@ def run_broker(config: "BrokerConfig") -> int:
             else:
                 logger.critical("the broker failed cause=%r", error, exc_info=error)
         return EXIT_FAILED
+    finally:
+        gc.enable()
     return 0
 
 
@@ -163,6 +166,7 @@ def _tune_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS_BEFORE_COLLECTION, 20, 100)
+    gc.enable()
 
 
 def _process_age_seconds() -> float:

@@ -179,7 +179,11 @@ def _varint(number: int) -> bytes:
 
 
 _SMALL = 8192
-_VARINTS = tuple(_varint(number) for number in range(_SMALL))
+_VARINTS = (
+    *(bytes((number << 1,)) for number in range(64)),
+    *(bytes((number << 1 & 127 | 128, number >> 6)) for number in range(64, _SMALL)),
+)
+"""The zigzag varints of one and two bytes, spelt out: the general way takes most of this module's import."""
 _NULL = b"\x01"
 _EMPTY = b"\x00"
 
