@@ -1,8 +1,8 @@
-"""A construct tree of one (message, version) -> generated encode and decode functions, made on first use."""
+"""A construct tree of one (message, version) -> a generated encode or decode function, each made on first use."""
 
 import struct
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 from construct import Bytes, Flag, FormatField
 
@@ -18,14 +18,6 @@ from fencepost.protocol.primitives import (
 
 DecodeFunction = Callable[[memoryview, int], tuple[Any, int]]
 EncodeFunction = Callable[[Any], list[Any]]
-
-
-class Codec(NamedTuple):
-    """The two generated functions and, for reading, their source."""
-
-    decode: DecodeFunction
-    encode: EncodeFunction
-    source: str
 
 
 class Malformed(Exception):
@@ -366,27 +358,32 @@ def put_tags(write: Callable[[Any], None], known: list[tuple[int, bytes]], unkno
         write(body)
 
 
-def generate(tree: VersionedStruct, name: str) -> Codec:
-    """Generate, compile and return the codec of one tree."""
-    scope: dict[str, Any] = {
-        "Malformed": Malformed,
-        "get_varint": get_varint,
-        "new": object.__new__,
-        "pack": struct.pack,
-        "put_records": put_records,
-        "put_tags": put_tags,
-        "put_varint": put_varint,
-        "unpack_from": struct.unpack_from,
-    }
-    decoder = DecoderSource(scope)
-    decoder.put(0, "def decode(b, o):")
-    decoder.put(1, "end = len(b)")
-    decoder.put(1, f"return {decoder.struct(tree, 1)}, o")
-    encoder = EncoderSource(scope)
-    encoder.put(0, "def encode(root):")
-    encoder.put(1, "parts = []; w = parts.append")
-    encoder.struct(tree, "root", 1)
-    encoder.put(1, "return parts")
-    source = "\n".join([*decoder.lines, "", *encoder.lines, ""])
-    exec(compile(source, f"<generated {name}>", "exec"), scope)
-    return Codec(scope["decode"], scope["encode"], source)
+def generate_decoder(tree: VersionedStruct, name: str) -> DecodeFunction:
+    """Generate and compile the decoder of one tree: (frame, offset) -> (value, where it ends)."""
+    writer = DecoderSource(
+        {"Malformed": Malformed, "get_varint": get_varint, "new": object.__new__, "unpack_from": struct.unpack_from}
+    )
+    writer.put(0, "def decode(b, o):")
+    writer.put(1, "end = len(b)")
+    writer.put(1, f"return {writer.struct(tree, 1)}, o")
+    decode: DecodeFunction = compiled(writer, name, "decode")
+    return decode
+
+
+def generate_encoder(tree: VersionedStruct, name: str) -> EncodeFunction:
+    """Generate and compile the encoder of one tree: value -> list of buffers."""
+    writer = EncoderSource(
+        {"pack": struct.pack, "put_records": put_records, "put_tags": put_tags, "put_varint": put_varint}
+    )
+    writer.put(0, "def encode(root):")
+    writer.put(1, "parts = []; w = parts.append")
+    writer.struct(tree, "root", 1)
+    writer.put(1, "return parts")
+    encode: EncodeFunction = compiled(writer, name, "encode")
+    return encode
+
+
+def compiled(writer: Source, name: str, function: str) -> Any:
+    """Run the lines of `writer` and return the function that they define; this is most of a codec's cost."""
+    exec(compile("\n".join(writer.lines), f"<generated {function} {name}>", "exec"), writer.scope)
+    return writer.scope[function]

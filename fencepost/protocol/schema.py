@@ -26,7 +26,7 @@ from fencepost.protocol.primitives import (
 )
 
 if TYPE_CHECKING:
-    from fencepost.protocol.compiler import Codec
+    from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
 
 __all__ = [
     "Array",
@@ -233,7 +233,8 @@ class Message(Struct):
         super().__init__(name, *fields)
         self.versions = versions
         self.flexible_since = NO_VERSION if flexible is None else flexible
-        self._codecs: dict[int, Codec] = {}
+        self._decoders: dict[int, DecodeFunction] = {}
+        self._encoders: dict[int, EncodeFunction] = {}
 
     def is_flexible(self, version: int) -> bool:
         """Whether `version` has compact lengths and tagged fields (KIP-482)."""
@@ -247,13 +248,22 @@ class Message(Struct):
             )
         return self.at(version, self.is_flexible(version))
 
-    def codec(self, version: int) -> "Codec":
-        """The generated encoder and decoder of one version, made on first use."""
-        found = self._codecs.get(version)
+    def decoder(self, version: int) -> "DecodeFunction":
+        """The generated decoder of one version, made on first use: brokers read no responses, clients no requests."""
+        found = self._decoders.get(version)
         if found is None:
-            from fencepost.protocol.compiler import generate  # here: a process that decodes nothing pays nothing
+            from fencepost.protocol.compiler import generate_decoder  # here: who decodes nothing pays nothing
 
-            found = self._codecs[version] = generate(self.tree(version), f"{self.struct_name}V{version}")
+            found = self._decoders[version] = generate_decoder(self.tree(version), f"{self.struct_name}V{version}")
+        return found
+
+    def encoder(self, version: int) -> "EncodeFunction":
+        """The generated encoder of one version, made on first use."""
+        found = self._encoders.get(version)
+        if found is None:
+            from fencepost.protocol.compiler import generate_encoder  # here: who encodes nothing pays nothing
+
+            found = self._encoders[version] = generate_encoder(self.tree(version), f"{self.struct_name}V{version}")
         return found
 
     def encode_parts(self, value: Any, version: int) -> list[Any]:
@@ -262,7 +272,7 @@ class Message(Struct):
         Raises EncodeError where a field can not be written.
         """
         try:
-            return self.codec(version).encode(value)
+            return self.encoder(version)(value)
         except EncodeError:
             raise
         except (TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -281,7 +291,7 @@ class Message(Struct):
         """
         view = memoryview(buffer)
         try:
-            value, end = self.codec(version).decode(view, start)
+            value, end = self.decoder(version)(view, start)
         except DecodeError:
             raise
         except Exception as error:  # noqa: BLE001 - whatever the bytes did, the plain decoder finds the place
@@ -295,7 +305,7 @@ class Message(Struct):
         """As `decode`, for a value with other bytes after it: the value and where it ends."""
         view = memoryview(buffer)
         try:
-            value, end = self.codec(version).decode(view, start)
+            value, end = self.decoder(version)(view, start)
         except Exception as error:  # noqa: BLE001 - whatever the bytes did, the plain decoder finds the place
             self._explain(view, version, start, error)
         return value, end
