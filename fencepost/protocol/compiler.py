@@ -349,7 +349,10 @@ class EncoderSource(Source):
 
 
 def put_tags(write: Callable[[Any], None], known: list[tuple[int, bytes]], unknown: dict[int, bytes] | None) -> None:
-    """Write a tagged-field section in the order of tags."""
+    """Write a tagged-field section in the order of tags; nearly always there are none."""
+    if not known and not unknown:
+        write(b"\0")
+        return
     fields = sorted([*known, *unknown.items()]) if unknown else known
     write(put_varint(len(fields)))
     for tag, body in fields:

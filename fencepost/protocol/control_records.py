@@ -7,18 +7,26 @@ from typing import NamedTuple
 from fencepost.protocol.batch_header import (
     CONTROL_BIT,
     HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC,
     TRANSACTIONAL_BIT,
     BatchHeader,
     Buffer,
     CorruptBatch,
+    pack_header,
 )
-from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import decode_records
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _KEY_VERSION = 0
 _VALUE_VERSION = 0
+_RECORD = struct.Struct(">bbbbb hh b hi b")
+"""A marker's one record: length, attributes, two deltas, key length; key; value length; value; header count."""
+_LENGTHS = tuple(2 * size for size in (_RECORD.size - 1, _KEY.size, _VALUE.size))
+"""Of the record, its key and its value, as one-byte zigzag varints."""
+MARKER_SIZE = HEADER_SIZE + _RECORD.size
+"""Bytes a marker takes in a log, while its timestamp delta is 0."""
 
 
 class ControlType(IntEnum):
@@ -50,18 +58,33 @@ def end_txn_marker(
     base_offset: int = 0,
     leader_epoch: int = 0,
 ) -> bytearray:
-    """The batch that commits or aborts what `producer_id` wrote into a partition since its last marker."""
-    control_type = ControlType.COMMIT if commit else ControlType.ABORT
-    key = _KEY.pack(_KEY_VERSION, control_type)
-    value = _VALUE.pack(_VALUE_VERSION, coordinator_epoch)
-    return build_batch(
-        [(timestamp_ms, key, value, ())],
+    """The batch that commits or aborts what `producer_id` wrote into a partition since its last marker.
+
+    Every transaction writes one into each of its partitions, and all are alike: so it is packed, not built of records.
+    """
+    marker = bytearray(MARKER_SIZE)
+    record, key, value = _LENGTHS
+    kind = ControlType.COMMIT if commit else ControlType.ABORT
+    _RECORD.pack_into(
+        marker, HEADER_SIZE, record, 0, 0, 0, key, _KEY_VERSION, kind, value, _VALUE_VERSION, coordinator_epoch, 0
+    )
+    header = BatchHeader(
         base_offset=base_offset,
+        batch_length=MARKER_SIZE - LOG_OVERHEAD,
+        partition_leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=CONTROL_BIT | TRANSACTIONAL_BIT,
+        last_offset_delta=0,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
-        leader_epoch=leader_epoch,
-        extra_attributes=CONTROL_BIT | TRANSACTIONAL_BIT,
+        base_sequence=-1,
+        record_count=1,
     )
+    pack_header(marker, 0, header)
+    return marker
 
 
 def control_type(buffer: Buffer, start: int, header: BatchHeader) -> ControlType | None:
@@ -104,7 +127,3 @@ def _type_of(key: bytes, start: int) -> ControlType | None:
     if version < 0:
         raise CorruptBatch(f"control batch at byte {start}: key version {version}")
     return ControlType(number) if number in ControlType.__members__.values() else None
-
-
-MARKER_SIZE = HEADER_SIZE + 17
-"""Bytes a marker takes in a log, while its timestamp delta is 0."""

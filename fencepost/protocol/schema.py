@@ -172,7 +172,7 @@ class Struct(Construct):
         return self.cls(**fields)
 
     @cached_property
-    def cls(self) -> type[Value]:
+    def cls(self) -> Any:
         """The class of this struct's values, made on first use."""
         return make_class(self)
 

@@ -49,7 +49,7 @@ class _Write:
         self.error = error
         self.message: str | None = None
         self.guard: VerificationGuard | None = None
-        self.answer: Any = PartitionProduceResponse(index=tp.partition, base_offset=-1)
+        self.answer: Any = PartitionProduceResponse.cls(index=tp.partition, base_offset=-1)
         self.counters: TopicCounters | None = None
 
     @property
@@ -108,7 +108,7 @@ def _resolve(node: "Node", request: Any, context: RequestContext) -> tuple[list[
                 _check_batch(node, write, version, context)
             writes.append(write)
             answers.append(write.answer)
-        topics.append(TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
+        topics.append(TopicProduceResponse.cls(name=name, topic_id=topic.topic_id, partition_responses=answers))
     return topics, writes
 
 
@@ -230,7 +230,7 @@ def _fill_error(node: "Node", write: _Write) -> None:
 def _answer(node: "Node", request: Any, topics: list[Any], writes: list[_Write], waits: dict[PartitionLog, int]) -> Any:
     """By acks: when durable, at once, or never."""
     if request.acks == ACKS_ALL:
-        response = ProduceResponse(responses=topics)
+        response = ProduceResponse.cls(responses=topics)
         return DurableReply(response, waits) if waits else response
     for log in waits:
         node.commit.schedule(log)
@@ -239,4 +239,4 @@ def _answer(node: "Node", request: Any, topics: list[Any], writes: list[_Write],
         if failed is not None:
             raise CloseConnection(f"a write with acks=0 to {failed.tp} failed with {failed.error.name}")
         return None
-    return ProduceResponse(responses=topics)
+    return ProduceResponse.cls(responses=topics)

@@ -116,7 +116,9 @@ def _check_client_header(header: BatchHeader) -> Refusal | None:
 def _needs_records(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms: int) -> bool:
     if origin is not AppendOrigin.CLIENT:
         return False
-    if config.compacted or _target_codec(header, config) != header.compression:
+    if config.compacted or (
+        config.compression_type != "producer" and _target_codec(header, config) != header.compression
+    ):
         return True
     if config.stamps_append_time:
         return False

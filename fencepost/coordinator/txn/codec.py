@@ -65,7 +65,7 @@ def encode(record: TxnRecord, server_version: int) -> KeyValue:
     The value is v0 while the feature `transaction.version` is 0, as an older Kafka needs it, unless that would lose
     what must not be lost: a TV2 transaction, or the producer id that is to follow.
     """
-    key = TransactionLogKey.encode(TransactionLogKey(transactional_id=record.transactional_id), KEY_VERSION)
+    key = TransactionLogKey.encode(TransactionLogKey.cls(transactional_id=record.transactional_id), KEY_VERSION)
     key = KEY_VERSION.to_bytes(2, "big") + key
     state = record.state
     if isinstance(state, Dead):
@@ -73,7 +73,7 @@ def encode(record: TxnRecord, server_version: int) -> KeyValue:
     fields = _fields(state)
     needs_tags = state.client_version >= 2 or "next_producer_id" in fields
     version = 1 if server_version >= 1 or needs_tags else 0
-    value = TransactionLogValue.encode(TransactionLogValue(**fields), version)
+    value = TransactionLogValue.encode(TransactionLogValue.cls(**fields), version)
     return key, version.to_bytes(2, "big") + value
 
 
@@ -117,7 +117,7 @@ def _by_topic(partitions: frozenset[TopicPartition]) -> list[Any]:
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         topics[topic].append(partition)
-    return [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
+    return [PartitionsSchema.cls(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
 
 
 def decode(key: bytes | None, value: bytes | None) -> TxnRecord | None:
