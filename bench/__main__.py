@@ -79,6 +79,8 @@ def main() -> int:
         try:
             for broker in brokers:
                 broker.start()
+            for target in targets:
+                cases.warm_up(target, options.scale)
             for case in CASES:
                 if options.only in case.name:
                     rounds = 1 if case.run is cases.memory else options.rounds

@@ -132,6 +132,17 @@ CASES = [
 ]
 
 
+def warm_up(target: Target, scale: float) -> None:
+    """A little of everything, unmeasured: what compiles or allocates on first use has then done so."""
+    for load in (
+        produce(100, 8, 300_000),
+        produce(1024, 8, 100_000, "lz4"),
+        consume(1024, 8, 100_000),
+        transactions(4, 400),
+    ):
+        load(target, scale)
+
+
 def start_up(start: Callable[[], Target], stop: Callable[[], None]) -> Result:
     """From the start of the process to the first acknowledged record of a new topic."""
     started = time.perf_counter()

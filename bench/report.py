@@ -34,9 +34,9 @@ def table(measured: list[Measured], reference: str | None) -> str:
         }
         better = "less" if metric in LESS_IS_BETTER or "CPU" in metric else "more"
         cells = [case, f"{metric} ({better} is better)", *(_number(medians.get(name)) for name in brokers)]
+        of_reference = medians.get(reference or "")
         for name in compared:
-            both = reference in medians and name in medians and medians[reference]
-            cells.append(f"**{medians[name] / medians[reference]:.2f}x**" if both else "")
+            cells.append(f"**{medians[name] / of_reference:.2f}x**" if name in medians and of_reference else "")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

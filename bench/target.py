@@ -24,7 +24,7 @@ class Target:
         """User and system time of the whole process tree so far."""
         if self.pid is None:
             return None
-        return sum(times.user + times.system for times in (one.cpu_times() for one in self._tree()))
+        return float(sum(times.user + times.system for times in (one.cpu_times() for one in self._tree())))
 
     def rss_bytes(self) -> int | None:
         """Resident memory of the whole process tree."""

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 WAIT_SECONDS = 60.0
 BATCH = 10_000
@@ -14,12 +15,12 @@ PROCESS_TIMEOUT_SECONDS = 600
 
 
 class Job(NamedTuple):
-    """One process's share of a load."""
+    """One process's share of a load; `amount` is how many records or transactions."""
 
     address: str
     topic: str
     number: int
-    count: int
+    amount: int
     size_bytes: int
     partitions: int
     options: dict[str, Any]
@@ -32,7 +33,7 @@ def create_topic(address: str, topic: str, partitions: int) -> None:
 
 
 def produce(job: Job, go: Callable[[], None]) -> int:
-    """Produce `count` records and wait for every acknowledgement."""
+    """Produce `amount` records and wait for every acknowledgement."""
     lost: list[KafkaError] = []
     producer = Producer(
         {
@@ -47,7 +48,7 @@ def produce(job: Job, go: Callable[[], None]) -> int:
     value = bytes(job.size_bytes)
     producer.list_topics(job.topic, WAIT_SECONDS)
     go()
-    for number in range(job.count):
+    for number in range(job.amount):
         while True:
             try:
                 producer.produce(job.topic, value, partition=number % job.partitions)
@@ -58,7 +59,7 @@ def produce(job: Job, go: Callable[[], None]) -> int:
             producer.poll(0)
     if producer.flush(WAIT_SECONDS) or lost:
         raise RuntimeError(f"not every record was acknowledged: {lost[:3]}")
-    return job.count
+    return job.amount
 
 
 def consume(job: Job, go: Callable[[], None]) -> int:
@@ -86,13 +87,13 @@ def consume(job: Job, go: Callable[[], None]) -> int:
             else:
                 raise KafkaException(error)
     consumer.close()
-    if seen != job.count:
-        raise RuntimeError(f"{seen} records were read, {job.count} were written")
+    if seen != job.amount:
+        raise RuntimeError(f"{seen} records were read, {job.amount} were written")
     return seen
 
 
 def transact(job: Job, go: Callable[[], None]) -> int:
-    """`count` transactions of ten records, one after the other."""
+    """`amount` transactions of ten records, one after the other."""
     producer = Producer(
         {"bootstrap.servers": job.address, "transactional.id": f"{job.topic}-{job.number}", "linger.ms": 0}
         | job.options
@@ -100,12 +101,12 @@ def transact(job: Job, go: Callable[[], None]) -> int:
     producer.init_transactions(WAIT_SECONDS)
     value = bytes(job.size_bytes)
     go()
-    for number in range(job.count):
+    for number in range(job.amount):
         producer.begin_transaction()
         for record in range(10):
             producer.produce(job.topic, value, partition=(number + record) % job.partitions)
         producer.commit_transaction(WAIT_SECONDS)
-    return job.count
+    return job.amount
 
 
 WORK: dict[str, Callable[[Job, Callable[[], None]], int]] = {
