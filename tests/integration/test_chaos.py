@@ -1,6 +1,9 @@
 """Attempts to break exactly-once: whole runs under kill -9 and SIGSTOP, requests that come late, and come twice."""
 
+import contextlib
 import itertools
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -23,6 +26,7 @@ from tests.kit.wire import ADD_PARTITIONS, Wire, batch_of, committed_values, val
 
 ROOT = Path(__file__).resolve().parents[2]
 READ_COMMITTED = 1
+RUN_TIMEOUT_SECONDS = 170
 TV1_PRODUCE, TV1_END = 11, 4
 TV2_PRODUCE, TV2_END = 12, 5
 TXN_OFFSET_COMMIT, TV2_OFFSETS = 28, 5
@@ -33,14 +37,22 @@ Identity = tuple[int, int]
 # Whole runs
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(RUN_TIMEOUT_SECONDS + 10)
 @pytest.mark.parametrize(("durability", "seed"), [("fsync", "ci-1"), ("os", "ci-2")])
 def test_exactly_once_holds_while_everything_is_killed(tmp_path: Path, durability: str, seed: str) -> None:
     """Section 6, goals "kill -9 cycles" and "list-append": the long form is `python -m tests.kit.workload`."""
     arguments = ["--seconds", "6", "--seed", seed, "--durability", durability, "--transactional", "1"]
     command = [sys.executable, "-m", "tests.kit.workload", *arguments, "--directory", str(tmp_path)]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170, check=False)
-    assert run.returncode == 0, run.stdout + run.stderr
+    run = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    try:
+        said, _ = run.communicate(timeout=RUN_TIMEOUT_SECONDS)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)  # whatever it has left behind, frozen or not
+        run.wait()
+    assert run.returncode == 0, said
 
 
 # Late requests: what Jepsen found in Kafka's protocol (KAFKA-17754), and KIP-890's cure

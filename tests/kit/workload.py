@@ -25,6 +25,7 @@ def _report(run: Run, verdict: Verdict, seconds: float) -> str:
     word = "VIOLATED" if verdict.violations else "exactly-once held"
     again = f"python -m tests.kit.workload --seconds {run.plan.seconds:g} --seed {run.plan.seed}"
     again += f" --durability {run.plan.durability} --transactional {run.plan.transactional}"
+    again += f" --transforms {run.plan.transforms}" + ("" if run.plan.bad_network else " --good-network")
     return "\n".join([f"{word} durability={run.plan.durability}", *verdict.violations, *facts, f"again: {again}"])
 
 
@@ -35,6 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", default=None)
     parser.add_argument("--durability", choices=["fsync", "os"], default="fsync")
     parser.add_argument("--transactional", type=int, default=2)
+    parser.add_argument("--transforms", type=int, default=2)
+    parser.add_argument("--good-network", action="store_true", help="clients reach the broker itself")
     parser.add_argument("--directory", type=Path, default=None, help="kept; else one that goes unless it is needed")
     parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--timeout-ms", type=int, default=4000)
@@ -48,6 +51,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         partitions=arguments.partitions,
         timeout_ms=arguments.timeout_ms,
         transactional=arguments.transactional,
+        transforms=arguments.transforms,
+        bad_network=not arguments.good_network,
     )
     run, began = Run(plan, directory), time.monotonic()
     verdict = run.go()

@@ -13,6 +13,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.records import decode_records
+from tests.kit.broker_process import BrokerProcess
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, Journal, Log, Place
 from tests.kit.wire import FETCH, ConnectionEnded, Wire
 from tests.kit.workload_writers import Task
@@ -21,6 +22,8 @@ ISOLATION_ON_THE_WIRE = {READ_UNCOMMITTED: 0, READ_COMMITTED: 1}
 FETCH_VERSION = 11
 PAUSE_SECONDS = 0.03
 REREAD_CHANCE = 0.01
+REBUILT_SUFFIXES = (".index", ".timeindex", ".txnindex", ".snapshot")
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
 
 def fetch_places(
@@ -221,3 +224,43 @@ async def read_all_by_own(
                 if seen >= wanted:
                     patience.deadline = min(patience.deadline, trio.current_time() + 0.5)
     return logs
+
+
+def read_everything(
+    broker: BrokerProcess, address: str, places: list[Place], wait_seconds: float
+) -> dict[str, dict[str, dict[Place, Log]]]:
+    """Isolation -> reader -> every partition. The broker is killed for it twice.
+
+    After the second time it has nothing left but the batches themselves: what it makes of them must be the same.
+    """
+    finals: dict[str, dict[str, dict[Place, Log]]] = {}
+    for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
+        with Wire(broker.connect()) as wire:
+            logs, ends = read_all_by_wire(wire, places, isolation)
+        finals[isolation] = {
+            "wire": logs,
+            "librdkafka": read_all_by_confluent(address, ends, isolation, wait_seconds),
+            "own client": trio.run(read_all_by_own, address, logs, isolation, wait_seconds),
+        }
+    broker.restart()
+    _read_again(broker, "wire, after a crash", places, finals)
+    broker.kill()
+    _forget_what_can_be_rebuilt(broker)
+    broker.start()
+    _read_again(broker, "wire, from the batches alone", places, finals)
+    return finals
+
+
+def _read_again(
+    broker: BrokerProcess, name: str, places: list[Place], finals: dict[str, dict[str, dict[Place, Log]]]
+) -> None:
+    with Wire(broker.connect()) as wire:
+        for isolation, views in finals.items():
+            views[name] = read_all_by_wire(wire, places, isolation)[0]
+
+
+def _forget_what_can_be_rebuilt(broker: BrokerProcess) -> None:
+    assert broker.data_dir is not None
+    for path in broker.data_dir.rglob("*"):
+        if path.suffix in REBUILT_SUFFIXES or path.name == RECOVERY_POINTS:
+            path.unlink()

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import random
 import signal
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -15,15 +16,15 @@ from pathlib import Path
 import trio
 
 from tests.kit.broker_process import BrokerProcess
-from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Log, Place, Reader, Verdict, Writer, check
+from tests.kit.history import READ_COMMITTED, History, Log, Place, Reader, Verdict, Writer, check
 from tests.kit.wire import Wire
+from tests.kit.workload_proxy import relay
 from tests.kit.workload_readers import (
     confluent_reader,
     fetch_places,
     own_reader,
-    read_all_by_confluent,
-    read_all_by_own,
     read_all_by_wire,
+    read_everything,
     wire_readers,
 )
 from tests.kit.workload_writers import (
@@ -50,8 +51,10 @@ TRANSFORMS: dict[str, Callable[[Task], object]] = {
     "copy2": partial(trio.run, own_transform),
 }
 READERS = ("wire", "reads1", "reads2")
+NETWORK = "network"
 SEGMENT_BYTES = 40_000
 SETTLE_SECONDS = 60.0
+STALL_SECONDS = 10.0
 _FORKS = multiprocessing.get_context("fork")
 
 
@@ -65,12 +68,16 @@ class Plan:
     partitions: int = 3
     timeout_ms: int = 4000
     transactional: int = 2
+    transforms: int = 2
+    """Members of each transform's group; only the first is a static one, the others make it rebalance."""
+    bad_network: bool = True
 
     @property
     def roles(self) -> list[tuple[str, str]]:
         """(role, name) of every process."""
         several = [(role, f"{role}-{number}") for role in ("tv1", "tv2") for number in range(self.transactional)]
-        return [*several, *((role, role) for role in ("loose1", "loose2", *TRANSFORMS, *READERS))]
+        several += [(role, f"{role}-{number}") for role in TRANSFORMS for number in range(self.transforms)]
+        return [*several, *((role, role) for role in ("loose1", "loose2", *READERS))]
 
     @property
     def places(self) -> list[Place]:
@@ -115,11 +122,13 @@ class Run:
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.plan.seed)
+        self._listener = socket.create_server(("127.0.0.1", 0)) if self.plan.bad_network else None
+        advertise = [] if self._listener is None else ["--advertise", f"127.0.0.1:{self._listener.getsockname()[1]}"]
         self._broker = BrokerProcess(
             self.work_dir / "broker",
             data_dir=self.work_dir / "data",
             settings={"group.initial.rebalance.delay.ms": "0"},
-            arguments=["--durability", self.plan.durability],
+            arguments=["--durability", self.plan.durability, *advertise],
         )
         self._processes: dict[str, _Process] = {}
         self._zombies: list[_Process] = []
@@ -134,6 +143,8 @@ class Run:
             with Wire(self._broker.connect()) as wire:
                 for topic in topics():
                     wire.create_topic(topic, self.plan.partitions, internal_segment_bytes=str(SEGMENT_BYTES))
+            if self._listener is not None:
+                self._start(NETWORK, NETWORK)
             for role, name in self.plan.roles:
                 self._start(role, name)
             self._break_things(time.monotonic() + self.plan.seconds)
@@ -142,11 +153,18 @@ class Run:
             for process in [*self._processes.values(), *self._zombies]:
                 process.end()
             self._broker.__exit__(None, None, None)
+            if self._listener is not None:
+                self._listener.close()
         verdict = check(self._history(finals))
         verdict.add("a process failed", self.failures)
         bound = self.plan.timeout_ms / 1000 + SETTLE_SECONDS / 4
         verdict.add("transactions stayed open", [self.settle_seconds] if self.settle_seconds > bound else [])
         return verdict
+
+    @property
+    def _address(self) -> str:
+        """What clients are told: the broker's own address, or that of the bad network before it."""
+        return self._broker.address if self._listener is None else f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     # Processes
 
@@ -154,13 +172,17 @@ class Run:
         self._incarnations[name] += 1
         label = f"{name}.{self._incarnations[name]}"
         errors = self.work_dir / "errors" / f"{label}.txt"
-        process = _FORKS.Process(target=_work, args=(self._task(role, name, label), role, errors), daemon=True)
+        if role == NETWORK:
+            work: Callable[[], object] = partial(trio.run, relay, self._listener, self._broker.port, self.plan.seed)
+        else:
+            work = partial(_play, self._task(role, name, label), role)
+        process = _FORKS.Process(target=_work, args=(work, errors), daemon=True)
         process.start()
         self._processes[name] = _Process(role, name, self._incarnations[name], process, errors)
 
     def _task(self, role: str, name: str, label: str) -> Task:
         return Task(
-            address=self._broker.address,
+            address=self._broker.address if role == "wire" else self._address,
             name=name,
             label=label,
             seed=self.plan.seed,
@@ -263,7 +285,6 @@ class Run:
     def _settle(self) -> dict[str, dict[str, dict[Place, Log]]]:
         """Kill all writers, wait until nothing is open and the transforms are done, and read everything in all ways."""
         self._look_after()
-        copies = [self._processes[name] for name in TRANSFORMS]
         for process in [*self._processes.values(), *self._zombies]:
             if process.role in WRITERS or process in self._zombies:
                 process.end()
@@ -278,23 +299,37 @@ class Run:
         written = [place for place in self.plan.places if place[0] not in TRANSFORMS]
         self._until(partial(self._nothing_open, written), "transactions are still open")
         self.settle_seconds = time.monotonic() - began
-        self._until(self._copied, "the transforms do not finish")
-        for process in copies:
-            self._processes.pop(process.name).end()
+        self._until(self._copied, "the transforms do not finish", stalled=self._kill_transforms)
+        for role, name in self.plan.roles:
+            if role in TRANSFORMS:
+                self._processes.pop(name).end()
         self._until(partial(self._nothing_open, self.plan.places), "transactions of transforms are still open")
         self._rest(1.0)
-        for process in self._processes.values():
-            process.end()
-        self._processes.clear()
-        return self._finals()
+        for role, name in self.plan.roles:
+            if role in READERS:
+                self._processes.pop(name).end()
+        return read_everything(self._broker, self._address, self.plan.places, SETTLE_SECONDS)
 
-    def _until(self, done: Callable[[], bool], complaint: str) -> None:
-        deadline = time.monotonic() + SETTLE_SECONDS
+    def _until(self, done: Callable[[], bool], complaint: str, stalled: Callable[[], None] = lambda: None) -> None:
+        """Wait until `done`, calling `stalled` now and then while it is not; give up after SETTLE_SECONDS."""
+        began = time.monotonic()
+        next_help = began + STALL_SECONDS
         while not done():
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now > began + SETTLE_SECONDS:
                 self.failures.append(complaint)
                 return
+            if now > next_help:
+                next_help = now + STALL_SECONDS
+                stalled()
             self._rest(0.1)
+
+    def _kill_transforms(self) -> None:
+        """librdkafka may sit on an offset commit until a broker comes or goes, whatever timeout it was given."""
+        for process in list(self._processes.values()):
+            if process.role in TRANSFORMS:
+                process.signal(signal.SIGKILL)
+                self.faults["stalled transforms killed"] += 1
 
     def _nothing_open(self, places: Sequence[Place]) -> bool:
         with Wire(self._broker.connect()) as wire:
@@ -312,24 +347,6 @@ class Run:
             for number in range(self.plan.partitions)
         )
 
-    def _finals(self) -> dict[str, dict[str, dict[Place, Log]]]:
-        """Every reader's view of the end, and that after one more crash."""
-        finals: dict[str, dict[str, dict[Place, Log]]] = {}
-        for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
-            with Wire(self._broker.connect()) as wire:
-                logs, ends = read_all_by_wire(wire, self.plan.places, isolation)
-            address = self._broker.address
-            finals[isolation] = {
-                "wire": logs,
-                "librdkafka": read_all_by_confluent(address, ends, isolation, SETTLE_SECONDS),
-                "own client": trio.run(read_all_by_own, address, logs, isolation, SETTLE_SECONDS),
-            }
-        self._broker.restart()
-        for isolation, views in finals.items():
-            with Wire(self._broker.connect()) as wire:
-                views["wire, after a crash"] = read_all_by_wire(wire, self.plan.places, isolation)[0]
-        return finals
-
     def _history(self, finals: dict[str, dict[str, dict[Place, Log]]]) -> History:
         return History(
             writers=[Writer.read(path) for path in sorted((self.work_dir / "writers").glob("*.jsonl"))],
@@ -339,12 +356,16 @@ class Run:
         )
 
 
-def _work(task: Task, role: str, errors: Path) -> None:
+def _work(work: Callable[[], object], errors: Path) -> None:
     """Be one process of a run."""
     descriptor = os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    work()
+
+
+def _play(task: Task, role: str) -> None:
     places = [(topic, number) for topic in topics() for number in range(task.partitions)]
     if role == "wire":
         wire_readers(task, places)

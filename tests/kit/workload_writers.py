@@ -169,17 +169,23 @@ def confluent_loose(task: Task) -> None:
             producer.poll(0.02)
 
 
+def _membership(task: Task) -> dict[str, Any]:
+    """The first member of a group is static: its successor takes its place at once. The others come and go."""
+    if task.name.endswith("-0"):
+        return {"group.instance.id": task.name, "session.timeout.ms": 30_000}
+    return {"session.timeout.ms": 6000}
+
+
 def confluent_transform(task: Task) -> None:
     """Read, write the same to `target`, commit the offsets in the transaction: exactly once, TV1."""
     consumer = Consumer(
         {
             "bootstrap.servers": task.address,
-            "group.id": task.name,
-            "group.instance.id": task.name,
+            "group.id": task.target,
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
-            "session.timeout.ms": 6000,
+            **_membership(task),
             **_PATIENT,
         }
     )
@@ -273,12 +279,11 @@ async def own_loose(task: Task) -> None:
 
 async def own_transform(task: Task) -> None:
     """Read, write the same to `target`, commit the offsets in the transaction: exactly once, TV2."""
+    membership = {name.replace(".", "_"): value for name, value in _membership(task).items()}
     with _fences_are_final():
         async with (
             fencepost.Client(task.address) as kafka,
-            kafka.consumer(
-                LOOSE_TOPIC, group_id=task.name, group_instance_id=task.name, session_timeout_ms=6000
-            ) as consumer,
+            kafka.consumer(LOOSE_TOPIC, group_id=task.target, **membership) as consumer,
             kafka.transactional_producer(task.name, transaction_timeout_ms=task.timeout_ms) as producer,
         ):
             async for batch in consumer.batches(50):
