@@ -6,6 +6,7 @@ from typing import Any
 
 from construct import Bytes, Flag, FormatField
 
+from fencepost.protocol.codec_words import Malformed, get_tags, get_varint, put_records, put_tags, put_varint
 from fencepost.protocol.primitives import (
     ArrayOf,
     LengthPrefixed,
@@ -13,52 +14,10 @@ from fencepost.protocol.primitives import (
     TaggedFields,
     VersionedStruct,
     minimum_size,
-    unsigned_varint,
 )
 
 DecodeFunction = Callable[[memoryview, int], tuple[Any, int]]
 EncodeFunction = Callable[[Any], list[Any]]
-
-
-class Malformed(Exception):
-    """The generated decoder met bytes it can not accept; the plain decoder then says which field they are."""
-
-
-VARINTS = [unsigned_varint(number) for number in range(128)]
-
-
-def put_varint(number: int) -> bytes:
-    """Encode a length; small ones from a table."""
-    return VARINTS[number] if number < 128 else unsigned_varint(number)
-
-
-def get_varint(b: memoryview, o: int) -> tuple[int, int]:
-    """A varint of at most five bytes at `o`, and where it ends."""
-    number = shift = 0
-    while True:
-        byte = b[o]
-        o += 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            break
-        shift += 7
-        if shift > 28:
-            raise Malformed("varint")
-    if number > 0xFFFFFFFF:
-        raise Malformed("varint")
-    return number, o
-
-
-def put_records(write: Callable[[Any], None], value: Any, compact: bool) -> None:
-    """Write a records field: its length, then the buffers as they are (one, or a list of them)."""
-    if value is None:
-        write(b"\0" if compact else b"\xff\xff\xff\xff")
-        return
-    parts = value if isinstance(value, list) else (value,)
-    length = sum(map(len, parts))
-    write(put_varint(length + 1) if compact else struct.pack(">i", length))
-    for part in parts:
-        write(part)
 
 
 def fixed_format(subcon: Any) -> tuple[str, int] | None:
@@ -127,12 +86,12 @@ class DecoderSource(Source):
         """Add lines that read a length or count and check its sign."""
         name = self.name("n")
         if compact:
-            self.put(depth, f"{name} = b[o]; o += 1")
-            self.put(depth, f"if {name} > 127: {name}, o = get_varint(b, o - 1)")
-            self.put(depth, f"{name} -= 1")
+            self.put(depth, f"{name} = b[o] - 1; o += 1")
+            self.put(depth, f"if {name} > 126: {name}, o = get_varint(b, o - 1); {name} -= 1")
         else:
             self.put(depth, f"({name},) = U{self.packer(fmt)}(b, o); o += {struct.calcsize('>' + fmt)}")
-        self.put(depth, f"if {name} < {-1 if nullable else 0}: raise Malformed")
+        if not (compact and nullable):  # a varint is never below 0, so a compact length never below -1
+            self.put(depth, f"if {name} < {-1 if nullable else 0}: raise Malformed")
         return name
 
     def blob(self, subcon: LengthPrefixed, depth: int) -> str:
@@ -216,6 +175,9 @@ class DecoderSource(Source):
         """The tagged fields; nearly always there are none, which costs one comparison."""
         n, tag, size, last, stop = (self.name(p) for p in ("n", "t", "s", "l", "e"))
         self.put(depth, f"{n} = b[o]; o += 1")
+        if not tagged.known:
+            self.put(depth, f"if {n}: {made}.unknown_tags, o = get_tags(b, o - 1)")
+            return
         self.put(depth, f"if {n}:")
         depth += 1
         self.put(depth, f"if {n} > 127: {n}, o = get_varint(b, o - 1)")
@@ -348,23 +310,16 @@ class EncoderSource(Source):
         return "[]" if value is list else repr(value)
 
 
-def put_tags(write: Callable[[Any], None], known: list[tuple[int, bytes]], unknown: dict[int, bytes] | None) -> None:
-    """Write a tagged-field section in the order of tags; nearly always there are none."""
-    if not known and not unknown:
-        write(b"\0")
-        return
-    fields = sorted([*known, *unknown.items()]) if unknown else known
-    write(put_varint(len(fields)))
-    for tag, body in fields:
-        write(put_varint(tag))
-        write(put_varint(len(body)))
-        write(body)
-
-
 def generate_decoder(tree: VersionedStruct, name: str) -> DecodeFunction:
     """Generate and compile the decoder of one tree: (frame, offset) -> (value, where it ends)."""
     writer = DecoderSource(
-        {"Malformed": Malformed, "get_varint": get_varint, "new": object.__new__, "unpack_from": struct.unpack_from}
+        {
+            "Malformed": Malformed,
+            "get_tags": get_tags,
+            "get_varint": get_varint,
+            "new": object.__new__,
+            "unpack_from": struct.unpack_from,
+        }
     )
     writer.put(0, "def decode(b, o):")
     writer.put(1, "end = len(b)")

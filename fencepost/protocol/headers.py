@@ -3,7 +3,7 @@
 import struct
 from typing import Any, NamedTuple
 
-from fencepost.protocol.compiler import Malformed, get_varint
+from fencepost.protocol.codec_words import Malformed, get_varint
 from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.protocol.schema import DecodeError
 
