@@ -14,7 +14,8 @@ NO_VERSION = 1 << 15
 class Api:
     """One API. `served` is what we understand, `advertised` what ApiVersions tells (a part of it, or for Produce more).
 
-    A few versions below Kafka 4's floor are served though not advertised, because old librdkafka sends them without
+    ListOffsets and OffsetCommit are advertised from below Kafka 4's floor, since librdkafka up to 1.7 will not consume
+    in a group without; a few versions more are served though not advertised, for old clients that send them without
     asking; Produce is advertised from 0 on, because old librdkafka takes a higher floor for a broker without
     compression (KAFKA-18659).
     """
@@ -67,9 +68,9 @@ _ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None
     # key, name, served, advertised where that differs, first flexible version
     (0, "Produce", (3, 13), (0, 13), 9),
     (1, "Fetch", (4, 18), None, 12),
-    (2, "ListOffsets", (0, 11), (1, 11), 6),
+    (2, "ListOffsets", (0, 11), None, 6),
     (3, "Metadata", (0, 13), None, 9),
-    (8, "OffsetCommit", (0, 10), (2, 10), 8),
+    (8, "OffsetCommit", (0, 10), None, 8),
     (9, "OffsetFetch", (1, 10), None, 6),
     (10, "FindCoordinator", (0, 6), None, 3),
     (11, "JoinGroup", (0, 9), None, 6),
