@@ -22,6 +22,7 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
 )
 from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.connections import Connections
 from tests.kit.wire import ADD_PARTITIONS, Wire, batch_of, committed_values, values_in
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,31 +57,6 @@ def test_exactly_once_holds_while_everything_is_killed(tmp_path: Path, durabilit
 
 
 # Late requests: what Jepsen found in Kafka's protocol (KAFKA-17754), and KIP-890's cure
-
-
-class Connections:
-    """Connections to one broker, made again after it was killed, and closed at the end."""
-
-    def __init__(self, broker: BrokerProcess) -> None:
-        self.broker = broker
-        self._open: list[Wire] = []
-
-    def new(self) -> Wire:
-        """One more connection."""
-        self._open.append(Wire(self.broker.connect()))
-        return self._open[-1]
-
-    def close(self) -> None:
-        """Close all."""
-        for wire in self._open:
-            wire.close()
-        self._open.clear()
-
-    def after_crash(self) -> Wire:
-        """Kill the broker, start it again, connect."""
-        self.close()
-        self.broker.restart()
-        return self.new()
 
 
 @pytest.fixture

@@ -53,7 +53,7 @@ TRANSFORMS: dict[str, Callable[[Task], object]] = {
 READERS = ("wire", "reads1", "reads2")
 NETWORK = "network"
 SEGMENT_BYTES = 40_000
-SETTLE_SECONDS = 60.0
+SETTLE_SECONDS = 120.0
 STALL_SECONDS = 10.0
 _FORKS = multiprocessing.get_context("fork")
 
@@ -133,6 +133,8 @@ class Run:
         self._processes: dict[str, _Process] = {}
         self._zombies: list[_Process] = []
         self._incarnations: Counter[str] = Counter()
+        self._made: Counter[str] = Counter()
+        self._made_before: Counter[str] = Counter()
         for kind in ("writers", "readers", "errors"):
             (self.work_dir / kind).mkdir(parents=True, exist_ok=True)
 
@@ -157,7 +159,7 @@ class Run:
                 self._listener.close()
         verdict = check(self._history(finals))
         verdict.add("a process failed", self.failures)
-        bound = self.plan.timeout_ms / 1000 + SETTLE_SECONDS / 4
+        bound = self.plan.timeout_ms / 1000 + STALL_SECONDS
         verdict.add("transactions stayed open", [self.settle_seconds] if self.settle_seconds > bound else [])
         return verdict
 
@@ -299,7 +301,7 @@ class Run:
         written = [place for place in self.plan.places if place[0] not in TRANSFORMS]
         self._until(partial(self._nothing_open, written), "transactions are still open")
         self.settle_seconds = time.monotonic() - began
-        self._until(self._copied, "the transforms do not finish", stalled=self._kill_transforms)
+        self._until(self._copied, "the transforms do not finish", stalled=self._kill_the_stalled)
         for role, name in self.plan.roles:
             if role in TRANSFORMS:
                 self._processes.pop(name).end()
@@ -322,14 +324,15 @@ class Run:
             if now > next_help:
                 next_help = now + STALL_SECONDS
                 stalled()
-            self._rest(0.1)
+            self._rest(0.2)
 
-    def _kill_transforms(self) -> None:
+    def _kill_the_stalled(self) -> None:
         """librdkafka may sit on an offset commit until a broker comes or goes, whatever timeout it was given."""
         for process in list(self._processes.values()):
-            if process.role in TRANSFORMS:
+            if process.role in TRANSFORMS and self._made[process.role] == self._made_before[process.role]:
                 process.signal(signal.SIGKILL)
                 self.faults["stalled transforms killed"] += 1
+        self._made_before = Counter(self._made)
 
     def _nothing_open(self, places: Sequence[Place]) -> bool:
         with Wire(self._broker.connect()) as wire:
@@ -341,11 +344,10 @@ class Run:
             logs, _ = read_all_by_wire(
                 wire, [place for place in self.plan.places if place[0] != TRANSACTION_TOPIC], READ_COMMITTED
             )
-        return all(
-            len(logs[LOOSE_TOPIC, number]) <= len(logs[output, number])
-            for output in TRANSFORMS
-            for number in range(self.plan.partitions)
-        )
+        for output in TRANSFORMS:
+            self._made[output] = sum(len(log) for (topic, _), log in logs.items() if topic == output)
+        wanted = sum(len(log) for (topic, _), log in logs.items() if topic == LOOSE_TOPIC)
+        return all(self._made[output] >= wanted for output in TRANSFORMS)
 
     def _history(self, finals: dict[str, dict[str, dict[Place, Log]]]) -> History:
         return History(

@@ -192,7 +192,7 @@ def confluent_transform(task: Task) -> None:
     consumer.subscribe([LOOSE_TOPIC])
     producer = _confluent_transactional(task)
     while True:
-        records = consumer.consume(50, 0.1)
+        records = consumer.consume(200, 0.1)
         for error in [record.error() for record in records if record.error() is not None]:
             if error.code() == KafkaError._FATAL:
                 _fatal(KafkaException(error))  # another one has our place in the group
@@ -286,7 +286,7 @@ async def own_transform(task: Task) -> None:
             kafka.consumer(LOOSE_TOPIC, group_id=task.target, **membership) as consumer,
             kafka.transactional_producer(task.name, transaction_timeout_ms=task.timeout_ms) as producer,
         ):
-            async for batch in consumer.batches(50):
+            async for batch in consumer.batches(200):
                 try:
                     async with producer.transaction(consumer=consumer) as txn:
                         for record in batch:
