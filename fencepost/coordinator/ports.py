@@ -117,7 +117,7 @@ class ProducerIdSource(Protocol):
     """Hands out producer ids, each once for ever."""
 
     async def next_producer_id(self) -> int:
-        """A fresh producer id (>= 1), from blocks of 1000 that the metadata log reserves: none comes twice, crash or not."""
+        """A fresh producer id (>= 1), from blocks of 1000 that the metadata log reserves: none comes twice."""
         ...
 
 
