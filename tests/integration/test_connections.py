@@ -104,8 +104,8 @@ def test_a_slow_reader_stops_only_itself(start_broker: StartBroker, files: bool)
             assert set(values_in(slow.receive(FETCH, 11)[1].responses[0].partitions[0])) == {value}
 
 
-def test_versions_served_beyond_the_advertised_ones(broker: BrokerProcess) -> None:
-    """D.1: librdkafka before 1.8 asks ListOffsets v0 without looking at ApiVersions."""
+def test_list_offsets_of_the_old_style(broker: BrokerProcess) -> None:
+    """D.1: librdkafka before 1.8 asks ListOffsets v0."""
     with Wire(broker.connect()) as wire:
         wire.create_topic("t")
         wire.produce("t", batch_of(b"a", b"b"))

@@ -197,8 +197,18 @@ class Segment:
         return self.flush_indexes()
 
     def flush_indexes(self) -> bool:
-        """Put waiting index entries into their files; False when the disk refuses."""
-        return all([self.offsets.flush(), self.times.flush(), self.aborted.flush()])
+        """Put waiting index entries into their files; False when the disk refuses.
+
+        Where there is a `.timeindex` there is an `.index`, though it be empty: Kafka's tools open the two together.
+        """
+        if not all([self.offsets.flush(), self.times.flush(), self.aborted.flush()]):
+            return False
+        if self.times.size_bytes:
+            try:
+                self.offsets.file.create()
+            except OSError:
+                return False
+        return True
 
     def pins(self) -> list[Syncable]:
         """What to sync to make the batches and the written part of the indexes durable."""
