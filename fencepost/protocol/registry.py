@@ -14,10 +14,9 @@ NO_VERSION = 1 << 15
 class Api:
     """One API. `served` is what we understand, `advertised` what ApiVersions tells (a part of it, or for Produce more).
 
-    ListOffsets and OffsetCommit are advertised from below Kafka 4's floor, since librdkafka up to 1.7 will not consume
-    in a group without; a few versions more are served though not advertised, for old clients that send them without
-    asking; Produce is advertised from 0 on, because old librdkafka takes a higher floor for a broker without
-    compression (KAFKA-18659).
+    A few versions below Kafka 4's floor are served, and told only to clients that are too old to do without
+    (`told_to_old_clients`); Produce is told from 0 on to everybody, because librdkafka up to 2.11 takes a higher floor
+    for a broker without compression (KAFKA-18659).
     """
 
     key: int
@@ -25,6 +24,11 @@ class Api:
     served: tuple[int, int]
     advertised: tuple[int, int]
     flexible_since: int
+
+    @property
+    def told_to_old_clients(self) -> tuple[int, int]:
+        """The range for clients that look for versions which Kafka 4 dropped, and will not work without."""
+        return min(self.served[0], self.advertised[0]), self.advertised[1]
 
     @property
     def module_name(self) -> str:
@@ -68,9 +72,9 @@ _ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None
     # key, name, served, advertised where that differs, first flexible version
     (0, "Produce", (3, 13), (0, 13), 9),
     (1, "Fetch", (4, 18), None, 12),
-    (2, "ListOffsets", (0, 11), None, 6),
+    (2, "ListOffsets", (0, 11), (1, 11), 6),
     (3, "Metadata", (0, 13), None, 9),
-    (8, "OffsetCommit", (0, 10), None, 8),
+    (8, "OffsetCommit", (0, 10), (2, 10), 8),
     (9, "OffsetFetch", (1, 10), None, 6),
     (10, "FindCoordinator", (0, 6), None, 3),
     (11, "JoinGroup", (0, 9), None, 6),

@@ -34,6 +34,29 @@ def test_api_versions_lists_every_api_that_has_a_handler(broker: BrokerProcess) 
     assert response.finalized_features_epoch >= 0
 
 
+@pytest.mark.parametrize(
+    ("version", "name", "software_version", "is_old"),
+    [
+        (0, "", "", True),
+        (2, "", "", True),
+        (3, "librdkafka", "1.4.2", True),
+        (3, "confluent-kafka-python", "1.7.0-librdkafka-1.7.0", True),
+        (3, "librdkafka", "1.8.0", False),
+        (3, "confluent-kafka-python", "2.16.1-librdkafka-2.16.1", False),
+        (4, "apache-kafka-java", "4.3.1", False),
+    ],
+)
+def test_only_old_clients_are_told_of_versions_that_kafka_4_dropped(
+    broker_of_module: BrokerProcess, version: int, name: str, software_version: str, is_old: bool
+) -> None:
+    """kafka-rules D.1: librdkafka up to 1.7 consumes in no group unless ListOffsets 0 and OffsetCommit 0 are offered."""
+    with Wire(broker_of_module.connect()) as wire:
+        request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
+        response = wire.call(18, version, request)
+    lowest = {entry.api_key: entry.min_version for entry in response.api_keys}
+    assert (lowest[0], lowest[2], lowest[8]) == ((0, 0, 0) if is_old else (0, 1, 2))
+
+
 @pytest.mark.parametrize("files", [False, True])
 def test_what_was_produced_is_fetched(start_broker: StartBroker, files: bool) -> None:
     broker = start_broker(files=files)

@@ -2,6 +2,9 @@
 
 v0-4 are served. A higher version is answered in v0 with UNSUPPORTED_VERSION and our range (KIP-511); the request comes
 without a body then. v3 brings features (KIP-584), v4 features whose lowest version is 0: v3 readers must not see those.
+
+Who asks with v0 to v2, or names itself librdkafka below 1.8, is also told the versions below Kafka 4's floor that we serve
+(docs/decisions/0004-served-but-not-advertised.md).
 """
 
 import re
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 SOFTWARE_SINCE = 3
 ZERO_MINIMUM_SINCE = 4
+_LIBRDKAFKA = re.compile(r"librdkafka[- ](\d+)\.(\d+)")
+_LIBRDKAFKA_WITHOUT_NEED = (1, 8)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
 
@@ -35,6 +40,9 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
     ):
         return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+    is_old = context.api_version < SOFTWARE_SINCE or _is_old(
+        request.client_software_name, request.client_software_version
+    )
     features = node.metadata.features
     supported = [
         SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
@@ -47,13 +55,19 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         if level > 0
     ]
     return ApiVersionsResponse(
-        api_keys=[_range(api) for api in node.dispatch.served],
+        api_keys=[_range(api, is_old) for api in node.dispatch.served],
         supported_features=supported,
         finalized_features_epoch=features.epoch,
         finalized_features=finalized,
     )
 
 
-def _range(api: "Api") -> Any:
-    lowest, highest = api.advertised
+def _is_old(name: str, version: str) -> bool:
+    """Whether this is librdkafka below 1.8, by its own name or by that of a client on top, "1.4.2-librdkafka-1.4.2"."""
+    found = _LIBRDKAFKA.search(f"{name} {version}")
+    return found is not None and (int(found[1]), int(found[2])) < _LIBRDKAFKA_WITHOUT_NEED
+
+
+def _range(api: "Api", is_old: bool = False) -> Any:
+    lowest, highest = api.told_to_old_clients if is_old else api.advertised
     return ApiVersion(api_key=api.key, min_version=lowest, max_version=highest)
