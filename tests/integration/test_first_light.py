@@ -49,7 +49,7 @@ def test_api_versions_lists_every_api_that_has_a_handler(broker: BrokerProcess) 
 def test_only_old_clients_are_told_of_versions_that_kafka_4_dropped(
     broker_of_module: BrokerProcess, version: int, name: str, software_version: str, is_old: bool
 ) -> None:
-    """kafka-rules D.1: librdkafka up to 1.7 consumes in no group unless ListOffsets 0 and OffsetCommit 0 are offered."""
+    """kafka-rules D.1: librdkafka up to 1.7 consumes in no group unless ListOffsets 0 and OffsetCommit 0 show."""
     with Wire(broker_of_module.connect()) as wire:
         request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
         response = wire.call(18, version, request)

@@ -3,7 +3,7 @@
 v0-4 are served. A higher version is answered in v0 with UNSUPPORTED_VERSION and our range (KIP-511); the request comes
 without a body then. v3 brings features (KIP-584), v4 features whose lowest version is 0: v3 readers must not see those.
 
-Who asks with v0 to v2, or names itself librdkafka below 1.8, is also told the versions below Kafka 4's floor that we serve
+Who asks with v0 to v2, or names itself librdkafka below 1.8, is told of the versions below Kafka 4's floor, too
 (docs/decisions/0004-served-but-not-advertised.md).
 """
 
