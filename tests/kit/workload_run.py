@@ -133,6 +133,7 @@ class Run:
         self._processes: dict[str, _Process] = {}
         self._zombies: list[_Process] = []
         self._incarnations: Counter[str] = Counter()
+        self._ends_at = 0.0
         self._made: Counter[str] = Counter()
         self._made_before: Counter[str] = Counter()
         for kind in ("writers", "readers", "errors"):
@@ -236,6 +237,7 @@ class Run:
             self._replace_producer: 8,
             self._calm: 10,
         }
+        self._ends_at = until
         self._rest(1.5)
         while time.monotonic() < until:
             (fault,) = self._chance.choices(list(kinds), list(kinds.values()))
@@ -280,7 +282,9 @@ class Run:
         self.faults["producer replaced"] += 1
 
     def _calm(self) -> None:
-        self._rest(self._chance.uniform(0.5, 2.5))
+        """Now and then long enough for a group to give up a member that was killed."""
+        seconds = self._chance.choice((0.5, 1.0, 2.0, 9.0))
+        self._rest(min(seconds, max(0.0, self._ends_at - time.monotonic())))
 
     # The end
 
