@@ -131,8 +131,9 @@ def main() -> None:
 
     threading.Thread(target=listen, daemon=True).start()
     session = open_session()
+    run = Run(session, options.bootstrap, options.checkpoint)
     tell("figures-started", by=f"Spark {session.version}")
-    table = Run(session, options.bootstrap, options.checkpoint).until(no_more_input)
+    table = run.until(no_more_input)
     tell("figures", rows=table)
     session.stop()
 

@@ -40,7 +40,7 @@ class Play:
         self._committed: dict[int, int] = {}
         self._aborted_rows = 0
         self._flights = len(dataset.flights())
-        self._deaths = trio.Event()
+        self._figures_ready = trio.Event()
         self._broker_must_die = trio.Event()
         self._figures_by = ""
         self.story: list[tuple[float, int]] = [(0.0, 0)]
@@ -83,6 +83,7 @@ class Play:
             self._screen.bar("totals", "consume, transform, produce", self._flights)
             nursery.start_soon(figures.work, self._figures_event)
             nursery.start_soon(totals.work, self._totals_event)
+            await self._figures_ready.wait()  # so that it reads while others write and die
             async with trio.open_nursery() as loading:
                 loading.start_soon(self._kill_the_broker_once)
                 for number in range(self._setting.loaders):
@@ -167,6 +168,7 @@ class Play:
         match event["event"]:
             case "figures-started":
                 self._figures_by = event["by"]
+                self._figures_ready.set()
                 self._screen.tell(f"{event['by']} reads along, read_committed")
             case "figures-progress":
                 note = f"{event['batches']} micro-batches" if event["batches"] else ""
