@@ -64,21 +64,23 @@ def _heat_map(figure: Any, axes: Any, figures: Mapping[CarrierMonth, Figure]) ->
 
 
 def _load(axes: Any, story: Story, kills: Mapping[str, float]) -> None:
-    seconds = [moment for moment, _ in story]
+    began = next((moment for moment, rows in story if rows), 0.0)
+    seconds = [max(0.0, moment - began) for moment, _ in story]
     committed = [rows / 1000 for _, rows in story]
     axes.step(seconds, committed, where="post", color=INK)
     axes.fill_between(seconds, committed, step="post", color=PALE, alpha=0.6)
     for number, (name, moment) in enumerate(kills.items()):
-        axes.axvline(moment, color=ACCENT, linewidth=1, linestyle="--")
+        axes.axvline(moment - began, color=ACCENT, linewidth=1, linestyle="--")
         axes.annotate(
-            f" {name}",
-            (moment, (0.97 - 0.09 * number) * max(committed, default=1)),
+            f"{name} ",
+            (moment - began, (0.97 - 0.09 * number) * max(committed, default=1)),
             color=ACCENT,
             va="top",
+            ha="right",
             fontsize=8,
         )
     axes.set_title("Thousand flights committed, by second", loc="left", color=INK)
-    axes.set_xlabel("seconds")
+    axes.set_xlabel("seconds after the first commit")
     axes.spines[["top", "right"]].set_visible(False)
 
 
