@@ -5,9 +5,7 @@ from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 
-from fencepost.protocol.schema import Message
-
-NO_VERSION = 1 << 15
+from fencepost.protocol.schema import NO_VERSION, Message
 
 
 @dataclass(frozen=True)

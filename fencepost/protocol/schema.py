@@ -1,6 +1,6 @@
 """The vocabulary of a declaration: one declaration says all versions of a message, and makes its values."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -275,8 +275,6 @@ class Message(Struct):
             return self.encoder(version)(value)
         except EncodeError:
             raise
-        except (TypeError, ValueError, OverflowError, AttributeError) as error:
-            raise self._encode_error(value, version, error) from error
         except Exception as error:
             raise self._encode_error(value, version, error) from error
 
@@ -358,6 +356,3 @@ class Request(Message):
 
 class Response(Request):
     """The answer to a request of one API."""
-
-
-Maker = Callable[..., Any]
