@@ -9,7 +9,10 @@ from hypothesis import settings
 
 from tests.kit.broker_process import BrokerProcess
 
-settings.register_profile("fencepost", deadline=None)  # how long an example takes says more of the machine than of us
+# How long an example takes says more of the machine than of us. The same examples each time, so that a change is judged
+# by what it changed; to look for new ones: `make test ARGS="tests/property --hypothesis-profile=explore"`.
+settings.register_profile("fencepost", deadline=None, derandomize=True)
+settings.register_profile("explore", deadline=None)
 settings.load_profile("fencepost")
 
 StartBroker = Callable[..., BrokerProcess]
