@@ -287,20 +287,15 @@ class Message(Struct):
 
         `records` fields are memoryviews into `buffer`; all else is copied.
         """
-        view = memoryview(buffer)
-        try:
-            value, end = self.decoder(version)(view, start)
-        except DecodeError:
-            raise
-        except Exception as error:  # noqa: BLE001 - whatever the bytes did, the plain decoder finds the place
-            self._explain(view, version, start, error)
-        if end != len(view):
-            why = f"{len(view) - end} bytes are left over after the last field"
+        value, end = self.decode_prefix(buffer, version, start)
+        left = len(memoryview(buffer)) - end
+        if left:
+            why = f"{left} bytes are left over after the last field"
             raise DecodeError(self.struct_name, version, why, offset=end)
         return value
 
     def decode_prefix(self, buffer: Any, version: int, start: int = 0) -> tuple[Any, int]:
-        """As `decode`, for a value with other bytes after it: the value and where it ends."""
+        """As `decode`, for a value with other bytes after it: the value and where it ends. Raises DecodeError."""
         view = memoryview(buffer)
         try:
             value, end = self.decoder(version)(view, start)
