@@ -274,6 +274,10 @@ class FileStore:
         (self.path / name).unlink(missing_ok=True)
         self.entries_changed = True
 
+    def rename(self, name: str, to: str) -> None:
+        (self.path / name).replace(self.path / to)
+        self.entries_changed = True
+
     def discard_child(self, name: str, via: str) -> None:
         if (self.path / name).exists():
             if name != via:

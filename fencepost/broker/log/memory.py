@@ -1,5 +1,7 @@
 """The store that keeps everything in this process's memory: `--memory`, the embedded broker and simulations."""
 
+import errno
+import os
 from collections.abc import Mapping
 
 from fencepost.broker.log.store import Bytes, Piece, Store, StoredFile, Syncable
@@ -88,6 +90,14 @@ class MemoryStore:
 
     def remove(self, name: str) -> None:
         self.files.pop(name, None)
+
+    def rename(self, name: str, to: str) -> None:
+        file = self.files.get(name)
+        if file is None or not file.exists:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), f"{self.place}/{name}")
+        del self.files[name]
+        file.place = f"{self.place}/{to}"
+        self.files[to] = file
 
     def discard_child(self, name: str, via: str) -> None:
         self._children.pop(name, None)

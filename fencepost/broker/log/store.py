@@ -144,6 +144,13 @@ class Store(Protocol):
         """Delete a file; no error when there is none. Raises OSError."""
         ...
 
+    def rename(self, name: str, to: str) -> None:
+        """Give a file another name, in place of any file that has it. Files opened before keep the bytes they had.
+
+        Raises OSError, FileNotFoundError where there is none.
+        """
+        ...
+
     def discard_child(self, name: str, via: str) -> None:
         """Delete a directory with all that is in it; renamed to `via` first, so that a crash leaves no half of it."""
         ...
