@@ -102,11 +102,11 @@ def _offsets_before(log: PartitionLog, timestamp: int, count_max: int) -> list[i
         found = {start_offset}
     else:
         reached = timestamp if timestamp >= 0 else None
-        found = {
-            min(max(segment.base_offset, start_offset), end_offset)
-            for segment in log.segments
-            if reached is None or segment.max_timestamp_ms <= reached
-        }
+        base_offset, found = log.segments.first_offset, set()
+        for piece in log.segments.facts():
+            if reached is None or piece.max_timestamp_ms <= reached:
+                found.add(min(max(base_offset, start_offset), end_offset))
+            base_offset = piece.next_offset
         if reached is None:
             found.add(end_offset)
     return sorted(found, reverse=True)[: max(0, count_max)]

@@ -24,9 +24,11 @@ from fencepost.broker.log.checkpoints import (
 from fencepost.broker.log.commit import Durability
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.files import FileStore
+from fencepost.broker.log.log_store import LogStore
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.recovery import ALL_TRUSTED, recover
+from fencepost.broker.log.recovery import ALL_TRUSTED
+from fencepost.broker.log.segment_store import SegmentStore
 from fencepost.broker.log.store import CorruptLogFile, Store, Syncable
 from fencepost.protocol.topics import TopicPartition
 
@@ -53,18 +55,19 @@ class LogDirectory:
         self, store: Store, durability: Durability, default_config: Callable[[str], LogConfig], lock_fd: int | None
     ) -> None:
         self._store = store
+        self._log_store: LogStore = SegmentStore(store)
         self._durability = durability
         self._default_config = default_config
         self._lock_fd = lock_fd
         self._in_memory = lock_fd is None
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._unopened: set[TopicPartition] = set()
-        for name in store.children():
+        for name in self._log_store.names():
             tp = _parse(name)
             if tp is not None:
                 self._unopened.add(tp)
             elif name.endswith(_DELETED):
-                store.discard_child(name, name)
+                self._log_store.delete(name, name)
         self.clean = store.load(CLEAN_SHUTDOWN) is not None
         """Whether the last run ended in order."""
         self._recovery_points = self._load_offsets(RECOVERY_POINTS)
@@ -146,7 +149,7 @@ class LogDirectory:
         self._log_starts.pop(tp, None)
         self._recovery_points.pop(tp, None)
         identity = (log.topic_id if log is not None else NO_TOPIC_ID).hex()
-        self._store.discard_child(str(tp), f"{tp}.{identity}{_DELETED}")
+        self._log_store.delete(str(tp), f"{tp}.{identity}{_DELETED}")
 
     def partitions(self) -> Collection[TopicPartition]:
         """Every partition that has a log, opened or not."""
@@ -206,7 +209,7 @@ class LogDirectory:
                 self._lock_fd = None
 
     def _open(self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
-        store = self._store.child(str(tp))
+        store = self._log_store.files(str(tp))
         on_disk = tp in self._unopened
         if topic_id is None:
             place = f"{store.place}/{PARTITION_METADATA}"
@@ -214,20 +217,17 @@ class LogDirectory:
         log_start_offset = self._log_starts.get(tp, 0)
         recovery_point = self._recovery_points.get(tp, 0)
         trusted = ALL_TRUSTED if self.clean else recovery_point
-        recovered = recover(store, config, log_start_offset, trusted)
+        opened = self._log_store.open(str(tp), config, log_start_offset, trusted)
         if on_disk and not self.clean and self._durability == "fsync":
             # What is shown to readers must not be lost: the tail that the crash left in the page cache goes down first.
-            for segment in recovered.segments:
-                if segment.next_offset > recovery_point:
-                    for pin in segment.pins():
-                        pin.sync()
-            recovery_point = recovered.segments.end_offset
+            _sync_all(opened.segments.tail_pins(recovery_point))
+            recovery_point = opened.segments.end_offset
         log = PartitionLog(
             tp,
             topic_id,
             config,
             store,
-            recovered,
+            opened,
             log_start_offset=log_start_offset,
             recovery_point=ALL_TRUSTED if self.clean else recovery_point,
             durable_at_once=self._in_memory or self._durability == "os",
@@ -238,14 +238,14 @@ class LogDirectory:
         return log
 
     def _set_stray_aside(self, tp: TopicPartition, topic_id: bytes) -> None:
-        store = self._store.child(str(tp))
+        store = self._log_store.files(str(tp))
         place = f"{store.place}/{PARTITION_METADATA}"
         found = decode_partition_metadata(store.load(PARTITION_METADATA), place)
         if NO_TOPIC_ID in (found, topic_id) or found == topic_id:
             return
         aside = f"{tp}.{found.hex()}{_STRAY}"
         logger.warning("%s belongs to an earlier topic of id %s: now %s", store.place, topic_id_text(found), aside)
-        self._store.rename_child(str(tp), aside)
+        self._log_store.rename(str(tp), aside)
         self._unopened.discard(tp)
         self._log_starts.pop(tp, None)
         self._recovery_points.pop(tp, None)

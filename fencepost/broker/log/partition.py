@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 
 from fencepost.broker.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.log_store import Conflict, OpenedLog
 from fencepost.broker.log.producer_state import (
     AppendOrigin,
     BatchMetadata,
@@ -14,9 +15,8 @@ from fencepost.broker.log.producer_state import (
     VerificationGuard,
 )
 from fencepost.broker.log.reading import ReadableLog
-from fencepost.broker.log.recovery import Recovered
 from fencepost.broker.log.results import AppendInfo, ReadResult, TimestampOffset, Watcher
-from fencepost.broker.log.retention import SegmentFacts, deletable
+from fencepost.broker.log.retention import deletable
 from fencepost.broker.log.snapshots import SnapshotFiles
 from fencepost.broker.log.store import FileRegion, Store, Syncable
 from fencepost.broker.log.txn_index import AbortedTransaction
@@ -47,14 +47,14 @@ class PartitionLog(ReadableLog):
         topic_id: bytes,
         config: LogConfig,
         store: Store,
-        recovered: Recovered,
+        opened: OpenedLog,
         *,
         log_start_offset: int = 0,
         recovery_point: int = 0,
         durable_at_once: bool = False,
         start_moved: Callable[["PartitionLog"], None] | None = None,
     ) -> None:
-        super().__init__(tp, recovered, log_start_offset)
+        super().__init__(tp, opened, log_start_offset)
         self.topic_id = topic_id
         self.config = config
         self.store = store
@@ -87,7 +87,7 @@ class PartitionLog(ReadableLog):
             return self._refused(checked)
         data, header, append_time_ms = checked
         entry = None
-        base_offset = self.segments.active.next_offset
+        base_offset = self.segments.end_offset
         if header.producer_id >= 0:
             if origin is AppendOrigin.CLIENT:
                 duplicate = self.producers.find_duplicate(header)
@@ -121,7 +121,7 @@ class PartitionLog(ReadableLog):
         if refusal is not None:
             return self._refused(refusal)
         marker = end_txn_marker(producer_id, producer_epoch, commit, coordinator_epoch, now_ms)
-        offset = self.segments.active.next_offset
+        offset = self.segments.end_offset
         refusal = self._write(marker, read_header(marker), now_ms)
         if refusal is not None:
             return self._refused(refusal)
@@ -129,7 +129,7 @@ class PartitionLog(ReadableLog):
             producer_id, producer_epoch, commit, coordinator_epoch, now_ms, offset, transaction_version
         )
         if ended is not None and ended.aborted:
-            self.segments.active.aborted.append(
+            self.segments.note_aborted(
                 AbortedTransaction(producer_id, ended.first_offset, offset, ended.last_stable_offset)
             )
         if self._durable_at_once:
@@ -149,20 +149,25 @@ class PartitionLog(ReadableLog):
         if self.deleted:
             return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} was deleted")
         segments = self.segments
-        base_offset = segments.active.next_offset
+        base_offset = segments.end_offset
         try:
             if not self._founded:
                 self._found()
             if self.epochs.latest != self.leader_epoch:
                 self.epochs.begin(self.leader_epoch, base_offset)
-            if segments.active.must_roll(len(data), header, now_ms, self.config):
+            if segments.must_roll(len(data), header, now_ms, self.config):
                 self._roll(now_ms)
             assign_offset(data, 0, base_offset, self.leader_epoch)
-            segments.append(data, header, self.config)
+            conflict = segments.append(base_offset, data, header, self.config)
         except OSError as error:
             logger.error("append to %s failed: %s", self.tp, error)
             return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the broker could not write: {error.strerror}")
-        return None
+        return None if conflict is None else self._superseded(conflict)
+
+    def _superseded(self, conflict: Conflict) -> Refusal:
+        """Somebody else wrote to this log: what is known of its producers here is not the whole truth any more."""
+        logger.error("append to %s at %d: it goes to %d, another writer was here", self.tp, *conflict)
+        return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} is written by another broker")
 
     def _found(self) -> None:
         """Give the partition its directory and its identity, before its first batch. Raises OSError."""
@@ -248,10 +253,11 @@ class PartitionLog(ReadableLog):
         They count only once they are durable: sync what is returned before the recovery point reaches here, because
         recovery believes the aborted index below a snapshot below the recovery point. Raises OSError.
         """
-        if not self.segments.active.seal():
+        pins = self.segments.seal_pins()
+        if pins is None:
             return []
         self._take_snapshot()
-        return [*self._snapshots.pins(self.log_end_offset), *self.segments.active.pins(), *self.store.pin_entries()]
+        return [*self._snapshots.pins(self.log_end_offset), *pins, *self.store.pin_entries()]
 
     def close(self) -> None:
         """Checkpoint, make everything durable, let go of descriptors. Raises OSError."""
@@ -279,21 +285,21 @@ class PartitionLog(ReadableLog):
     def _delete_segments(self, now_ms: int) -> None:
         undecided = self.producers.first_undecided_offset()
         bound = self._high_watermark if undecided is None else min(self._high_watermark, undecided)
-        facts = [SegmentFacts(s.next_offset, s.size_bytes, s.max_timestamp_ms) for s in self.segments]
+        facts = self.segments.facts()
         count = deletable(facts, self.config, now_ms, self._log_start_offset, bound)
         if not count:
             return
-        if count == len(self.segments):
+        if count == len(facts):
             self._roll(now_ms)
-            self.segments.active.file.create()  # an empty file still says where offsets go on
+            self.segments.create()  # an empty file still says where offsets go on
         # What the producers did in the data that goes stands only in the snapshot at the new start: it must last first.
         for pin in [*self._snapshots.pins(facts[count - 1].next_offset), *self.store.pin_entries()]:
             pin.sync()
-        gone = self.segments.drop_front(count)
+        self.segments.drop_front(count)
         first_offset = self.segments.first_offset
         self._snapshots.remove_before(first_offset)
         moved = first_offset > self._log_start_offset
         self._log_start_offset = max(self._log_start_offset, first_offset)
-        logger.info("deleted %d segments of %s below offset %d", len(gone), self.tp, first_offset)
+        logger.info("deleted %d segments of %s below offset %d", count, self.tp, first_offset)
         if moved:
             self._wake()

@@ -2,9 +2,8 @@
 
 import logging
 
-from fencepost.broker.log import timestamps
+from fencepost.broker.log.log_store import FoundTime, OpenedLog, StoredLog
 from fencepost.broker.log.producer_state import OpenTransaction
-from fencepost.broker.log.recovery import Recovered
 from fencepost.broker.log.results import ReadResult, TimestampOffset, Watcher
 from fencepost.broker.log.store import CorruptLogFile
 from fencepost.protocol.errors import ErrorCode
@@ -19,11 +18,11 @@ class ReadableLog:
     The last stable offset is derived from the producers' state and the high watermark each time it is asked for (I1).
     """
 
-    def __init__(self, tp: TopicPartition, recovered: Recovered, log_start_offset: int) -> None:
+    def __init__(self, tp: TopicPartition, opened: OpenedLog, log_start_offset: int) -> None:
         self.tp = tp
-        self.segments = recovered.segments
-        self.producers = recovered.producers
-        self.epochs = recovered.epochs
+        self.segments: StoredLog = opened.segments
+        self.producers = opened.producers
+        self.epochs = opened.epochs
         self.deleted = False
         self._log_start_offset = max(log_start_offset, self.segments.first_offset)
         self._high_watermark = self.segments.end_offset
@@ -42,7 +41,7 @@ class ReadableLog:
     @property
     def log_end_offset(self) -> int:
         """The offset that the next record will get."""
-        return self.segments.active.next_offset
+        return self.segments.end_offset
 
     @property
     def high_watermark(self) -> int:
@@ -88,7 +87,7 @@ class ReadableLog:
         high_watermark, stable = self._high_watermark, self.last_stable_offset
         upper_offset = stable if committed else high_watermark
         start = self._log_start_offset
-        if not start <= offset <= self.segments.active.next_offset or self.deleted:
+        if not start <= offset <= self.segments.end_offset or self.deleted:
             error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.deleted else ErrorCode.OFFSET_OUT_OF_RANGE
             return ReadResult(error, [], 0, high_watermark, stable, start, [] if committed else None)
         if offset >= upper_offset:
@@ -120,15 +119,17 @@ class ReadableLog:
         Raises CorruptLogFile and OSError.
         """
         upper_offset = self._upper(isolation)
-        return timestamps.first_at_or_after(
-            self.segments, self.epochs, timestamp_ms, self._log_start_offset, upper_offset
-        )
+        found = self.segments.first_at_or_after(timestamp_ms, self._log_start_offset, upper_offset)
+        return self._with_epoch(found)
 
     def max_timestamp_offset(
         self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     ) -> TimestampOffset | None:
         """The first record with the largest timestamp (KIP-734). Raises CorruptLogFile and OSError."""
-        return timestamps.latest(self.segments, self.epochs, self._log_start_offset, self._upper(isolation))
+        return self._with_epoch(self.segments.latest(self._log_start_offset, self._upper(isolation)))
+
+    def _with_epoch(self, found: FoundTime | None) -> TimestampOffset | None:
+        return None if found is None else TimestampOffset(*found, self.epochs.epoch_of(found.offset))
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """The largest known epoch at or below `epoch` and the offset where it ended; (-1, -1) if unknown (row L10)."""

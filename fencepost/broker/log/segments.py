@@ -1,28 +1,19 @@
-"""A partition's bytes by offset: the row of its segments, the last of which takes appends.
-
-This is the seam between rules and bytes: the partition above knows offsets and batches, never files.
-"""
+"""A log kept as Kafka's segments, the last of which takes appends: the `StoredLog` over any `Store` of files."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import NamedTuple
 
+from fencepost.broker.log import timestamps
 from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.log_store import Conflict, Extent, FoundTime
+from fencepost.broker.log.retention import SegmentFacts
 from fencepost.broker.log.segment import Segment
 from fencepost.broker.log.store import Bytes, Piece, Store, Syncable
 from fencepost.broker.log.txn_index import AbortedTransaction
 from fencepost.protocol.record_batch import BatchHeader
 
 _base_offset = attrgetter("base_offset")
-
-
-class Extent(NamedTuple):
-    """What a read found: pieces in order, their bytes in all, and the offset after the last batch."""
-
-    parts: list[Piece]
-    size_bytes: int
-    end_offset: int
 
 
 class Segments:
@@ -64,9 +55,21 @@ class Segments:
         """Whether a segment was closed to appends and not made durable since."""
         return bool(self._unsynced)
 
-    def append(self, batch: Bytes, header: BatchHeader, config: LogConfig) -> None:
-        """Write one batch at the end. Raises OSError, and then nothing has changed."""
-        self.active.append(batch, header, config.index_interval_bytes)
+    def must_roll(self, size_bytes: int, header: BatchHeader, now_ms: int, config: LogConfig) -> bool:
+        """Whether the next batch belongs into a new segment (row L1)."""
+        return self.active.must_roll(size_bytes, header, now_ms, config)
+
+    def append(self, expected_offset: int, batch: Bytes, header: BatchHeader, config: LogConfig) -> Conflict | None:
+        """Write one batch at the end, if that is at `expected_offset`. Raises OSError; then nothing has changed."""
+        active = self.active
+        if active.next_offset != expected_offset:
+            return Conflict(expected_offset, active.next_offset)
+        active.append(batch, header, config.index_interval_bytes)
+        return None
+
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """The marker just appended aborts this transaction; the entry stands in the marker's segment (row I3)."""
+        self.active.aborted.append(aborted)
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment to appends and begin the next one at the end offset; its files come later."""
@@ -133,6 +136,18 @@ class Segments:
         found.sort(key=attrgetter("first_offset"))
         return found
 
+    def first_at_or_after(self, timestamp_ms: int, start_offset: int, upper_offset: int) -> FoundTime | None:
+        """The first record in that range that is not earlier (row I6). Raises CorruptLogFile and OSError."""
+        return timestamps.first_at_or_after(self.from_offset(start_offset), timestamp_ms, start_offset, upper_offset)
+
+    def latest(self, start_offset: int, upper_offset: int) -> FoundTime | None:
+        """The first record with the largest timestamp in that range (KIP-734). Raises as `first_at_or_after`."""
+        return timestamps.latest(self.from_offset(start_offset), start_offset, upper_offset)
+
+    def facts(self) -> list[SegmentFacts]:
+        """What retention needs to know of each segment, oldest first."""
+        return [SegmentFacts(s.next_offset, s.size_bytes, s.max_timestamp_ms) for s in self._segments]
+
     # Durability and deletion
 
     def pins(self) -> list[Syncable]:
@@ -146,11 +161,23 @@ class Segments:
             pins.append(pin)
         return pins + self.store.pin_entries()
 
+    def tail_pins(self, offset: int) -> list[Syncable]:
+        """What to sync to make durable all that stands at `offset` and above. Raises OSError."""
+        return [pin for segment in self._segments if segment.next_offset > offset for pin in segment.pins()]
+
     def flush_indexes(self) -> bool:
         """Put all waiting index entries into their files; False when the disk refuses."""
         return not [segment for segment in self._segments if not segment.flush_indexes()]
 
-    def drop_front(self, count: int) -> list[Segment]:
+    def create(self) -> None:
+        """Let the active segment's file come into being though it is empty. Raises OSError."""
+        self.active.file.create()
+
+    def seal_pins(self) -> list[Syncable] | None:
+        """Bring the active segment's indexes to their final state: what to sync then; None where the disk is full."""
+        return self.active.pins() if self.active.seal() else None
+
+    def drop_front(self, count: int) -> None:
         """Take the oldest `count` segments out and delete their files. Raises OSError."""
         assert count < len(self._segments), "the active segment stays"
         gone = self._segments[:count]
@@ -160,7 +187,6 @@ class Segments:
             self._sealed_bytes -= segment.size_bytes
             if segment in self._unsynced:
                 self._unsynced.remove(segment)
-        return gone
 
     def close(self) -> None:
         """Let go of descriptors."""

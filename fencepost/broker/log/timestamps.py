@@ -1,22 +1,22 @@
 """Finding records by their time (row I6, KIP-734)."""
 
-from fencepost.broker.log.epochs import LeaderEpochs
-from fencepost.broker.log.results import TimestampOffset
+from collections.abc import Iterator
+
+from fencepost.broker.log.log_store import FoundTime
 from fencepost.broker.log.segment import Segment
-from fencepost.broker.log.segments import Segments
 from fencepost.broker.log.store import CorruptLogFile
 from fencepost.protocol.record_batch import CorruptBatch, read_header
 from fencepost.protocol.records import Record, decode_records
 
 
 def first_at_or_after(
-    segments: Segments, epochs: LeaderEpochs, timestamp_ms: int, start_offset: int, upper_offset: int
-) -> TimestampOffset | None:
+    segments: Iterator[Segment], timestamp_ms: int, start_offset: int, upper_offset: int
+) -> FoundTime | None:
     """The first record from `start_offset` below `upper_offset` that is not earlier than `timestamp_ms` (row I6).
 
     Raises CorruptLogFile and OSError.
     """
-    for segment in segments.from_offset(start_offset):
+    for segment in segments:
         if segment.base_offset >= upper_offset:
             break
         if segment.max_timestamp_ms < timestamp_ms:
@@ -29,17 +29,17 @@ def first_at_or_after(
                 continue
             for record in _records(segment, step.position, step.size_bytes):
                 if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < upper_offset:
-                    return _found(record, epochs)
+                    return FoundTime(record.timestamp_ms, record.offset)
     return None
 
 
-def latest(segments: Segments, epochs: LeaderEpochs, start_offset: int, upper_offset: int) -> TimestampOffset | None:
+def latest(segments: Iterator[Segment], start_offset: int, upper_offset: int) -> FoundTime | None:
     """The first record with the largest timestamp from `start_offset` below `upper_offset` (KIP-734).
 
     Raises CorruptLogFile and OSError.
     """
     best: tuple[int, int, Segment] | None = None
-    for segment in segments.from_offset(start_offset):
+    for segment in segments:
         if segment.base_offset >= upper_offset:
             break
         timestamp_ms, offset = segment.max_timestamp_ms, segment.max_timestamp_offset
@@ -53,7 +53,7 @@ def latest(segments: Segments, epochs: LeaderEpochs, start_offset: int, upper_of
     for step in segment.walk(segment.position_of(offset)):
         for record in _records(segment, step.position, step.size_bytes):
             if record.timestamp_ms >= timestamp_ms and start_offset <= record.offset < upper_offset:
-                return _found(record, epochs)
+                return FoundTime(record.timestamp_ms, record.offset)
         if step.last_offset >= upper_offset:
             break
     return None
@@ -77,7 +77,3 @@ def _records(segment: Segment, position: int, size_bytes: int) -> list[Record]:
         return decode_records(data, 0, read_header(data))
     except CorruptBatch as error:
         raise CorruptLogFile(segment.file.place, position, str(error)) from error
-
-
-def _found(record: Record, epochs: LeaderEpochs) -> TimestampOffset:
-    return TimestampOffset(record.timestamp_ms, record.offset, epochs.epoch_of(record.offset))
