@@ -4,16 +4,14 @@ import errno
 import logging
 import os
 import resource
-import shutil
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
+from fencepost.broker.log.disk import SYSTEM_DISK, Disk
 from fencepost.broker.log.store import Bytes, Descriptor, FileRegion, Piece, Store, StoredFile, Syncable
 
-REGION_MIN_BYTES = 64 * 1024
-"""From this size on sendfile beats a copy through user space."""
-
+_READ_BYTES = 1 << 20
 _TEMPORARY = ".tmp"
 
 logger = logging.getLogger(__name__)
@@ -49,13 +47,14 @@ class DescriptorPool:
 class _FileSync:
     """One fdatasync, with the descriptor it needs."""
 
-    def __init__(self, descriptor: Descriptor, place: str) -> None:
+    def __init__(self, disk: Disk, descriptor: Descriptor, place: str) -> None:
+        self._disk = disk
         self._descriptor = descriptor
         self._place = place
 
     def sync(self) -> None:
         try:
-            os.fdatasync(self._descriptor.fd)
+            self._disk.fdatasync(self._descriptor.fd)
         except OSError as error:
             raise OSError(error.errno, f"fdatasync: {error.strerror}", self._place) from error
 
@@ -63,18 +62,12 @@ class _FileSync:
 class _DirectorySync:
     """One fsync of a directory, which makes the names in it durable."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, store: "FileStore") -> None:
+        self._store = store
+        self._changes = store.changes
 
     def sync(self) -> None:
-        try:
-            fd = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return  # deleted since: its own deletion is what has to last, and the parent sees to that
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        self._store.sync_entries(self._changes)
 
 
 class DiskFile:
@@ -82,13 +75,14 @@ class DiskFile:
 
     def __init__(self, directory: "FileStore", name: str, pool: DescriptorPool) -> None:
         self._directory = directory
-        self._path = directory.path / name
+        self._disk = directory.disk
+        self._path = f"{directory.place}/{name}"
         self._pool = pool
         self._ragged = False
         self.descriptor: Descriptor | None = None
         self.recently_used = False
         try:
-            self._size_bytes = self._path.stat(follow_symlinks=False).st_size
+            self._size_bytes = self._disk.size(self._path)
             self._exists = True
         except FileNotFoundError:
             self._size_bytes = 0
@@ -96,7 +90,7 @@ class DiskFile:
 
     @property
     def place(self) -> str:
-        return str(self._path)
+        return self._path
 
     @property
     def size_bytes(self) -> int:
@@ -112,7 +106,7 @@ class DiskFile:
         try:
             if self._ragged:
                 self._cut_ragged_end(descriptor)
-            written = os.pwrite(descriptor.fd, data, position)
+            written = self._disk.pwrite(descriptor.fd, data, position)
             if written != len(data):
                 self._write_rest(descriptor, position, data, written)
         except OSError as error:
@@ -123,7 +117,7 @@ class DiskFile:
     def _write_rest(self, descriptor: Descriptor, position: int, data: Bytes, written: int) -> None:
         with memoryview(data) as view:
             while written < len(view):
-                count = os.pwrite(descriptor.fd, view[written:], position + written)
+                count = self._disk.pwrite(descriptor.fd, view[written:], position + written)
                 if count == 0:
                     raise OSError(errno.EIO, "the file takes no more bytes")
                 written += count
@@ -137,7 +131,7 @@ class DiskFile:
             logger.error("could not cut %s back to %d bytes: %s", self.place, self._size_bytes, error.strerror)
 
     def _cut_ragged_end(self, descriptor: Descriptor) -> None:
-        os.ftruncate(descriptor.fd, self._size_bytes)
+        self._disk.ftruncate(descriptor.fd, self._size_bytes)
         self._ragged = False
 
     def read(self, position: int, length: int) -> bytes:
@@ -146,7 +140,7 @@ class DiskFile:
             return b""
         descriptor = self.descriptor or self._open()
         self.recently_used = True
-        data = os.pread(descriptor.fd, length, position)
+        data = self._disk.pread(descriptor.fd, length, position)
         if len(data) == length:
             return data
         return self._read_rest(descriptor, position, length, data)
@@ -155,7 +149,7 @@ class DiskFile:
         parts = [data]
         have = len(data)
         while have < length:
-            part = os.pread(descriptor.fd, length - have, position + have)
+            part = self._disk.pread(descriptor.fd, length - have, position + have)
             if not part:
                 raise OSError(errno.EIO, f"ends at byte {position + have}, should have {self._size_bytes}", self.place)
             parts.append(part)
@@ -163,7 +157,7 @@ class DiskFile:
         return b"".join(parts)
 
     def piece(self, position: int, length: int) -> Piece:
-        if length < REGION_MIN_BYTES:
+        if length < self._disk.region_min_bytes:
             return self.read(position, length)
         self.recently_used = True
         return FileRegion(self.descriptor or self._open(), position, length)
@@ -172,14 +166,14 @@ class DiskFile:
         if not self._exists:
             return
         descriptor = self.descriptor or self._open()
-        os.ftruncate(descriptor.fd, size_bytes)
+        self._disk.ftruncate(descriptor.fd, size_bytes)
         self._size_bytes = size_bytes
         self._ragged = False
 
     def pin(self) -> Syncable | None:
         if not self._exists:
             return None
-        return _FileSync(self.descriptor or self._open(), self.place)
+        return _FileSync(self._disk, self.descriptor or self._open(), self.place)
 
     def close(self) -> None:
         self.descriptor = None
@@ -190,10 +184,10 @@ class DiskFile:
         if not self._exists:
             self._directory.make()
             flags |= os.O_CREAT
-        descriptor = Descriptor(os.open(self._path, flags, 0o600))
+        descriptor = Descriptor(self._disk.open(self._path, flags, 0o600), self._disk.close)
         if not self._exists:
             self._exists = True
-            self._directory.entries_changed = True
+            self._directory.changes += 1
         self.descriptor = descriptor
         self._pool.admit(self)
         return descriptor
@@ -202,102 +196,177 @@ class DiskFile:
 class FileStore:
     """A directory on disk behind the `Store` port; made, with mode 0700, when its first file is."""
 
-    def __init__(self, path: Path, pool: DescriptorPool | None = None, parent: "FileStore | None" = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        pool: DescriptorPool | None = None,
+        parent: "FileStore | None" = None,
+        disk: Disk = SYSTEM_DISK,
+    ) -> None:
         self.path = path
-        self.entries_changed = False
+        self.disk = disk
+        self.changes = 0
+        """Names made, changed or taken away so far."""
+        self._durable_changes = 0
+        self._place = str(path)
         self._pool = DescriptorPool() if pool is None else pool
         self._parent = parent
         self._made = False
 
     @property
     def place(self) -> str:
-        return str(self.path)
+        return self._place
 
     def make(self) -> None:
         """Make the directory if it is not there. Raises OSError."""
         if self._made:
             return
         try:
-            self.path.mkdir(mode=0o700, parents=self._parent is None)
+            if self._parent is None:
+                self._make_root(self.path, 0o700)
+            else:
+                self.disk.mkdir(self._place, 0o700)
+                self._parent.changes += 1
         except FileExistsError:
             pass  # made by an earlier run
-        else:
-            if self._parent is not None:
-                self._parent.entries_changed = True
         self._made = True
+
+    def _make_root(self, path: Path, mode: int) -> None:
+        """Make the data directory and what is missing above it, durable at once: nobody syncs above it later."""
+        try:
+            self.disk.mkdir(str(path), mode)
+        except FileNotFoundError:
+            self._make_root(path.parent, 0o777)
+            self.disk.mkdir(str(path), mode)
+        self._sync_directory(str(path.parent))
 
     def sizes(self) -> Mapping[str, int]:
         try:
-            with os.scandir(self.path) as entries:
-                return {e.name: e.stat(follow_symlinks=False).st_size for e in entries if e.is_file()}
+            return {entry.name: entry.size_bytes for entry in self.disk.listing(self._place) if not entry.is_directory}
         except FileNotFoundError:
             return {}
 
     def children(self) -> list[str]:
         try:
-            with os.scandir(self.path) as entries:
-                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+            return [entry.name for entry in self.disk.listing(self._place) if entry.is_directory]
         except FileNotFoundError:
             return []
 
     def child(self, name: str) -> Store:
-        return FileStore(self.path / name, self._pool, self)
+        return FileStore(self.path / name, self._pool, self, self.disk)
 
     def open(self, name: str) -> StoredFile:
         return DiskFile(self, name, self._pool)
 
     def load(self, name: str) -> bytes | None:
         try:
-            return (self.path / name).read_bytes()
+            fd = self.disk.open(self._path_of(name), os.O_RDONLY | os.O_CLOEXEC, 0)
         except FileNotFoundError:
             return None
+        data = bytearray()
+        try:
+            while part := self.disk.pread(fd, _READ_BYTES, len(data)):
+                data += part
+        finally:
+            self.disk.close(fd)
+        return bytes(data)
 
     def replace(self, name: str, data: Bytes, *, durable: bool = False) -> None:
         self.make()
-        temporary = self.path / (name + _TEMPORARY)
+        temporary = self._path_of(name + _TEMPORARY)
         try:
-            with open(temporary, "wb", opener=_private) as file:
-                file.write(data)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            temporary.replace(self.path / name)
+            self._write_whole(temporary, data, durable)
+            self.disk.rename(temporary, self._path_of(name))
         except OSError:
-            temporary.unlink(missing_ok=True)
+            self._unlink(temporary)
             raise
-        self.entries_changed = True
+        self.changes += 1
         if durable:
             for entry in self.pin_entries():
                 entry.sync()
 
+    def _write_whole(self, path: str, data: Bytes, durable: bool) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = self.disk.open(path, flags, 0o600)
+        try:
+            written = 0
+            with memoryview(data) as view:
+                while written < len(view):
+                    count = self.disk.pwrite(fd, view[written:], written)
+                    if count == 0:
+                        raise OSError(errno.EIO, "the file takes no more bytes", path)
+                    written += count
+            if durable:
+                self.disk.fsync(fd)
+        finally:
+            self.disk.close(fd)
+
     def remove(self, name: str) -> None:
-        (self.path / name).unlink(missing_ok=True)
-        self.entries_changed = True
+        self._unlink(self._path_of(name))
+        self.changes += 1
 
     def rename(self, name: str, to: str) -> None:
-        (self.path / name).replace(self.path / to)
-        self.entries_changed = True
+        self.disk.rename(self._path_of(name), self._path_of(to))
+        self.changes += 1
 
     def discard_child(self, name: str, via: str) -> None:
-        if (self.path / name).exists():
-            if name != via:
+        if name != via:
+            try:
                 self.rename_child(name, via)
-            shutil.rmtree(self.path / via)
-            self.entries_changed = True
+            except FileNotFoundError:
+                return
+        self._remove_tree(self._path_of(via))
+        self.changes += 1
 
     def rename_child(self, name: str, to: str) -> None:
-        (self.path / name).rename(self.path / to)
-        self.entries_changed = True
+        self.disk.rename(self._path_of(name), self._path_of(to))
+        self.changes += 1
 
     def pin_entries(self) -> list[Syncable]:
         pins: list[Syncable] = []
-        if self.entries_changed:
-            self.entries_changed = False
-            pins.append(_DirectorySync(self.path))
+        if self.changes != self._durable_changes:
+            pins.append(_DirectorySync(self))
         if self._parent is not None:
             pins += self._parent.pin_entries()
         return pins
 
+    def sync_entries(self, changes: int) -> None:
+        """Make the first `changes` changes of names durable; callable from any thread. Raises OSError.
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        Only what is durable is ever counted so: who asks while another's sync is under way, or after one that failed,
+        gets a sync of his own.
+        """
+        if changes <= self._durable_changes:
+            return
+        try:
+            self._sync_directory(self._place)
+        except FileNotFoundError:
+            pass  # deleted since: its own deletion is what has to last, and the parent sees to that
+        self._durable_changes = max(self._durable_changes, changes)
+
+    def _sync_directory(self, path: str) -> None:
+        fd = self.disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0)
+        try:
+            self.disk.fsync(fd)
+        except OSError as error:
+            raise OSError(error.errno, f"fsync of the directory: {error.strerror}", path) from error
+        finally:
+            self.disk.close(fd)
+
+    def _path_of(self, name: str) -> str:
+        return f"{self._place}/{name}"
+
+    def _unlink(self, path: str) -> None:
+        try:
+            self.disk.unlink(path)
+        except FileNotFoundError:
+            pass  # gone already, which was the wish
+
+    def _remove_tree(self, path: str) -> None:
+        for entry in self.disk.listing(path):
+            below = f"{path}/{entry.name}"
+            if entry.is_directory:
+                self._remove_tree(below)
+            else:
+                self._unlink(below)
+        self.disk.rmdir(path)

@@ -1,7 +1,7 @@
 """The port below the log: named byte files in directories. The rules stand above it, the bytes below it."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 Bytes = bytes | bytearray | memoryview
@@ -23,13 +23,14 @@ class Descriptor:
     reference, not by call, is what makes that safe. Descriptor numbers are never reused under a reader.
     """
 
-    __slots__ = ("__weakref__", "fd")
+    __slots__ = ("__weakref__", "_close", "fd")
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, close: Callable[[int], None] = os.close) -> None:
         self.fd = fd
+        self._close = close
 
     def __del__(self) -> None:
-        os.close(self.fd)
+        self._close(self.fd)
 
 
 class FileRegion:

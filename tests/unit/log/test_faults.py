@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from fencepost.broker.log import files
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.disk import SYSTEM_DISK
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.kit import (
     COMMITTED,
@@ -94,9 +94,9 @@ def test_a_write_that_stops_half_way_leaves_nothing_on_disk(tmp_path, monkeypatc
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, "pwrite", short_pwrite)
+        patch.setattr(SYSTEM_DISK, "pwrite", short_pwrite)
         if cutting_fails:
-            patch.setattr(files.os, "ftruncate", broken_ftruncate)
+            patch.setattr(SYSTEM_DISK, "ftruncate", broken_ftruncate)
         assert send(log, batch(1, 7, 0, 1)).error is ErrorCode.KAFKA_STORAGE_ERROR
     path = tmp_path / "data" / str(TP) / "00000000000000000000.log"
     assert cutting_fails or path.stat().st_size == size
@@ -116,7 +116,7 @@ def test_a_read_error_is_a_storage_error_and_kills_nothing(tmp_path, monkeypatch
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, "pread", broken_pread)
+        patch.setattr(SYSTEM_DISK, "pread", broken_pread)
         assert log.read(0, 1000, UNCOMMITTED).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.read(0, 1000, UNCOMMITTED).size_bytes
     directory.close()
