@@ -1,19 +1,32 @@
-"""Group commit: one round of fdatasync in a thread makes durable what everybody waits for."""
+"""Group commit: one round of flushes in threads makes durable what everybody waits for."""
 
 import logging
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NoReturn
 
 import trio
 
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.store import Syncable
-from fencepost.broker.log.sync_thread import SyncThread
+from fencepost.broker.log.sync_thread import SyncThreads
+from fencepost.protocol.topics import TopicPartition
 
 Durability = Literal["fsync", "os"]
+Lost = Callable[[PartitionLog, OSError], None]
+
+BACKLOG_BYTES = 64 << 20
+"""With more of one log unflushed its writers are made to wait: better they, one by one, than the event loop, whom the
+kernel stops in the middle of a write when too much of its memory is dirty."""
 
 logger = logging.getLogger(__name__)
+
+
+class LogOffline(Exception):
+    """A flush of the log failed: what was waited for is not durable, and will not be while this process lives."""
+
+    def __init__(self, tp: TopicPartition) -> None:
+        super().__init__(f"{tp} is offline: a flush failed")
+        self.tp = tp
 
 
 class _Round:
@@ -25,45 +38,67 @@ class _Round:
 
 
 class GroupCommit:
-    """Makes logs durable, in `fsync` before the answer, in `os` only the segments that are full.
+    """Makes logs durable: in `fsync` before the answer; in `os` some MiB at a time, so that the kernel never has much.
 
     One round runs at a time; who asks while it runs waits for the next, because only that one surely covers his bytes.
+
+    A flush that fails is never tried again: the kernel may have dropped the bytes it could not write, and a second try
+    would succeed and lie. Without `lost` the failure leaves `run` as OSError and must end the process; with it, only
+    the logs of the files that failed go offline, and `lost` is told of each (it may raise the error after all). A
+    failure of anything that is no one log's, such as the data directory, always leaves `run`.
     """
 
-    def __init__(self, durability: Durability) -> None:
+    def __init__(self, durability: Durability, lost: Lost | None = None) -> None:
         self.durability: Durability = durability
         self.rounds = 0
         """Rounds finished so far."""
+        self.flushes = 0
+        """Files and directories flushed in them."""
         self.sync_seconds = 0.0
         """Time spent in them, waiting for the disk."""
+        self._lost = lost
         self._next = _Round()
         self._asked = trio.Event()
-        self._thread = SyncThread()
+        self._threads = SyncThreads()
 
     async def wait(self, log: PartitionLog, end_offset: int) -> None:
-        """Return when everything of `log` below `end_offset` is durable; without a checkpoint if it already is."""
+        """Return when everything of `log` below `end_offset` is durable; without a checkpoint if it already is.
+
+        Raises LogOffline: then it never will be.
+        """
         while log.high_watermark < end_offset:
-            waited = self._enlist(log)
-            await waited.done.wait()
-        if log.segments.sealed_unsynced:
+            if log.offline:
+                raise LogOffline(log.tp)
+            await self._enlist(log).done.wait()
+        if log.segments.written_bytes >= log.flush_at_bytes:
             self._enlist(log)
+            await self._catch_up(log)
 
     def schedule(self, log: PartitionLog) -> None:
         """Have the log made durable soon, without waiting (acks=0 and acks=1)."""
-        if log.high_watermark < log.log_end_offset or log.segments.sealed_unsynced:
+        if log.high_watermark < log.log_end_offset or log.segments.written_bytes >= log.flush_at_bytes:
             self._enlist(log)
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Do the rounds until cancelled.
+    async def ease(self, logs: Iterable[PartitionLog]) -> None:
+        """Hold a writer back who does not wait for the disk, while too much is unflushed; else without a checkpoint."""
+        for log in logs:
+            if log.unflushed_bytes > BACKLOG_BYTES:
+                await self._catch_up(log)
 
-        A failed fsync leaves this task as OSError and must end the process: the kernel may have dropped the bytes it
-        could not write, and a second try would succeed and lie. Nobody who waited is told that his bytes are safe.
+    async def _catch_up(self, log: PartitionLog) -> None:
+        while log.unflushed_bytes > BACKLOG_BYTES and not log.offline:
+            await self._enlist(log).done.wait()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Do the rounds until cancelled. Raises OSError when a flush failed and the process must end.
+
+        Nobody who waited is told that his bytes are safe then.
         """
         task_status.started()
         try:
             await self._rounds()
         finally:
-            self._thread.close()
+            self._threads.close()
 
     async def _rounds(self) -> NoReturn:
         while True:
@@ -72,25 +107,39 @@ class GroupCommit:
             current, self._next = self._next, _Round()
             ends: list[tuple[PartitionLog, int]] = []
             pins: list[Syncable] = []
+            owners: list[PartitionLog] = []
             for log in current.logs:
-                end_offset, to_sync = log.begin_sync()
-                ends.append((log, end_offset))
-                pins += to_sync
+                if not log.offline:
+                    end_offset, to_sync = log.begin_sync()
+                    ends.append((log, end_offset))
+                    pins += to_sync
+                    owners += [log] * len(to_sync)
             if pins:
                 began = trio.current_time()
-                await self._thread.run(partial(_sync_all, pins))
+                failures = await self._threads.sync(pins)
                 self.sync_seconds += trio.current_time() - began
+                self.flushes += len(pins)
+                if failures:
+                    self._lose([(owners[number], error) for number, error in failures])
             for log, end_offset in ends:
-                log.finish_sync(end_offset)
+                if not log.offline:
+                    log.finish_sync(end_offset)
             self.rounds += 1
             current.done.set()
+
+    def lose(self, log: PartitionLog, error: OSError) -> None:
+        """A flush of this log failed outside of the rounds. Raises `error` when the process must end."""
+        self._lose([(log, error)])
+
+    def _lose(self, failures: Sequence[tuple[PartitionLog, OSError]]) -> None:
+        for log, error in failures:
+            if self._lost is None or not log.owns(str(error.filename)):
+                raise error
+            if not log.offline:
+                log.take_offline(error)
+                self._lost(log, error)
 
     def _enlist(self, log: PartitionLog) -> _Round:
         self._next.logs[log] = None
         self._asked.set()
         return self._next
-
-
-def _sync_all(pins: Sequence[Syncable]) -> None:
-    for pin in pins:
-        pin.sync()

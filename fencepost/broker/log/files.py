@@ -9,7 +9,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fencepost.broker.log.disk import SYSTEM_DISK, Disk
-from fencepost.broker.log.store import Bytes, Descriptor, FileRegion, Piece, Store, StoredFile, Syncable
+from fencepost.broker.log.store import (
+    Bytes,
+    Descriptor,
+    FileRegion,
+    FlushFailed,
+    Piece,
+    Store,
+    StoredFile,
+    Syncable,
+)
 
 _READ_BYTES = 1 << 20
 _TEMPORARY = ".tmp"
@@ -56,7 +65,7 @@ class _FileSync:
         try:
             self._disk.fdatasync(self._descriptor.fd)
         except OSError as error:
-            raise OSError(error.errno, f"fdatasync: {error.strerror}", self._place) from error
+            raise FlushFailed(error.errno, f"fdatasync: {error.strerror}", self._place) from error
 
 
 class _DirectorySync:
@@ -349,7 +358,7 @@ class FileStore:
         try:
             self.disk.fsync(fd)
         except OSError as error:
-            raise OSError(error.errno, f"fsync of the directory: {error.strerror}", path) from error
+            raise FlushFailed(error.errno, f"fsync of the directory: {error.strerror}", path) from error
         finally:
             self.disk.close(fd)
 

@@ -63,8 +63,8 @@ class StoredLog(Protocol):
         ...
 
     @property
-    def sealed_unsynced(self) -> bool:
-        """Whether a piece was closed to appends and not made durable since."""
+    def written_bytes(self) -> int:
+        """A count of bytes that grows with every append and never falls; where it begins says nothing."""
         ...
 
     def __len__(self) -> int:

@@ -15,6 +15,7 @@ from fencepost.broker.log.producer_state import (
     VerificationGuard,
 )
 from fencepost.broker.log.reading import ReadableLog
+from fencepost.broker.log.recovery import ALL_TRUSTED
 from fencepost.broker.log.results import AppendInfo, ReadResult, TimestampOffset, Watcher
 from fencepost.broker.log.retention import deletable
 from fencepost.broker.log.snapshots import SnapshotFiles
@@ -28,6 +29,8 @@ from fencepost.protocol.topics import TopicPartition
 
 __all__ = ["AppendInfo", "AppendOrigin", "FileRegion", "PartitionLog", "ReadResult", "TimestampOffset", "Watcher"]
 
+FLUSH_BYTES = 16 << 20
+"""After so many bytes without a flush one is begun, whoever waits for it: small ones hold nobody up."""
 CHECKPOINT_BYTES = 64 << 20
 """After so many bytes `checkpoint` takes a producer snapshot within a segment, so that recovery starts there."""
 
@@ -58,9 +61,14 @@ class PartitionLog(ReadableLog):
         self.topic_id = topic_id
         self.config = config
         self.store = store
-        self.leader_epoch = max(0, self.epochs.latest)
         self.recovery_point = min(recovery_point, self.segments.end_offset)
         """Everything below is durable."""
+        self.offline = False
+        """A flush failed: nothing is taken any more, what readers could see they still can."""
+        self.flush_at_bytes = 0
+        """By `segments.written_bytes`: when it is time to flush."""
+        self._flushing_bytes = self._flushed_bytes = self.segments.written_bytes
+        self._refusal: Refusal | None = None
         self._durable_at_once = durable_at_once
         self._start_moved = start_moved
         self._founded = bool(self.segments.size_bytes)
@@ -146,8 +154,8 @@ class PartitionLog(ReadableLog):
         return self.producers.guard(producer_id, producer_epoch, base_sequence, transaction_version)
 
     def _write(self, data: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Refusal | None:
-        if self.deleted:
-            return Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} was deleted")
+        if self._refusal is not None:
+            return self._refusal
         segments = self.segments
         base_offset = segments.end_offset
         try:
@@ -177,6 +185,7 @@ class PartitionLog(ReadableLog):
     def _roll(self, now_ms: int) -> None:
         """Begin a new segment, with a producer snapshot at its base offset (section 0, row 19)."""
         self.segments.roll(now_ms)
+        self.flush_at_bytes = 0
         self.producers.shrink(self.config.producer_ids_max)
         self._take_snapshot()
 
@@ -203,13 +212,35 @@ class PartitionLog(ReadableLog):
 
         Raises OSError when a file can not be opened.
         """
+        self._flushing_bytes = self.segments.written_bytes
+        self.flush_at_bytes = self._flushing_bytes + FLUSH_BYTES
         return self.log_end_offset, [] if self.deleted else self.segments.pins()
 
     def finish_sync(self, end_offset: int) -> None:
         """All that `begin_sync` returned along with `end_offset` is synced."""
+        self._flushed_bytes = self._flushing_bytes
         if not self.segments.unflushed:
             self.recovery_point = max(self.recovery_point, end_offset)
         self.advance_high_watermark(end_offset)
+
+    @property
+    def unflushed_bytes(self) -> int:
+        """Bytes of batches that no flush has covered yet."""
+        return self.segments.written_bytes - self._flushed_bytes
+
+    def owns(self, place: str) -> bool:
+        """Whether a file or directory of this name is part of this log."""
+        return place == self.store.place or place.startswith(f"{self.store.place}/")
+
+    def take_offline(self, why: OSError) -> None:
+        """A flush failed, and nobody knows what is on the disk: refuse what comes, keep the bounds as they are.
+
+        Readers go on up to the high watermark. The recovery point stays for ever, and `close` leaves no snapshot and
+        no clean mark, so the next start checks the log from there.
+        """
+        self.offline = True
+        self.flush_at_bytes = ALL_TRUSTED
+        self._refusal = Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.tp} is offline: {why.strerror}")
 
     # Upkeep
 
@@ -217,8 +248,11 @@ class PartitionLog(ReadableLog):
         """Hide what lies below `offset` (-1: the high watermark) for good and delete the segments it frees.
 
         Returns the new log start offset, durable if the log is on disk. OFFSET_OUT_OF_RANGE beyond the high watermark.
-        A segment in or after which an open transaction begins stays until the transaction is decided.
+        A segment in or after which an open transaction begins stays until the transaction is decided, unless
+        `retention_spares_open_transactions` is off.
         """
+        if self.offline:
+            return ErrorCode.KAFKA_STORAGE_ERROR, self._log_start_offset
         target = self._high_watermark if offset == -1 else offset
         if target < 0 or target > self._high_watermark:
             return ErrorCode.OFFSET_OUT_OF_RANGE, -1
@@ -263,7 +297,7 @@ class PartitionLog(ReadableLog):
         """Checkpoint, make everything durable, let go of descriptors. Raises OSError."""
         if self.deleted:
             return
-        if self._founded:
+        if self._founded and not self.offline:
             end_offset, pins = self.begin_sync()
             if not self.segments.flush_indexes():
                 raise OSError(errno.ENOSPC, "index entries could not be written", self.store.place)
@@ -275,6 +309,7 @@ class PartitionLog(ReadableLog):
     def mark_deleted(self) -> None:
         """The partition is gone: refuse what comes, wake who waits. `LogDirectory` removes the files."""
         self.deleted = True
+        self._refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} was deleted")
         self.segments.close()
         self._wake()
 
@@ -283,7 +318,8 @@ class PartitionLog(ReadableLog):
         self._snapshots.write(self.log_end_offset, self.producers.entries())
 
     def _delete_segments(self, now_ms: int) -> None:
-        undecided = self.producers.first_undecided_offset()
+        spares = self.config.retention_spares_open_transactions
+        undecided = self.producers.first_undecided_offset() if spares else None
         bound = self._high_watermark if undecided is None else min(self._high_watermark, undecided)
         facts = self.segments.facts()
         count = deletable(facts, self.config, now_ms, self._log_start_offset, bound)

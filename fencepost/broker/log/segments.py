@@ -28,6 +28,7 @@ class Segments:
         self.unflushed = False
         """Whether the last `pins` had to leave index entries of sealed segments in memory: the disk was full."""
         self._sealed_bytes = sum(segment.size_bytes for segment in segments[:-1])
+        self._rolled_bytes = 0
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -51,9 +52,9 @@ class Segments:
         return self._sealed_bytes + self.active.file.size_bytes
 
     @property
-    def sealed_unsynced(self) -> bool:
-        """Whether a segment was closed to appends and not made durable since."""
-        return bool(self._unsynced)
+    def written_bytes(self) -> int:
+        """A count of bytes that grows with every append and never falls; where it begins says nothing."""
+        return self._rolled_bytes + self.active.file.size_bytes
 
     def must_roll(self, size_bytes: int, header: BatchHeader, now_ms: int, config: LogConfig) -> bool:
         """Whether the next batch belongs into a new segment (row L1)."""
@@ -76,6 +77,7 @@ class Segments:
         old = self.active
         old.seal()
         self._sealed_bytes += old.size_bytes
+        self._rolled_bytes += old.size_bytes
         self._unsynced.append(old)
         self.active = Segment(self.store, old.next_offset, now_ms)
         self._segments.append(self.active)

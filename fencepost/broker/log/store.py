@@ -16,6 +16,14 @@ class CorruptLogFile(Exception):
         self.position = position
 
 
+class FlushFailed(OSError):
+    """An fsync failed. What was written since the last one that succeeded may be lost, and a second try would lie.
+
+    The kernel marks pages clean that it could not write, so flushing again succeeds and proves nothing. Whoever meets
+    this gives the file up: see `GroupCommit`.
+    """
+
+
 class Descriptor:
     """A file descriptor that is closed when nobody refers to it any more.
 
