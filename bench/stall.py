@@ -58,6 +58,12 @@ class Ticker:
         return int(os.pread(self._schedstat, 100, 0).split()[1]) / 1e9
 
 
+def rss_mib() -> float:
+    """Resident memory of this process."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
+
+
 async def serve(data: str, durability: str) -> None:
     """A broker with a ticker beside it; says its address, and the ticker's figures when standard input ends."""
     from fencepost.broker.config import load_config
@@ -73,8 +79,7 @@ async def serve(data: str, durability: str) -> None:
         print(endpoint, flush=True)
         nursery.start_soon(ticker.run)
         await trio.to_thread.run_sync(sys.stdin.read)
-        rss = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmRSS"))
-        print(json.dumps(ticker.summary() | {"rss_mib": int(rss.split()[1]) / 1024}), flush=True)
+        print(json.dumps(ticker.summary() | {"rss_mib": rss_mib()}), flush=True)
         node.stop()
         await node.stopped.wait()
         nursery.cancel_scope.cancel()

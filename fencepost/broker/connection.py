@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 ROUNDS_BEFORE_CHECKPOINT = 8
+BYTES_BEFORE_CHECKPOINT = 1 << 20
+"""A MiB of batches is some milliseconds of work: whoever sends without a pause lets others run after it."""
 OUTPUT_FLUSH_BYTES = 1 << 20
 OUTPUT_FLUSH_ANSWERS = 128
 
@@ -79,13 +81,13 @@ class Connection:
 
     async def _serve(self) -> None:
         frames = self._frames
-        rounds = 0
+        rounds = worked_bytes = 0
         self.idle = False
         while True:
             try:
                 received = self._socket.recv_into(frames.space())
             except BlockingIOError:
-                rounds = 0
+                rounds = worked_bytes = 0
                 await self._wait_for_input()
                 continue
             if not received:
@@ -99,8 +101,9 @@ class Connection:
             if self._server.draining:
                 return
             rounds += 1
-            if rounds >= ROUNDS_BEFORE_CHECKPOINT:
-                rounds = 0
+            worked_bytes += received
+            if rounds >= ROUNDS_BEFORE_CHECKPOINT or worked_bytes >= BYTES_BEFORE_CHECKPOINT:
+                rounds = worked_bytes = 0
                 await trio.lowlevel.checkpoint()
 
     async def _wait_for_input(self) -> None:
