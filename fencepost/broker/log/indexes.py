@@ -6,8 +6,11 @@ not written, so an append never pays for its index entry with a system call.
 
 import logging
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
+from typing import NamedTuple
+
+import crc32c
 
 from fencepost.broker.log.store import StoredFile
 
@@ -17,8 +20,16 @@ TIME_ENTRY = Struct(">qi")
 """The largest timestamp so far in ms, and the last offset (relative) of the batch that has it."""
 
 _FLUSH_BYTES = 4096
+_CHECK_BYTES = 1 << 20
 
 logger = logging.getLogger(__name__)
+
+
+class FileSeal(NamedTuple):
+    """How long a file is and the CRC-32C of its bytes."""
+
+    size_bytes: int
+    crc: int
 
 
 class IndexFile:
@@ -29,6 +40,9 @@ class IndexFile:
         self._entry = entry
         self._pending = bytearray()
         self._filed_bytes = file.size_bytes - file.size_bytes % entry.size
+        self._crc: int | None = None if self._filed_bytes else 0
+        self.prove: Callable[[], None] | None = None
+        """To be called before the first search: looks whether a file met at start is what was once written."""
 
     def __len__(self) -> int:
         return (self._filed_bytes + len(self._pending)) // self._entry.size
@@ -63,15 +77,43 @@ class IndexFile:
             except OSError as error:
                 logger.warning("index entries of %s wait in memory: %s", self.file.place, error.strerror)
                 return False
+            if self._crc is not None:
+                self._crc = int(crc32c.crc32c(self._pending, self._crc))
             self._filed_bytes += len(self._pending)
             self._pending.clear()
         return True
+
+    def seal(self) -> "FileSeal":
+        """The size of what is in the file and its checksum, kept while it was written: what the file must be."""
+        if self._crc is None:
+            self._crc = self._checksum(self._filed_bytes)
+        return FileSeal(self._filed_bytes, self._crc)
+
+    def begins_as(self, seal: "FileSeal") -> bool:
+        """Whether the file holds at least what was sealed, and that unchanged. Reads it; raises OSError."""
+        if seal.size_bytes > self._filed_bytes or seal.size_bytes % self._entry.size:
+            return False
+        crc = self._checksum(seal.size_bytes)
+        if seal.size_bytes == self._filed_bytes:
+            self._crc = crc
+        return crc == seal.crc
+
+    def is_as(self, seal: "FileSeal") -> bool:
+        """Whether the file holds what was sealed and nothing else. Reads it; raises OSError."""
+        return self.file.size_bytes == seal.size_bytes and self.begins_as(seal)
+
+    def _checksum(self, size_bytes: int) -> int:
+        crc = 0
+        for at in range(0, size_bytes, _CHECK_BYTES):
+            crc = int(crc32c.crc32c(self.file.read(at, min(_CHECK_BYTES, size_bytes - at)), crc))
+        return crc
 
     def truncate(self, count: int) -> None:
         """Keep the first `count` entries. Raises OSError."""
         size_bytes = count * self._entry.size
         if size_bytes < self._filed_bytes or self.file.size_bytes != self._filed_bytes:
             self._filed_bytes = min(size_bytes, self._filed_bytes)
+            self._crc = None if self._filed_bytes else 0
             self.file.truncate(self._filed_bytes)
         del self._pending[max(0, size_bytes - self._filed_bytes) :]
 
@@ -94,26 +136,21 @@ class OffsetIndex(IndexFile):
 
     def position_before(self, relative_offset: int) -> int:
         """A position from which a walk over the batches comes to `relative_offset`; the nearest the index knows."""
+        if self.prove is not None:
+            self.prove()
         found = bisect_right(self, relative_offset, key=_first)
         return self[found - 1][1] if found else 0
 
     def batch_before(self, position: int) -> int:
         """The start of the last indexed batch that begins at or before `position`; 0 when none does."""
+        if self.prove is not None:
+            self.prove()
         found = bisect_right(self, position, key=_second)
         return self[found - 1][1] if found else 0
 
     def truncate_to_position(self, position: int) -> None:
         """Forget the batches that begin at `position` or later. Raises OSError."""
         self.truncate(bisect_right(self, position - 1, key=_second))
-
-    def plausible(self, log_bytes: int) -> bool:
-        """Whether entries rise and stay inside the log: false after a torn write or in a preallocated, zeroed tail."""
-        last_offset = last_position = -1
-        for offset, position in self.entries():
-            if offset <= last_offset or position <= last_position:
-                return False
-            last_offset, last_position = offset, position
-        return last_position < log_bytes and self.file.size_bytes == self._filed_bytes
 
 
 class TimeIndex(IndexFile):
@@ -138,11 +175,15 @@ class TimeIndex(IndexFile):
 
     def offset_before(self, timestamp_ms: int) -> int:
         """The relative offset up to which no record is as late as `timestamp_ms`; 0 when the index knows nothing."""
+        if self.prove is not None:
+            self.prove()
         found = bisect_right(self, timestamp_ms - 1, key=_first)
         return self[found - 1][1] if found else 0
 
     def latest_before(self, relative_offset: int) -> tuple[int, int]:
         """The last entry for an offset below `relative_offset`; (-1, 0) when there is none."""
+        if self.prove is not None:
+            self.prove()
         found = bisect_right(self, relative_offset - 1, key=_second)
         if not found:
             return -1, 0
@@ -152,15 +193,6 @@ class TimeIndex(IndexFile):
     def truncate_to_offset(self, relative_offset: int) -> None:
         """Forget the entries for offsets at or above `relative_offset`. Raises OSError."""
         self.truncate(bisect_right(self, relative_offset - 1, key=_second))
-
-    def plausible(self) -> bool:
-        """Whether timestamps and offsets rise."""
-        last_ms = last_offset = -1
-        for timestamp_ms, offset in self.entries():
-            if timestamp_ms <= last_ms or offset < last_offset:
-                return False
-            last_ms, last_offset = timestamp_ms, offset
-        return self.file.size_bytes == self._filed_bytes
 
 
 def _first(entry: tuple[int, ...]) -> int:

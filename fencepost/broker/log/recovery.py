@@ -5,34 +5,25 @@ the producer state; above the recovery point its checksum is verified, too, and 
 """
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.producer_state import ProducerStates
-from fencepost.broker.log.segment import (
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
-    TIME_INDEX_SUFFIX,
-    Segment,
-    file_name,
-    offset_in_name,
-)
+from fencepost.broker.log.repair import Repairs
+from fencepost.broker.log.scanning import batches, replay
+from fencepost.broker.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name, offset_in_name
 from fencepost.broker.log.segments import Segments
-from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX, decode_snapshot, snapshot_offsets
+from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX, snapshot_offsets, starting_points
 from fencepost.broker.log.store import CorruptLogFile, Store
-from fencepost.broker.log.txn_index import AbortedTransaction
-from fencepost.protocol.control_records import ControlType, control_type, read_marker
 from fencepost.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
 
 ALL_TRUSTED = 2**63 - 1
 """Recovery point of a log that was closed in order: no checksum need be looked at."""
 
 _LEFTOVERS = (".tmp", ".cleaned", ".swap", ".deleted")
-_CHUNK_BYTES = 1 << 20
 
 logger = logging.getLogger(__name__)
 
@@ -64,9 +55,12 @@ def recover(store: Store, config: LogConfig, log_start_offset: int, recovery_poi
     for segment, successor in pairwise(segments):
         segment.next_offset = successor.base_offset
     epochs = LeaderEpochs.load(store)
-    for start, producers in _starting_points(store, names, max(recovery_point, bases[0])):
-        pass_ = _Pass(names, config, segments, producers, epochs, recovery_point)
+    # The snapshot at the log's start is good in any case: what the producers did before it has left no other trace.
+    for start, producers in starting_points(store, names, max(recovery_point, bases[0])):
+        repairs = Repairs(store, names, config, segments)
+        pass_ = _Pass(repairs, config, segments, producers, epochs, recovery_point)
         if pass_.run(max(start, bases[0])):
+            _need_all_trusted(store, names, pass_.end_offset, recovery_point)
             _drop_snapshots_above(store, names, pass_.end_offset)
             epochs.truncate(pass_.end_offset)
             return Recovered(
@@ -88,25 +82,11 @@ def _clear_leftovers(store: Store, names: Mapping[str, int]) -> list[int]:
     return bases
 
 
-def _starting_points(store: Store, names: Mapping[str, int], limit: int) -> Iterator[tuple[int, ProducerStates]]:
-    """Offsets to replay from, with the state there: the snapshots up to `limit`, newest first, then 0.
-
-    The limit is the recovery point; but the snapshot at the log's start is good in any case, because of what the
-    producers did before it there is no other trace.
-    """
-    for offset in reversed(snapshot_offsets(names)):
-        if offset > limit:
-            continue
-        name = file_name(offset, SNAPSHOT_SUFFIX)
-        data = store.load(name)
-        if data is None:
-            continue
-        try:
-            yield offset, ProducerStates(decode_snapshot(data, f"{store.place}/{name}"))
-        except CorruptLogFile as error:
-            logger.warning("producer snapshot passed over: %s", error)
-            store.remove(name)
-    yield 0, ProducerStates()
+def _need_all_trusted(store: Store, names: Mapping[str, int], end_offset: int, recovery_point: int) -> None:
+    """Raises CorruptLogFile where the log ends before what was durable: the end of its last file is missing."""
+    known = max(snapshot_offsets(names), default=0) if recovery_point == ALL_TRUSTED else recovery_point
+    if end_offset < known:
+        raise CorruptLogFile(store.place, 0, f"ends at offset {end_offset}, but everything below {known} was durable")
 
 
 def _drop_snapshots_above(store: Store, names: Mapping[str, int], end_offset: int) -> None:
@@ -120,14 +100,14 @@ class _Pass:
 
     def __init__(
         self,
-        names: Mapping[str, int],
+        repairs: Repairs,
         config: LogConfig,
         segments: list[Segment],
         producers: ProducerStates,
         epochs: LeaderEpochs,
         recovery_point: int,
     ) -> None:
-        self._names = names
+        self._repairs = repairs
         self._config = config
         self.segments = segments
         self._producers = producers
@@ -143,7 +123,7 @@ class _Pass:
         """Replay from `start` to the end; False when the log ends before `start`: an older snapshot is needed."""
         number = max(i for i, segment in enumerate(self.segments) if segment.base_offset <= start)
         for earlier in self.segments[:number]:
-            self._complete_indexes(earlier)
+            self._repairs.trust(earlier)
         self.end_offset = start
         while number < len(self.segments):
             segment = self.segments[number]
@@ -155,28 +135,37 @@ class _Pass:
             if not intact:
                 self._drop_after(number)
             number += 1
+            if number < len(self.segments):
+                segment.next_offset = max(segment.next_offset, self.segments[number].base_offset)
+                segment.seal()
         return self.end_offset >= start
 
     def _begin(self, segment: Segment, start: int) -> int | None:
         """Rewind the segment's indexes to where the scan begins, and return that position; None if it lies beyond."""
         at = max(start, segment.base_offset)
-        trusted = self._recovery_point == ALL_TRUSTED
-        if at == segment.base_offset or not (trusted or _indexes_plausible(segment)):
-            segment.rewind(0, segment.base_offset, at)
+        if at == segment.base_offset:
+            segment.rewind(0, at, at)
             return 0
+        seal = self._repairs.seal_of(segment)
+        if seal is None or seal.end_offset < at or not segment.aborted.begins_as(seal.aborted):
+            return None  # which aborts came before `at` is not known: an older snapshot, and all of them are noted anew
         try:
+            if not (segment.offsets.begins_as(seal.offsets) and segment.times.begins_as(seal.times)):
+                raise CorruptLogFile(segment.offsets.file.place, 0, "the segment's indexes are not what was written")
             segment.next_offset = ALL_TRUSTED  # unknown yet; the walk finds the end of the file
             position = segment.position_of(at)
             if position == segment.size_bytes and not self._ends_at(segment, at):
                 segment.next_offset = at
                 return None
-        except CorruptLogFile:
+            first = read_header(segment.file.read(0, HEADER_SIZE), whole=False)
+        except (CorruptLogFile, CorruptBatch) as error:
+            logger.warning("indexes are made again: %s", error)
             position = 0
         if position == 0:
             segment.rewind(0, segment.base_offset, at)
             return 0
         segment.rewind(position, at, at)
-        segment.first_timestamp_ms = read_header(segment.file.read(0, HEADER_SIZE), whole=False).max_timestamp
+        segment.first_timestamp_ms = first.max_timestamp
         return position
 
     def _ends_at(self, segment: Segment, offset: int) -> bool:
@@ -185,17 +174,24 @@ class _Pass:
         return bool(steps) and steps[-1].last_offset + 1 == offset
 
     def _scan(self, segment: Segment, position: int, replay_from: int) -> bool:
-        """Note and replay the batches from `position` on; cut the file at the first that is none (then False)."""
+        """Note and replay the batches from `position` on; cut the file at the first that is none (then False).
+
+        Below the recovery point nothing is cut: what was acknowledged is not thrown away, the error goes to the caller.
+        """
         try:
-            for at, header, data in _batches(segment, position):
+            for at, header, data in batches(segment, position):
                 self._verify(segment, at, header, data)
                 segment.note(at, header, header.base_offset, self._config.index_interval_bytes)
                 if self._rebuild_epochs:
                     self._epochs.note(header.partition_leader_epoch, header.base_offset)
                 if header.base_offset >= replay_from and header.producer_id >= 0:
-                    replay(self._producers, segment, header, data)
+                    aborted = replay(self._producers, segment.file.place, at, header, data)
+                    if aborted is not None:
+                        segment.aborted.append(aborted)
                 self.scanned_bytes += header.size_bytes
         except CorruptLogFile as error:
+            if segment.next_offset < self._recovery_point:
+                raise
             self._cut(segment, error)
             return False
         return True
@@ -233,93 +229,3 @@ class _Pass:
             self.truncated_bytes += segment.size_bytes
             segment.delete()
         del self.segments[number + 1 :]
-
-    def _complete_indexes(self, segment: Segment) -> None:
-        """Make missing indexes of a trusted segment again; what is there is trusted, too."""
-        names = (file_name(segment.base_offset, suffix) for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
-        if segment.size_bytes <= self._config.index_interval_bytes or all(name in self._names for name in names):
-            return
-        end_offset = segment.next_offset
-        segment.offsets.truncate(0)
-        segment.times.truncate(0)
-        segment.max_timestamp_ms = -1
-        for at, header, _ in _batches(segment, 0):
-            segment.note(at, header, header.base_offset, self._config.index_interval_bytes)
-        segment.seal()
-        segment.next_offset = end_offset
-
-
-def replay(producers: ProducerStates, segment: Segment, header: BatchHeader, data: memoryview) -> None:
-    """Fold one batch that stands in the log into the producer state: nothing is checked, it was when it was written.
-
-    Raises CorruptLogFile for a control batch that can not be read.
-    """
-    if not header.is_control:
-        producers.replay_data(header)
-        return
-    if not header.record_count:
-        return  # compaction emptied it: its transaction is gone
-    try:
-        kind = control_type(data, 0, header)
-        if kind is not ControlType.ABORT and kind is not ControlType.COMMIT:
-            return
-        marker = read_marker(data, 0, header)
-    except CorruptBatch as error:
-        raise CorruptLogFile(segment.file.place, segment.size_bytes, str(error)) from error
-    ended = producers.commit_marker(
-        header.producer_id,
-        header.producer_epoch,
-        marker.type is ControlType.COMMIT,
-        marker.coordinator_epoch,
-        header.max_timestamp,
-        header.base_offset,
-    )
-    if ended is not None and ended.aborted:
-        segment.aborted.append(
-            AbortedTransaction(ended.producer_id, ended.first_offset, ended.marker_offset, ended.last_stable_offset)
-        )
-
-
-def _indexes_plausible(segment: Segment) -> bool:
-    return segment.offsets.plausible(segment.size_bytes) and segment.times.plausible()
-
-
-def _batches(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Every batch from `position` on, whole. Raises CorruptLogFile at the first bytes that can not be one."""
-    size = segment.size_bytes
-    while position < size:
-        chunk = memoryview(segment.file.read(position, _CHUNK_BYTES))
-        at = 0
-        while at < len(chunk):
-            header = _header_at(segment, position + at, chunk, at)
-            if header is None or header.size_bytes > len(chunk) - at:
-                break
-            yield position + at, header, chunk[at : at + header.size_bytes]
-            at += header.size_bytes
-        if not at:
-            yield from _large_batch(segment, position)
-            at = _header_size(segment, position)
-        position += at
-
-
-def _header_at(segment: Segment, position: int, chunk: memoryview, at: int) -> BatchHeader | None:
-    """The header at `at`; None where the chunk ends within it but the file goes on."""
-    if len(chunk) - at < HEADER_SIZE and position + HEADER_SIZE <= segment.size_bytes:
-        return None
-    try:
-        return read_header(chunk, at, whole=False)
-    except CorruptBatch as error:
-        raise CorruptLogFile(segment.file.place, position, str(error)) from error
-
-
-def _header_size(segment: Segment, position: int) -> int:
-    return read_header(segment.file.read(position, HEADER_SIZE), whole=False).size_bytes
-
-
-def _large_batch(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """The one batch at `position` that is larger than a chunk."""
-    header = _header_at(segment, position, memoryview(segment.file.read(position, HEADER_SIZE)), 0)
-    assert header is not None, "the file reaches at least to the end of the header"
-    if position + header.size_bytes > segment.size_bytes:
-        raise CorruptLogFile(segment.file.place, position, f"ends within a batch of {header.size_bytes} bytes")
-    yield position, header, memoryview(segment.file.read(position, header.size_bytes))

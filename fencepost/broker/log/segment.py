@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.indexes import OFFSET_ENTRY, OffsetIndex, TimeIndex
+from fencepost.broker.log.seals import SEAL_SUFFIX, Seal, encode_seal
 from fencepost.broker.log.store import Bytes, CorruptLogFile, Piece, Store, Syncable
 from fencepost.broker.log.txn_index import TxnIndex
 from fencepost.protocol.record_batch import HEADER_SIZE, BatchHeader
@@ -15,7 +16,7 @@ LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TXN_INDEX_SUFFIX = ".txnindex"
-SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SEAL_SUFFIX)
 
 NO_TIMESTAMP_MS = -1
 
@@ -70,6 +71,7 @@ class Segment:
         self.times = TimeIndex(store.open(file_name(base_offset, TIME_INDEX_SUFFIX)))
         self.aborted = TxnIndex(store.open(file_name(base_offset, TXN_INDEX_SUFFIX)))
         self._unindexed_bytes = 0
+        self._seal_due = False
         self._positions: dict[int, int] = {}
         timestamp_ms, relative_offset = self.times.last
         self.max_timestamp_ms = timestamp_ms
@@ -79,6 +81,11 @@ class Segment:
     def size_bytes(self) -> int:
         """Bytes of batches."""
         return self.file.size_bytes
+
+    @property
+    def last_time_ms(self) -> int:
+        """Its largest timestamp; without any, as in Kafka, when its file was last written. Raises OSError."""
+        return self.max_timestamp_ms if self.max_timestamp_ms >= 0 else self.file.modified_ms()
 
     def append(self, batch: Bytes, header: BatchHeader, index_interval_bytes: int) -> None:
         """Write one batch at `next_offset`, which its bytes carry and `header` need not. Raises OSError; then nothing
@@ -192,8 +199,11 @@ class Segment:
     # Keeping and dropping
 
     def seal(self) -> bool:
-        """Bring the indexes to their final state, as Kafka does when a segment becomes read-only. False: disk full."""
+        """Bring the indexes to their final state, as Kafka does when a segment becomes read-only, and write down what
+        they are now. False: disk full.
+        """
         self.times.note(self.max_timestamp_ms, self.max_timestamp_offset - self.base_offset)
+        self._seal_due = bool(self.size_bytes)
         return self.flush_indexes()
 
     def flush_indexes(self) -> bool:
@@ -208,12 +218,32 @@ class Segment:
                 self.offsets.file.create()
             except OSError:
                 return False
+        if self._seal_due:
+            try:
+                self.store.replace(file_name(self.base_offset, SEAL_SUFFIX), encode_seal(self._seal()))
+            except OSError:
+                return False
+            self._seal_due = False
         return True
+
+    def _seal(self) -> Seal:
+        return Seal(
+            self.next_offset,
+            self.size_bytes,
+            self.max_timestamp_ms,
+            self.max_timestamp_offset,
+            self.offsets.seal(),
+            self.times.seal(),
+            self.aborted.seal(),
+        )
 
     def pins(self) -> list[Syncable]:
         """What to sync to make the batches and the written part of the indexes durable."""
-        files = (self.file, self.offsets.file, self.times.file, self.aborted.file)
-        return [pin for pin in (file.pin() for file in files) if pin is not None]
+        seal = self.store.open(file_name(self.base_offset, SEAL_SUFFIX))
+        files = (self.file, self.offsets.file, self.times.file, self.aborted.file, seal)
+        pins = [pin for pin in (file.pin() for file in files) if pin is not None]
+        seal.close()
+        return pins
 
     def rewind(self, position: int, offset: int, replay_from: int) -> None:
         """Before a scan from `position` (the batch of `offset`) on: forget what the scan will note. Raises OSError.

@@ -6,13 +6,13 @@ A snapshot without such batches is byte for byte Kafka's.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from struct import Struct
 from struct import error as StructError
 
 import crc32c
 
-from fencepost.broker.log.producer_state import BatchMetadata, ProducerEntry
+from fencepost.broker.log.producer_state import BatchMetadata, ProducerEntry, ProducerStates
 from fencepost.broker.log.segment import file_name, offset_in_name
 from fencepost.broker.log.store import CorruptLogFile, Store, Syncable
 
@@ -116,6 +116,26 @@ def _windows(data: bytes, at: int, place: str) -> dict[int, tuple[BatchMetadata,
 def snapshot_offsets(names: Mapping[str, int]) -> list[int]:
     """The offsets of the producer snapshots among the files `names`, rising."""
     return sorted(offset for name in names if (offset := offset_in_name(name, SNAPSHOT_SUFFIX)) is not None)
+
+
+def starting_points(store: Store, names: Mapping[str, int], limit: int) -> Iterator[tuple[int, ProducerStates]]:
+    """Offsets to replay from, with the state there: the snapshots up to `limit`, newest first, then 0.
+
+    One that can not be read is told of and deleted.
+    """
+    for offset in reversed(snapshot_offsets(names)):
+        if offset > limit:
+            continue
+        name = file_name(offset, SNAPSHOT_SUFFIX)
+        data = store.load(name)
+        if data is None:
+            continue
+        try:
+            yield offset, ProducerStates(decode_snapshot(data, f"{store.place}/{name}"))
+        except CorruptLogFile as error:
+            logger.warning("producer snapshot passed over, an older one and the batches will do: %s", error)
+            store.remove(name)
+    yield 0, ProducerStates()
 
 
 class SnapshotFiles:

@@ -127,6 +127,7 @@ def test_the_files_of_a_partition_and_of_the_directory():
     directory.close()
     assert file_names(store) == [
         "00000000000000000000.log",
+        "00000000000000000000.seal",
         "00000000000000000000.timeindex",
         "00000000000000000000.txnindex",
         "00000000000000000002.snapshot",

@@ -6,9 +6,11 @@ from itertools import pairwise
 
 import pytest
 
+from fencepost.broker.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.segment import file_name
+from fencepost.broker.log.store import CorruptLogFile
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.kit import (
     COMMITTED,
@@ -226,6 +228,10 @@ def test_a_snapshot_beyond_the_end_of_the_data_is_not_used():
     for size in (ends[-2], ends[-3], ends[-3] + 7):
         copy = crashed(store)
         del log_file(copy).data[size:]
+        with pytest.raises(CorruptLogFile):
+            over(copy, LogConfig(index_interval_bytes=150))  # closed in order: what is missing was acknowledged
+        copy.remove(CLEAN_SHUTDOWN)
+        copy.remove(RECOVERY_POINTS)
         whole = max(n for n, at in enumerate(ends) if at <= size)
         assert picture(over(copy, LogConfig(index_interval_bytes=150))) == states[whole]
 
