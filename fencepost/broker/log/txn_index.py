@@ -40,6 +40,10 @@ class TxnIndex(IndexFile):
         """Every entry, by rising marker offset."""
         return self._from(0)
 
+    def since(self, offset: int) -> Iterator[AbortedTransaction]:
+        """The entries whose markers stand at or above `offset`, by rising marker offset."""
+        return self._from(bisect_left(self, offset, key=_last_offset))
+
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
         """The aborted transactions that overlap [fetch_offset, upper_bound), and whether later segments can add none.
 

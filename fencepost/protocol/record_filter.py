@@ -1,0 +1,140 @@
+"""Taking records out of a batch that stands in a log: what stays keeps its offset, its timestamp and its own bytes.
+
+Compaction never decodes a record to encode it again: headers of unknown coding, odd varints and the like come through
+as they are. Only a new delete horizon, which takes the place of the base timestamp, asks for other timestamp deltas.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fencepost.protocol.batch_header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    CorruptBatch,
+    pack_header,
+)
+
+_NO_TIMESTAMP_MS = -1
+_VARINT_BITS_MAX = 63
+
+
+class RawRecord(NamedTuple):
+    """One record as it stands in its batch's unpacked bytes."""
+
+    offset: int
+    timestamp_ms: int
+    """By its own delta; with LogAppendTime the batch's timestamp counts instead."""
+    key: bytes | None
+    has_value: bool
+    """False for a tombstone."""
+    start: int
+    """Where its length stands."""
+    rest: int
+    """Where the part begins that does not depend on the batch's base timestamp: the offset delta."""
+    end: int
+
+
+def scan(body: bytes | bytearray, header: BatchHeader) -> Iterator[RawRecord]:
+    """The records in the unpacked bytes of a batch. Raises CorruptBatch where they do not fit it."""
+    at, last_delta = 0, -1
+    new = tuple.__new__
+    try:
+        for _ in range(header.record_count):
+            start = at
+            size, at = _zigzag(body, at)
+            end = at + size
+            time_delta, rest = _zigzag(body, at + 1)
+            delta, at = _zigzag(body, rest)
+            key_size, at = _zigzag(body, at)
+            key = None
+            if key_size >= 0:
+                key = bytes(body[at : at + key_size])
+                at += key_size
+            value_size, at = _zigzag(body, at)
+            if not last_delta < delta <= header.last_offset_delta or at + max(value_size, 0) >= end or end > len(body):
+                raise CorruptBatch(f"the record at byte {start} of the batch at offset {header.base_offset} is none")
+            last_delta = delta
+            place = (start, rest, end)
+            yield new(
+                RawRecord, (header.base_offset + delta, header.base_timestamp + time_delta, key, value_size >= 0, *place)
+            )
+            at = end
+    except IndexError:
+        raise CorruptBatch(f"the batch at offset {header.base_offset} ends within a record") from None
+    if at != len(body):
+        raise CorruptBatch(f"the batch at offset {header.base_offset} has {len(body) - at} bytes after its last record")
+
+
+def filtered(
+    header: BatchHeader, body: bytes | bytearray, kept: Sequence[RawRecord], delete_horizon_ms: int | None = None
+) -> tuple[BatchHeader, bytes]:
+    """Header and unpacked bytes of a batch of which only the records `kept` stay, at least one.
+
+    The batch keeps its span of offsets, so that the next offset and the last sequence stand where they stood.
+    `delete_horizon_ms` puts a delete horizon in the place of the base timestamp (KIP-534).
+    """
+    assert kept, "a batch without records is made by `emptied`"
+    timestamp_ms = header.max_timestamp if header.timestamp_type else max(record.timestamp_ms for record in kept)
+    header = header._replace(record_count=len(kept), max_timestamp=timestamp_ms)
+    if delete_horizon_ms is None:
+        return header, b"".join([body[record.start : record.end] for record in kept])
+    header = header._replace(
+        attributes=header.attributes | DELETE_HORIZON_BIT,
+        base_timestamp=delete_horizon_ms,
+    )
+    parts: list[bytes | bytearray] = []
+    for record in kept:
+        time = _varint(record.timestamp_ms - delete_horizon_ms)
+        parts += (_varint(1 + len(time) + record.end - record.rest), b"\0", time, body[record.rest : record.end])
+    return header, b"".join(parts)
+
+
+def packed(header: BatchHeader, body: bytes) -> tuple[BatchHeader, bytearray]:
+    """The batch of a header and its bytes, compressed as the header says, with length and CRC redone."""
+    batch = bytearray(HEADER_SIZE)
+    batch += body
+    header = header._replace(batch_length=len(batch) - LOG_OVERHEAD)
+    pack_header(batch, 0, header)
+    return header, batch
+
+
+def emptied(header: BatchHeader) -> tuple[BatchHeader, bytearray]:
+    """The batch without its records: offsets, producer, epoch, sequence and timestamp stay (row L6)."""
+    kinds = LOG_APPEND_TIME_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
+    assert not kinds & CODEC_MASK, "nothing is left to compress"
+    return packed(
+        header._replace(attributes=header.attributes & kinds, base_timestamp=_NO_TIMESTAMP_MS, record_count=0), b""
+    )
+
+
+def _zigzag(data: bytes | bytearray, at: int) -> tuple[int, int]:
+    value = data[at]
+    at += 1
+    if value > 127:
+        value &= 127
+        shift = 7
+        while (byte := data[at]) > 127:
+            value |= (byte & 127) << shift
+            at += 1
+            shift += 7
+            if shift > _VARINT_BITS_MAX:
+                raise CorruptBatch(f"varint before byte {at} of the records is too long")
+        value |= byte << shift
+        at += 1
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _varint(number: int) -> bytes:
+    rest = number << 1 if number >= 0 else ~(number << 1)
+    out = bytearray()
+    while rest > 127:
+        out.append(rest & 127 | 128)
+        rest >>= 7
+    out.append(rest)
+    return bytes(out)
