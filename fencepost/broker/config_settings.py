@@ -99,6 +99,10 @@ class LogSettings:
         Kind.INT, 168, "As log.retention.ms, in hours; used where neither is given.", check=_retention_problem
     )
     log_retention_check_interval_ms: int = setting(Kind.LONG, 300_000, "How often old segments are looked for.", low=1)
+    log_retention_spares_open_transactions: bool = setting(
+        Kind.BOOLEAN, True, "Whether data from the start of an open transaction on outlives its time (Kafka: false).",
+        ours=True, update=_DYNAMIC,
+    )  # fmt: skip
     log_segment_delete_delay_ms: int = setting(
         Kind.LONG, 60_000, "How long a removed segment's files stay.", low=0, update=_DYNAMIC
     )

@@ -104,6 +104,9 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dyna
         message_timestamp_after_max_ms=value["message.timestamp.after.max.ms"],
         cleanup_policy=frozenset(value["cleanup.policy"]),
         compression_type=value["compression.type"],
+        compression_gzip_level=value["compression.gzip.level"],
+        compression_lz4_level=value["compression.lz4.level"],
+        compression_zstd_level=value["compression.zstd.level"],
         delete_retention_ms=value["delete.retention.ms"],
         min_cleanable_dirty_ratio=value["min.cleanable.dirty.ratio"],
         min_compaction_lag_ms=value["min.compaction.lag.ms"],
@@ -111,6 +114,7 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dyna
         min_insync_replicas=value["min.insync.replicas"],
         producer_id_expiration_ms=_now(config, dynamic, "producer.id.expiration.ms"),
         producer_ids_max=config.producer_ids_max,
+        retention_spares_open_transactions=bool(_now(config, dynamic, "log.retention.spares.open.transactions")),
     )
 
 

@@ -33,6 +33,7 @@ LIMIT_RATIO = 256
 
 _ZSTD_LEVEL = 3
 _GZIP_LEVEL = 6
+_LZ4_LEVEL = 4
 _FIRST_ROOM_BYTES = 64 << 10
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
@@ -48,19 +49,22 @@ def unpacked_limit(packed_bytes: int) -> int:
     return max(LIMIT_FLOOR_BYTES, min(LIMIT_CEILING_BYTES, packed_bytes * LIMIT_RATIO))
 
 
-def compress(codec: Compression, data: Packed) -> bytes:
-    """Pack `data` so that every client can read it: snappy in xerial's frame, LZ4 in frames of independent blocks."""
+def compress(codec: Compression, data: Packed, level: int | None = None) -> bytes:
+    """Pack `data` so that every client can read it: snappy in xerial's frame, LZ4 in frames of independent blocks.
+
+    `level` is the codec's own (KIP-390; None: its default): gzip 1 to 9, lz4 1 to 17, zstd up to 22; snappy has none.
+    """
     match codec:
         case Compression.NONE:
             return bytes(data)
         case Compression.GZIP:
-            return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL))
+            return bytes(cramjam.gzip.compress(data, level=_GZIP_LEVEL if level is None else level))
         case Compression.SNAPPY:
             return _xerial_compress(data)
         case Compression.LZ4:
-            return _lz4_compress(data)
+            return _lz4_compress(data, _LZ4_LEVEL if level is None else level)
         case Compression.ZSTD:
-            return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL))
+            return bytes(cramjam.zstd.compress(data, level=_ZSTD_LEVEL if level is None else level))
 
 
 def decompress(codec: Compression, data: Packed, max_bytes: int) -> bytes | bytearray:
@@ -102,9 +106,9 @@ def _grow(codec: Compression, unpack_into: Callable[..., int], data: Packed, max
         room = min(max_bytes, room * 4)
 
 
-def _lz4_compress(data: Packed) -> bytes:
+def _lz4_compress(data: Packed, level: int) -> bytes:
     # Java's reader refuses linked blocks, which are this library's default.
-    packer = cramjam.lz4.Compressor(content_checksum=False, block_linked=False)
+    packer = cramjam.lz4.Compressor(level=level, content_checksum=False, block_linked=False)
     packer.compress(bytes(data))
     return bytes(packer.finish())
 

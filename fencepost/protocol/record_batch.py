@@ -53,6 +53,7 @@ def build_batch(
     *,
     base_offset: int = 0,
     compression: Compression = Compression.NONE,
+    level: int | None = None,
     timestamp_type: int = 0,
     producer_id: int = -1,
     producer_epoch: int = -1,
@@ -67,6 +68,7 @@ def build_batch(
 
     `log_append_time_ms` makes it a LogAppendTime batch of that time; `last_offset_delta` is for compaction, which
     keeps a batch's span when its last records are gone. No records make the empty batch that compaction leaves behind.
+    `level` is the codec's (KIP-390; None: its default).
     Raises ValueError where offsets do not rise or pass `last_offset_delta`.
     """
     base_timestamp = (records[0][1] if isinstance(records[0], Record) else records[0][0]) if records else -1
@@ -76,7 +78,7 @@ def build_batch(
     elif last_delta > last_offset_delta:
         raise ValueError(f"records reach offset delta {last_delta}, the batch ends at {last_offset_delta}")
     if records and compression is not Compression.NONE:
-        body = compress(compression, body)
+        body = compress(compression, body, level)
     attributes = compression | extra_attributes
     if log_append_time_ms is not None:
         timestamp_type, max_timestamp = 1, log_append_time_ms

@@ -126,7 +126,7 @@ def no_batch(_batch: bytearray) -> bytes:
         (corrupt_crc, {ErrorCode.CORRUPT_MESSAGE}),
         (negative_count, {ErrorCode.INVALID_RECORD, ErrorCode.CORRUPT_MESSAGE}),
         (wrong_magic, {ErrorCode.CORRUPT_MESSAGE, ErrorCode.INVALID_RECORD}),
-        (cut_off, {ErrorCode.CORRUPT_MESSAGE}),
+        (cut_off, {ErrorCode.INVALID_RECORD}),
         (two_batches, {ErrorCode.INVALID_RECORD}),
         (no_batch, {ErrorCode.INVALID_RECORD}),
     ],

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import CloseConnection, DurableReply, RequestContext
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
-from fencepost.broker.log.producer_state import VerificationGuard
+from fencepost.broker.log.producer_state import ALREADY_OPEN, VerificationGuard
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
     BatchIndexAndErrorMessage,
@@ -155,20 +155,20 @@ async def _check_transactions(
     for write in transactional:
         try:
             header = read_header(write.batch)
-        except CorruptBatch as error:
-            write.fail(ErrorCode.CORRUPT_MESSAGE, str(error))
-            continue
+        except CorruptBatch:
+            continue  # the log refuses it, and says how it is wrong
         if producer is not None and header.producer_id != producer[0]:
             for other in transactional:
                 other.fail(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "One request carries several producers' transactions")
             return
         producer = (header.producer_id, header.producer_epoch)
         assert write.log is not None
-        write.guard = write.log.verify(
+        guard = write.log.verify(
             header.producer_id, header.producer_epoch, header.base_sequence, _transaction_version(context)
         )
-        if write.guard is not None:
+        if guard is not None:
             unsettled.append(write)
+        write.guard = guard or ALREADY_OPEN
     if producer is not None and unsettled:
         await _settle(node, request.transactional_id, producer, unsettled, context.api_version)
 

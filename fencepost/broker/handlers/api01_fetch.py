@@ -134,9 +134,16 @@ class _Fetch:
         if read.error is ErrorCode.NONE and self._version < ZSTD_SINCE and log.config.compression_type == "zstd":
             read.error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
         if read.error is ErrorCode.NONE and ask.last_fetched_epoch >= 0:
-            epoch, end_offset = log.epoch_end_offset(ask.last_fetched_epoch)
-            if epoch < ask.last_fetched_epoch or end_offset < ask.fetch_offset:
-                read.diverging = EpochEndOffset(epoch=epoch, end_offset=end_offset)
+            self._compare_epochs(read, log)
+
+    def _compare_epochs(self, read: _Read, log: PartitionLog) -> None:
+        """L10: where the reader's last epoch ended here; one that this log never saw says nothing about his offset."""
+        ask = read.ask
+        epoch, end_offset = log.epoch_end_offset(ask.last_fetched_epoch)
+        if epoch < 0 or ask.fetch_offset < log.log_start_offset:
+            read.error = ErrorCode.OFFSET_OUT_OF_RANGE
+        elif epoch < ask.last_fetched_epoch or end_offset < ask.fetch_offset:
+            read.diverging = EpochEndOffset(epoch=epoch, end_offset=end_offset)
 
     def _read_partition(self, read: _Read, left: int, at_least_one: bool) -> tuple[Any, int]:
         """The answer for one partition and the bytes of records in it."""

@@ -85,7 +85,9 @@ def _find(log: PartitionLog, timestamp: int, isolation: IsolationLevel) -> _Foun
     if timestamp == LATEST:
         return UNKNOWN, end_offset, log.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return UNKNOWN, log.log_start_offset, log.epochs.epoch_of(log.log_start_offset)
+        start_offset = log.log_start_offset
+        epoch = log.leader_epoch if start_offset == log.log_end_offset else log.epochs.epoch_of(start_offset)
+        return UNKNOWN, start_offset, epoch
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return UNKNOWN, UNKNOWN, UNKNOWN
     if timestamp == MAX_TIMESTAMP:
@@ -104,7 +106,7 @@ def _offsets_before(log: PartitionLog, timestamp: int, count_max: int) -> list[i
         reached = timestamp if timestamp >= 0 else None
         base_offset, found = log.segments.first_offset, set()
         for piece in log.segments.facts():
-            if reached is None or piece.max_timestamp_ms <= reached:
+            if reached is None or piece.last_time_ms <= reached:
                 found.add(min(max(base_offset, start_offset), end_offset))
             base_offset = piece.next_offset
         if reached is None:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 UNLIMITED = -1
+LZ4_DEFAULT_LEVEL = 9
+"""Kafka's default, which stands there for the codec's fast mode and not for its level 9 (KIP-390)."""
 NEVER_MS = 2**63 - 1
 """What Kafka writes for a timestamp bound that does not bind."""
 
@@ -16,6 +18,7 @@ class LogConfig:
     `compression_type` is "producer" (keep what comes) or a codec's name. `min_compaction_lag_ms` and its neighbours
     are carried for the cleaner. `producer_id_expiration_ms` is KIP-854's clock (row P10) and `producer_ids_max` bounds
     the producers one partition remembers: beyond it those idle longest, without an open transaction, are forgotten.
+    `retention_spares_open_transactions` is ours (row 20 of section 0): False deletes as Kafka does.
     """
 
     segment_bytes: int = 1 << 30
@@ -30,6 +33,9 @@ class LogConfig:
     message_timestamp_after_max_ms: int = 3600 * 1000
     cleanup_policy: frozenset[str] = frozenset({"delete"})
     compression_type: str = "producer"
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = LZ4_DEFAULT_LEVEL
+    compression_zstd_level: int = 3
     delete_retention_ms: int = 24 * 3600 * 1000
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
@@ -37,6 +43,7 @@ class LogConfig:
     min_insync_replicas: int = 1
     producer_id_expiration_ms: int = 24 * 3600 * 1000
     producer_ids_max: int = 100_000
+    retention_spares_open_transactions: bool = True
 
     @property
     def compacted(self) -> bool:

@@ -60,6 +60,10 @@ class Disk(Protocol):
         """Bytes in the file at `path`, links not followed. Raises FileNotFoundError."""
         ...
 
+    def modified_ms(self, path: str, /) -> int:
+        """When the file at `path` was last written, links not followed. Raises FileNotFoundError."""
+        ...
+
     def listing(self, path: str, /) -> list[DirectoryEntry]:
         """The regular files and directories in a directory. Raises FileNotFoundError."""
         ...
@@ -102,6 +106,10 @@ class SystemDisk:
     def size(self, path: str) -> int:
         """As the port says."""
         return os.stat(path, follow_symlinks=False).st_size
+
+    def modified_ms(self, path: str) -> int:
+        """As the port says."""
+        return os.stat(path, follow_symlinks=False).st_mtime_ns // 1_000_000
 
     def listing(self, path: str) -> list[DirectoryEntry]:
         """As the port says; one `lstat` per file."""

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from fencepost.broker.log.disk import SYSTEM_DISK, Disk
 from fencepost.broker.log.store import (
+    NEVER_WRITTEN,
     Bytes,
     Descriptor,
     FileRegion,
@@ -104,6 +105,9 @@ class DiskFile:
     @property
     def size_bytes(self) -> int:
         return self._size_bytes
+
+    def modified_ms(self) -> int:
+        return self._disk.modified_ms(self._path) if self._exists else NEVER_WRITTEN
 
     def create(self) -> None:
         if not self._exists:

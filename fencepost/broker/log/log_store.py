@@ -120,7 +120,7 @@ class StoredLog(Protocol):
     # Keeping and dropping
 
     def facts(self) -> list[SegmentFacts]:
-        """What retention needs to know of each piece, oldest first."""
+        """What retention needs to know of each piece, oldest first. Raises OSError."""
         ...
 
     def drop_front(self, count: int) -> None:

@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Mapping
 
-from fencepost.broker.log.store import Bytes, Piece, Store, StoredFile, Syncable
+from fencepost.broker.log.store import NEVER_WRITTEN, Bytes, Piece, Store, StoredFile, Syncable
 
 
 class MemoryFile:
@@ -18,6 +18,9 @@ class MemoryFile:
     @property
     def size_bytes(self) -> int:
         return len(self.data)
+
+    def modified_ms(self) -> int:
+        return NEVER_WRITTEN  # there is no clock in here
 
     def create(self) -> None:
         self.exists = True

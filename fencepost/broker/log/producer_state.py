@@ -113,6 +113,10 @@ class VerificationGuard:
         self.transaction_version = transaction_version
 
 
+ALREADY_OPEN = VerificationGuard(NO_EPOCH, NO_SEQUENCE, 0)
+"""The guard of a batch whose transaction was open when it came: if a marker is written before it, it is refused."""
+
+
 class ProducerStates:
     """The producers of one partition."""
 

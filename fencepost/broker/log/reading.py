@@ -23,6 +23,7 @@ class ReadableLog:
         self.segments: StoredLog = opened.segments
         self.producers = opened.producers
         self.epochs = opened.epochs
+        self.leader_epoch = max(0, self.epochs.latest)
         self.deleted = False
         self._log_start_offset = max(log_start_offset, self.segments.first_offset)
         self._high_watermark = self.segments.end_offset
@@ -132,7 +133,12 @@ class ReadableLog:
         return None if found is None else TimestampOffset(*found, self.epochs.epoch_of(found.offset))
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
-        """The largest known epoch at or below `epoch` and the offset where it ended; (-1, -1) if unknown (row L10)."""
+        """The largest known epoch at or below `epoch` and the offset where it ended; (-1, -1) if unknown (row L10).
+
+        The present epoch is known before its first record is written.
+        """
+        if epoch == self.leader_epoch:
+            return epoch, self.log_end_offset
         return self.epochs.end_offset(epoch, self.log_end_offset)
 
     def _upper(self, isolation: IsolationLevel) -> int:

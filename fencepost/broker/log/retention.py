@@ -1,8 +1,8 @@
 """Which of the oldest segments may go: by time, by size, and by the log start offset (row L3). Pure.
 
 Kafka bounds deletion by the high watermark only and may take an open transaction's first records away (section 0, row
-20). The sources ask for more and so does this log: a segment in which, or after which, an open transaction begins stays
-until the transaction is decided.
+20). The sources ask for more and so does this log, unless `log.retention.spares.open.transactions` is off: a segment in
+which, or after which, an open transaction begins stays until the transaction is decided.
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ class SegmentFacts(NamedTuple):
 
     next_offset: int
     size_bytes: int
-    max_timestamp_ms: int
-    """-1 where no record carries a timestamp: time alone never deletes it."""
+    last_time_ms: int
+    """Its largest timestamp, or when it was last written; -1 where neither is known: time alone never deletes it."""
 
 
 def deletable(
@@ -31,10 +31,10 @@ def deletable(
     by_size = config.deletes and config.retention_bytes >= 0
     by_time = config.deletes and config.retention_ms >= 0
     count = 0
-    for segment in segments:
-        if segment.next_offset > bound_offset or not segment.size_bytes:
+    for number, segment in enumerate(segments, 1):
+        if segment.next_offset > bound_offset or (number == len(segments) and not segment.size_bytes):
             break
-        expired = by_time and 0 <= segment.max_timestamp_ms < now_ms - config.retention_ms
+        expired = by_time and 0 <= segment.last_time_ms < now_ms - config.retention_ms
         oversized = by_size and surplus_bytes >= segment.size_bytes
         if not (expired or oversized or segment.next_offset <= log_start_offset):
             break

@@ -147,8 +147,8 @@ class Segments:
         return timestamps.latest(self.from_offset(start_offset), start_offset, upper_offset)
 
     def facts(self) -> list[SegmentFacts]:
-        """What retention needs to know of each segment, oldest first."""
-        return [SegmentFacts(s.next_offset, s.size_bytes, s.max_timestamp_ms) for s in self._segments]
+        """What retention needs to know of each segment, oldest first. Raises OSError."""
+        return [SegmentFacts(s.next_offset, s.size_bytes, s.last_time_ms) for s in self._segments]
 
     # Durability and deletion
 

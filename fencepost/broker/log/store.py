@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 Bytes = bytes | bytearray | memoryview
+NEVER_WRITTEN = -1
+"""When a file was written that never was, or of which nobody noted it."""
 
 
 class CorruptLogFile(Exception):
@@ -86,6 +88,10 @@ class StoredFile(Protocol):
     @property
     def size_bytes(self) -> int:
         """Bytes written and kept."""
+        ...
+
+    def modified_ms(self) -> int:
+        """When it was last written, in epoch ms by the system's clock; NEVER_WRITTEN where unknown. Raises OSError."""
         ...
 
     def create(self) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import crc32c
 
-from fencepost.broker.log.config import NEVER_MS, LogConfig
+from fencepost.broker.log.config import LZ4_DEFAULT_LEVEL, NEVER_MS, LogConfig
 from fencepost.broker.log.producer_state import AppendOrigin, Refusal
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
@@ -17,6 +17,8 @@ from fencepost.protocol.record_batch import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    MAGIC,
     TRANSACTIONAL_BIT,
     BatchHeader,
     CorruptBatch,
@@ -35,10 +37,12 @@ _CODEC_BY_NAME = {
     "lz4": Compression.LZ4,
     "zstd": Compression.ZSTD,
 }
+_LENGTH_AT = 8
+_MAGIC_AT = 16
 _CRC_AT = 17
 _CRC_FROM = 21
 _RECORD_ERRORS_MAX = 1000
-_NOT_FOR_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT
+_NOT_FOR_CLIENTS = CONTROL_BIT | DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT
 
 
 class Accepted(NamedTuple):
@@ -58,20 +62,13 @@ def check_batch(
     """
     try:
         header = read_header(batch)
-    except InvalidBatch as error:
-        code = ErrorCode.INVALID_RECORD if _crc_matches(batch, _crc_in(batch)) else ErrorCode.CORRUPT_MESSAGE
-        return Refusal(code, str(error))
     except CorruptBatch as error:
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, str(error))
-    size_bytes = header.batch_length + 12
+        return _unreadable(batch, error)
+    size_bytes = header.batch_length + LOG_OVERHEAD
     if size_bytes != len(batch):
-        return Refusal(ErrorCode.INVALID_RECORD, f"{len(batch) - size_bytes} bytes follow the batch")
+        return _invalid(f"{len(batch) - size_bytes} bytes follow the batch: one batch is written at a time")
     if size_bytes > config.max_message_bytes:
         return _too_large(size_bytes, config)
-    if size_bytes > config.segment_bytes:
-        return Refusal(
-            ErrorCode.RECORD_LIST_TOO_LARGE, f"batch of {size_bytes} bytes, a segment holds {config.segment_bytes}"
-        )
     if not _crc_matches(batch, header.crc):
         return Refusal(ErrorCode.CORRUPT_MESSAGE, "the batch's CRC-32C does not match its bytes")
     if origin is AppendOrigin.CLIENT:
@@ -82,15 +79,24 @@ def check_batch(
         batch = bytearray(batch)
     if _needs_records(header, config, origin, now_ms):
         return _check_records(batch, header, config, now_ms)
-    return _stamp(batch, header, config, now_ms)
+    return _fit(batch, header, config, now_ms)
+
+
+def _unreadable(batch: bytes | bytearray | memoryview, error: CorruptBatch) -> Refusal:
+    """Row L8: CORRUPT_MESSAGE, upon which clients try again, only where the way here may have done the damage."""
+    if isinstance(error, InvalidBatch):
+        damaged = not _crc_matches(batch, int.from_bytes(batch[_CRC_AT:_CRC_FROM], "big"))
+    elif len(batch) > _MAGIC_AT and batch[_MAGIC_AT] < MAGIC:
+        return _invalid(f"magic {batch[_MAGIC_AT]}: Produce v3 and later carry batches of magic {MAGIC} only")
+    else:
+        # A frame that arrived whole with less than a batch in it was sent like that.
+        claimed = int.from_bytes(batch[_LENGTH_AT:LOG_OVERHEAD], "big", signed=True) + LOG_OVERHEAD
+        damaged = len(batch) >= LOG_OVERHEAD and claimed <= len(batch)
+    return Refusal(ErrorCode.CORRUPT_MESSAGE if damaged else ErrorCode.INVALID_RECORD, str(error))
 
 
 def _crc_matches(batch: bytes | bytearray | memoryview, crc: int) -> bool:
     return bool(crc32c.crc32c(memoryview(batch)[_CRC_FROM:]) == crc)
-
-
-def _crc_in(batch: bytes | bytearray | memoryview) -> int:
-    return int.from_bytes(batch[_CRC_AT:_CRC_FROM], "big")
 
 
 def _check_client_header(header: BatchHeader) -> Refusal | None:
@@ -101,8 +107,7 @@ def _check_client_header(header: BatchHeader) -> Refusal | None:
     if header.record_count != header.last_offset_delta + 1 or header.record_count <= 0:
         return _invalid(f"{header.record_count} records, but last offset delta {header.last_offset_delta}")
     if attributes & _NOT_FOR_CLIENTS:
-        kind = "control batches" if attributes & CONTROL_BIT else "delete horizons"
-        return _invalid(f"clients may not write {kind}")
+        return _reserved_attribute(header)
     if header.producer_id >= 0:
         if header.base_sequence < 0 or header.producer_epoch < 0:
             return _invalid(
@@ -111,6 +116,16 @@ def _check_client_header(header: BatchHeader) -> Refusal | None:
     elif attributes & TRANSACTIONAL_BIT:
         return _invalid("a transactional batch without a producer id")
     return None
+
+
+def _reserved_attribute(header: BatchHeader) -> Refusal:
+    if header.attributes & CONTROL_BIT:
+        return _invalid("clients may not write control batches")
+    if header.attributes & DELETE_HORIZON_BIT:
+        return _invalid("clients may not write delete horizons")
+    why = "producers may not set the timestamp type to LogAppendTime"
+    everyone = range(min(header.record_count, _RECORD_ERRORS_MAX))
+    return Refusal(ErrorCode.INVALID_TIMESTAMP, why, tuple((index, why) for index in everyone))
 
 
 def _needs_records(header: BatchHeader, config: LogConfig, origin: AppendOrigin, now_ms: int) -> bool:
@@ -122,8 +137,6 @@ def _needs_records(header: BatchHeader, config: LogConfig, origin: AppendOrigin,
         return True
     if config.stamps_append_time:
         return False
-    if header.attributes & LOG_APPEND_TIME_BIT:
-        return True
     if header.max_timestamp - now_ms > config.message_timestamp_after_max_ms:
         return True
     # The header vouches for the latest timestamp, not for the earliest: a finite bound on the past asks the records.
@@ -136,51 +149,69 @@ def _check_records(
     try:
         records = decode_records(batch, 0, header)
     except CorruptBatch as error:
-        return Refusal(ErrorCode.CORRUPT_MESSAGE, str(error))
-    if config.compacted:
-        keyless = [index for index, record in enumerate(records) if record.key is None]
-        if keyless:
-            why = "a compacted topic needs a key"
-            return Refusal(ErrorCode.INVALID_RECORD, "one or more records have no key", _record_errors(keyless, why))
-    if not config.stamps_append_time:
-        refusal = _check_timestamps(header, records, config, now_ms)
-        if refusal is not None:
-            return refusal
-    codec = _target_codec(header, config)
-    if codec != header.compression:
-        batch = build_batch(
-            records,
-            compression=codec,
-            producer_id=header.producer_id,
-            producer_epoch=header.producer_epoch,
-            base_sequence=header.base_sequence,
-            transactional=header.is_transactional,
-            leader_epoch=header.partition_leader_epoch,
-        )
+        return _invalid(str(error))  # the checksum holds, so this is what was sent
+    refusal = _check_each(records, config, now_ms)
+    if refusal is not None:
+        return refusal
+    if _must_rebuild(header, records, config):
+        batch = _rebuilt(header, records, config)
         header = read_header(batch)
         if len(batch) > config.max_message_bytes:
             return _too_large(len(batch), config)
-    return _stamp(batch, header, config, now_ms)
+    return _fit(batch, header, config, now_ms)
 
 
-def _check_timestamps(header: BatchHeader, records: Sequence[Record], config: LogConfig, now_ms: int) -> Refusal | None:
-    """Row L7: KIP-32's type and KIP-937's bounds, record by record (L15)."""
-    if header.attributes & LOG_APPEND_TIME_BIT:
-        everyone = range(len(records))
-        why = "producers may not set the timestamp type to LogAppendTime"
-        return Refusal(ErrorCode.INVALID_TIMESTAMP, why, _record_errors(everyone, why))
+def _check_each(records: Sequence[Record], config: LogConfig, now_ms: int) -> Refusal | None:
+    """Rows L7, L9, L15: keys for a compacted topic and KIP-937's bounds; any bad record refuses the whole batch."""
+    errors: list[tuple[int, str]] = []
     earliest_ms = now_ms - config.message_timestamp_before_max_ms
     latest_ms = now_ms + config.message_timestamp_after_max_ms
-    bad = [i for i, r in enumerate(records) if r.timestamp_ms != -1 and not earliest_ms <= r.timestamp_ms <= latest_ms]
-    if not bad:
+    compacted, bounded, mistimed = config.compacted, not config.stamps_append_time, False
+    for index, record in enumerate(records):
+        timestamp_ms = record.timestamp_ms
+        if compacted and record.key is None:
+            errors.append((index, "a compacted topic needs a key"))
+        elif bounded and timestamp_ms != -1 and not earliest_ms <= timestamp_ms <= latest_ms:
+            errors.append((index, f"timestamp {timestamp_ms} is outside [{earliest_ms}, {latest_ms}]"))
+            mistimed = True
+    if not errors:
         return None
-    why = f"timestamp outside [{earliest_ms}, {latest_ms}]"
-    return Refusal(
-        ErrorCode.INVALID_TIMESTAMP, "one or more records have a timestamp out of range", _record_errors(bad, why)
+    code = ErrorCode.INVALID_TIMESTAMP if mistimed else ErrorCode.INVALID_RECORD
+    why = f"{len(errors)} of {len(records)} records were refused, the first of them because {errors[0][1]}"
+    return Refusal(code, why, tuple(errors[:_RECORD_ERRORS_MAX]))
+
+
+def _must_rebuild(header: BatchHeader, records: Sequence[Record], config: LogConfig) -> bool:
+    """Whether the batch can not be stored as it is: another codec, or a header or offsets that its records belie."""
+    if _target_codec(header, config) != header.compression:
+        return True
+    if any(record.offset != index for index, record in enumerate(records)):
+        return True
+    return not config.stamps_append_time and max(record.timestamp_ms for record in records) != header.max_timestamp
+
+
+def _rebuilt(header: BatchHeader, records: Sequence[Record], config: LogConfig) -> bytearray:
+    """The same records under rising offsets, packed as the topic wants it (row L9, KIP-390)."""
+    codec = _target_codec(header, config)
+    return build_batch(
+        [(record.timestamp_ms, record.key, record.value, record.headers) for record in records],
+        compression=codec,
+        level=_level(codec, config),
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        transactional=header.is_transactional,
+        leader_epoch=header.partition_leader_epoch,
     )
 
 
-def _stamp(batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> Accepted:
+def _fit(batch: bytearray | memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> Accepted | Refusal:
+    """The last steps: the batch as it will be stored must fit a segment, and gets the broker's time where asked."""
+    size_bytes = header.batch_length + LOG_OVERHEAD
+    if size_bytes > config.segment_bytes:
+        return Refusal(
+            ErrorCode.RECORD_LIST_TOO_LARGE, f"batch of {size_bytes} bytes, a segment holds {config.segment_bytes}"
+        )
     if not config.stamps_append_time or header.is_control:
         return Accepted(batch, header, -1)
     set_log_append_time(batch, 0, now_ms)
@@ -193,8 +224,17 @@ def _target_codec(header: BatchHeader, config: LogConfig) -> Compression:
     return _CODEC_BY_NAME[config.compression_type]
 
 
-def _record_errors(indexes: Sequence[int], why: str) -> tuple[tuple[int, str], ...]:
-    return tuple((index, why) for index in indexes[:_RECORD_ERRORS_MAX])
+def _level(codec: Compression, config: LogConfig) -> int | None:
+    """The configured level of a codec; None for the codec's default."""
+    match codec:
+        case Compression.GZIP:
+            return None if config.compression_gzip_level == -1 else config.compression_gzip_level
+        case Compression.LZ4:
+            return None if config.compression_lz4_level == LZ4_DEFAULT_LEVEL else config.compression_lz4_level
+        case Compression.ZSTD:
+            return config.compression_zstd_level
+        case Compression.NONE | Compression.SNAPPY:
+            return None
 
 
 def _invalid(why: str) -> Refusal:
