@@ -44,11 +44,13 @@ def replay(
     return AbortedTransaction(ended.producer_id, ended.first_offset, ended.marker_offset, ended.last_stable_offset)
 
 
-def batches(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+def batches(
+    segment: Segment, position: int, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Every batch from `position` on, whole. Raises CorruptLogFile at the first bytes that can not be one."""
     size = segment.size_bytes
     while position < size:
-        chunk = memoryview(segment.file.read(position, CHUNK_BYTES))
+        chunk = memoryview(segment.file.read(position, chunk_bytes))
         at = 0
         while at < len(chunk):
             header = _header_at(segment, position + at, chunk, at)

@@ -58,18 +58,23 @@ class Slice(NamedTuple):
 
 
 class Segment:
-    """Batches from `base_offset` up to `next_offset`, appended at the end, read anywhere."""
+    """Batches from `base_offset` up to `next_offset`, appended at the end, read anywhere.
 
-    def __init__(self, store: Store, base_offset: int, created_ms: int = NO_TIMESTAMP_MS) -> None:
+    `ending` comes after the names of its files while compaction has not put it in its place.
+    """
+
+    def __init__(self, store: Store, base_offset: int, created_ms: int = NO_TIMESTAMP_MS, ending: str = "") -> None:
         self.store = store
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.created_ms = created_ms
         self.first_timestamp_ms = NO_TIMESTAMP_MS
-        self.file = store.open(file_name(base_offset, LOG_SUFFIX))
-        self.offsets = OffsetIndex(store.open(file_name(base_offset, INDEX_SUFFIX)))
-        self.times = TimeIndex(store.open(file_name(base_offset, TIME_INDEX_SUFFIX)))
-        self.aborted = TxnIndex(store.open(file_name(base_offset, TXN_INDEX_SUFFIX)))
+        self.names = {suffix: file_name(base_offset, suffix) + ending for suffix in SEGMENT_SUFFIXES}
+        """Its files by Kafka's suffix for them, whether or not they exist."""
+        self.file = store.open(self.names[LOG_SUFFIX])
+        self.offsets = OffsetIndex(store.open(self.names[INDEX_SUFFIX]))
+        self.times = TimeIndex(store.open(self.names[TIME_INDEX_SUFFIX]))
+        self.aborted = TxnIndex(store.open(self.names[TXN_INDEX_SUFFIX]))
         self._unindexed_bytes = 0
         self._seal_due = False
         self._positions: dict[int, int] = {}
@@ -220,7 +225,7 @@ class Segment:
                 return False
         if self._seal_due:
             try:
-                self.store.replace(file_name(self.base_offset, SEAL_SUFFIX), encode_seal(self._seal()))
+                self.store.replace(self.names[SEAL_SUFFIX], encode_seal(self._seal()))
             except OSError:
                 return False
             self._seal_due = False
@@ -239,7 +244,7 @@ class Segment:
 
     def pins(self) -> list[Syncable]:
         """What to sync to make the batches and the written part of the indexes durable."""
-        seal = self.store.open(file_name(self.base_offset, SEAL_SUFFIX))
+        seal = self.store.open(self.names[SEAL_SUFFIX])
         files = (self.file, self.offsets.file, self.times.file, self.aborted.file, seal)
         pins = [pin for pin in (file.pin() for file in files) if pin is not None]
         seal.close()
@@ -259,11 +264,30 @@ class Segment:
         self._unindexed_bytes = 0
         self._positions.clear()
 
+    def rename(self, suffix: str, ending: str) -> None:
+        """Let the name of the file with this suffix end in `ending`; every reader goes on. Raises OSError.
+
+        A file that is not there, as a segment without aborts has no `.txnindex`, is no error.
+        """
+        to = file_name(self.base_offset, suffix) + ending
+        try:
+            self.store.rename(self.names[suffix], to)
+        except FileNotFoundError:
+            return
+        self.names[suffix] = to
+        holder = {INDEX_SUFFIX: self.offsets, TIME_INDEX_SUFFIX: self.times, TXN_INDEX_SUFFIX: self.aborted}.get(suffix)
+        if suffix == LOG_SUFFIX:
+            self.file.close()
+            self.file = self.store.open(to)
+        elif holder is not None:
+            holder.file.close()
+            holder.file = self.store.open(to)
+
     def delete(self) -> None:
         """Delete the segment's files, the data first: an index without data is cleared away at the next start."""
         self.close()
-        for suffix in SEGMENT_SUFFIXES:
-            self.store.remove(file_name(self.base_offset, suffix))
+        for name in self.names.values():
+            self.store.remove(name)
 
     def close(self) -> None:
         """Let go of descriptors."""

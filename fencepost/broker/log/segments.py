@@ -1,7 +1,7 @@
 """A log kept as Kafka's segments, the last of which takes appends: the `StoredLog` over any `Store` of files."""
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from fencepost.broker.log import timestamps
@@ -189,6 +189,23 @@ class Segments:
             self._sealed_bytes -= segment.size_bytes
             if segment in self._unsynced:
                 self._unsynced.remove(segment)
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> Conflict | None:
+        """Let `new` stand where `old` stood: it holds what compaction left of them, and is durable.
+
+        A Conflict where they do not stand there any more (retention was first); then nothing has changed.
+        """
+        first = old[0].base_offset
+        at = self.index_of(first)
+        if self._segments[at : at + len(old)] != list(old):
+            return Conflict(first, self._segments[at].base_offset)
+        assert self.active not in old, "the active segment is never compacted"
+        self._segments[at : at + len(old)] = [new]
+        self._sealed_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
+        self._unsynced = [segment for segment in self._unsynced if segment not in old]
+        for segment in old:
+            segment.close()
+        return None
 
     def close(self) -> None:
         """Let go of descriptors."""

@@ -24,6 +24,8 @@ _COUNT = Struct(">i")
 _ENTRY = Struct(">qhiqiqiq")
 """Producer id, epoch, last sequence, last offset, offset delta, timestamp, coordinator epoch, transaction's start."""
 
+_ENTRIES_PER_STEP = 1000
+
 _WINDOWS_MAGIC = b"fpw1"
 _WINDOW_HEAD = Struct(">qB")
 _WINDOW_BATCH = Struct(">iqiq")
@@ -73,6 +75,18 @@ def decode_snapshot(data: bytes, place: str) -> list[ProducerEntry]:
         return _entries(data, place)
     except StructError as error:
         raise CorruptLogFile(place, len(data), f"entries end early: {error}") from error
+
+
+def open_in_snapshot(data: bytes, place: str) -> Iterator[list[int]]:
+    """The ids of the producers with an open transaction, a thousand entries of the file at a time. Raises as above."""
+    head = _HEAD.size + _COUNT.size
+    if len(data) < head or crc32c.crc32c(memoryview(data)[_HEAD.size :]) != _HEAD.unpack_from(data)[1]:
+        raise CorruptLogFile(place, 0, "is no producer snapshot, or damaged")
+    (count,) = _COUNT.unpack_from(data, _HEAD.size)
+    for first in range(0, count, _ENTRIES_PER_STEP):
+        last = min(count, first + _ENTRIES_PER_STEP)
+        part = memoryview(data)[head + first * _ENTRY.size : head + last * _ENTRY.size]
+        yield [entry[0] for entry in _ENTRY.iter_unpack(part) if entry[7] >= 0]
 
 
 def _entries(data: bytes, place: str) -> list[ProducerEntry]:
@@ -171,3 +185,23 @@ class SnapshotFiles:
         for old in [known for known in self._offsets[:-1] if known < offset]:
             self._store.remove(file_name(old, SNAPSHOT_SUFFIX))
             self._offsets.remove(old)
+
+    def remove_between(self, after: int, before: int) -> None:
+        """Delete the snapshots above `after` and below `before`. Raises OSError."""
+        for old in [known for known in self._offsets if after < known < before]:
+            self._store.remove(file_name(old, SNAPSHOT_SUFFIX))
+            self._offsets.remove(old)
+
+    def open_at(self, offset: int) -> Iterator[list[int]]:
+        """The producers whose transactions the snapshot at `offset` has open, some at a time; none without one.
+
+        Raises OSError; a damaged snapshot is passed over, as recovery does.
+        """
+        name = file_name(offset, SNAPSHOT_SUFFIX)
+        data = self._store.load(name) if offset in self._offsets else None
+        if data is None:
+            return
+        try:
+            yield from open_in_snapshot(data, f"{self._store.place}/{name}")
+        except CorruptLogFile as error:
+            logger.warning("producer snapshot passed over: %s", error)
