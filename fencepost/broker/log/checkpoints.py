@@ -1,7 +1,10 @@
 """Kafka's small text files of a log directory: offset checkpoints, leader epochs, partition metadata."""
 
 import base64
+import re
 from collections.abc import Iterable, Mapping
+
+import crc32c
 
 from fencepost.broker.log.store import CorruptLogFile
 from fencepost.protocol.topics import TopicPartition
@@ -13,13 +16,21 @@ LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
+LOG_STARTS_TWIN = LOG_STARTS + ".twin"
+"""The same again: what DeleteRecords hid must not come back because a bit flipped in the one file that says so."""
+
 _VERSION = "0"
+_CHECKSUM = "#crc32c"
+"""In place of a topic's name: the row holds the CRC-32C of the rows before it. Kafka looks up the topics it has."""
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 NO_TOPIC_ID = bytes(16)
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """A checkpoint of one offset per partition."""
-    return _encode(f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items()))
+    """A checkpoint of one offset per partition, with a checksum as its last row."""
+    rows = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())]
+    return _encode([*rows, f"{_CHECKSUM} 0 {_checksum(rows)}"])
 
 
 def decode_offsets(data: bytes | None, place: str) -> dict[TopicPartition, int]:
@@ -27,9 +38,17 @@ def decode_offsets(data: bytes | None, place: str) -> dict[TopicPartition, int]:
     if data is None:
         return {}
     offsets = {}
+    rows: list[str] = []
     for number, words in _decode(data, place, 3):
         topic, partition, offset = words
+        if topic == _CHECKSUM:
+            if _checksum(rows) != _number(offset, place, number):
+                raise CorruptLogFile(place, 0, "the checksum does not match")
+            break
+        if not _TOPIC.fullmatch(topic):
+            raise CorruptLogFile(place, 0, f"line {number}: {topic!r} can not be a topic's name")
         offsets[TopicPartition(topic, _number(partition, place, number))] = _number(offset, place, number)
+        rows.append(" ".join(words))
     return offsets
 
 
@@ -93,7 +112,10 @@ def _decode(data: bytes, place: str, width: int) -> Iterable[tuple[int, list[str
 
 
 def _number(word: str, place: str, line: int) -> int:
-    try:
-        return int(word)
-    except ValueError as error:
-        raise CorruptLogFile(place, 0, f"line {line}: {word!r} is not a number") from error
+    if not _NUMBER.fullmatch(word):
+        raise CorruptLogFile(place, 0, f"line {line}: {word!r} is not a number")
+    return int(word)
+
+
+def _checksum(rows: list[str]) -> int:
+    return int(crc32c.crc32c("\n".join(rows).encode()))

@@ -4,7 +4,7 @@ import fcntl
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Container, Sequence
 from pathlib import Path
 
 import trio
@@ -13,6 +13,7 @@ from fencepost.broker.log.checkpoints import (
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
     LOG_STARTS,
+    LOG_STARTS_TWIN,
     NO_TOPIC_ID,
     PARTITION_METADATA,
     RECOVERY_POINTS,
@@ -36,6 +37,12 @@ LOCK_FILE = ".lock"
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DELETED = "-delete"
 _STRAY = "-stray"
+ACCEPT_LOSS = "accept-loss"
+"""A file of this name in a partition's directory: the operator gives up what follows the first damaged batch."""
+_REMEDY = (
+    "`fencepost verify` tells more; restore the file from a backup, or stop the broker and put an empty file named"
+    f" {ACCEPT_LOSS} beside it, to have the log cut before the damage"
+)
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +69,9 @@ class LogDirectory:
         self._in_memory = lock_fd is None
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._unopened: set[TopicPartition] = set()
+        self._offline: dict[TopicPartition, CorruptLogFile] = {}
+        self.deleted_topic_ids: Container[bytes] = frozenset()
+        """The topics that the metadata remembers to have deleted: only their logs are ever set aside or deleted."""
         for name in self._log_store.names():
             tp = _parse(name)
             if tp is not None:
@@ -70,8 +80,9 @@ class LogDirectory:
                 self._log_store.delete(name, name)
         self.clean = store.load(CLEAN_SHUTDOWN) is not None
         """Whether the last run ended in order."""
-        self._recovery_points = self._load_offsets(RECOVERY_POINTS)
-        self._log_starts = self._load_offsets(LOG_STARTS)
+        self._recovery_points = self._load_offsets(RECOVERY_POINTS) or {}
+        self._log_starts = self._load_log_starts()
+        self._log_starts_filed = b""
         if self.clean:
             store.remove(CLEAN_SHUTDOWN)
             for pin in store.pin_entries():
@@ -125,10 +136,13 @@ class LogDirectory:
             return self._open(tp, None, self._default_config(tp.topic))
         return log
 
-    def create(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
+    def create(
+        self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, only_topic: bool = False
+    ) -> PartitionLog:
         """The log of a partition, as it is on disk or new; files are made with the first append.
 
-        A log on disk that belongs to an earlier topic of the same name is set aside under another name.
+        `only_topic`: no other topic ever had this name, so what the directory says of its topic does not matter.
+        A log on disk that belongs to a deleted topic of the same name is set aside under another name.
         Raises ValueError for a name that may not be a directory, CorruptLogFile and OSError as `get`.
         """
         log = self._logs.get(tp)
@@ -136,9 +150,7 @@ class LogDirectory:
             return log
         if not _TOPIC.fullmatch(tp.topic) or tp.topic in (".", "..") or tp.partition < 0:
             raise ValueError(f"{tp!s} can not be a partition's name")
-        if tp in self._unopened:
-            self._set_stray_aside(tp, topic_id)
-        return self._open(tp, topic_id, config)
+        return self._open(tp, topic_id, config, only_topic)
 
     def delete(self, tp: TopicPartition) -> None:
         """Delete a partition's log and files; no error if there is none. Raises OSError."""
@@ -146,6 +158,7 @@ class LogDirectory:
         if log is not None:
             log.mark_deleted()
         self._unopened.discard(tp)
+        self._offline.pop(tp, None)
         self._log_starts.pop(tp, None)
         self._recovery_points.pop(tp, None)
         identity = (log.topic_id if log is not None else NO_TOPIC_ID).hex()
@@ -154,6 +167,18 @@ class LogDirectory:
     def partitions(self) -> Collection[TopicPartition]:
         """Every partition that has a log, opened or not."""
         return self._logs.keys() | self._unopened
+
+    def offline(self) -> Collection[TopicPartition]:
+        """The partitions whose files are damaged below what was durable: they are not opened in this run."""
+        return self._offline.keys()
+
+    def topic_id_on_disk(self, tp: TopicPartition) -> bytes:
+        """The id of the topic that a partition's directory belongs to; zeros where it does not say. Raises OSError."""
+        try:
+            return self._identity(tp)
+        except CorruptLogFile as error:
+            logger.warning("whose log this is can not be read: %s", error)
+            return NO_TOPIC_ID
 
     def logs(self) -> Collection[PartitionLog]:
         """The logs that are open."""
@@ -168,6 +193,8 @@ class LogDirectory:
         pins: list[Syncable] = []
         for tp in sorted(self.partitions()):
             await trio.lowlevel.checkpoint()
+            if tp in self._offline:
+                continue
             try:
                 log = self.get(tp)
                 if log is not None:
@@ -208,16 +235,38 @@ class LogDirectory:
                 os.close(self._lock_fd)
                 self._lock_fd = None
 
-    def _open(self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig) -> PartitionLog:
+    def _open(
+        self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig, only_topic: bool = False
+    ) -> PartitionLog:
+        """Open a log. One whose files are damaged is told of once, and not looked at again in this run."""
+        known = self._offline.get(tp)
+        if known is not None:
+            raise CorruptLogFile(known.place, known.position, known.why)
+        try:
+            if topic_id is None:
+                topic_id = self._identity(tp)
+            elif tp in self._unopened and not only_topic:
+                self._set_stray_aside(tp, topic_id)
+            return self._recover(tp, topic_id, config)
+        except CorruptLogFile as error:
+            logger.error("%s is damaged and offline: %s; %s", tp, error, _REMEDY)
+            self._offline[tp] = error
+            raise
+
+    def _recover(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
         store = self._log_store.files(str(tp))
         on_disk = tp in self._unopened
-        if topic_id is None:
-            place = f"{store.place}/{PARTITION_METADATA}"
-            topic_id = decode_partition_metadata(store.load(PARTITION_METADATA), place)
         log_start_offset = self._log_starts.get(tp, 0)
         recovery_point = self._recovery_points.get(tp, 0)
         trusted = ALL_TRUSTED if self.clean else recovery_point
+        loss_accepted = on_disk and store.load(ACCEPT_LOSS) is not None
+        if loss_accepted:
+            recovery_point = trusted = 0
         opened = self._log_store.open(str(tp), config, log_start_offset, trusted)
+        if opened.segments.end_offset < recovery_point:
+            why = f"ends at offset {opened.segments.end_offset}, but everything below {recovery_point} was durable"
+            raise CorruptLogFile(store.place, 0, why)
+        log_start_offset = min(log_start_offset, opened.segments.end_offset)
         if on_disk and not self.clean and self._durability == "fsync":
             # What is shown to readers must not be lost: the tail that the crash left in the page cache goes down first.
             _sync_all(opened.segments.tail_pins(recovery_point))
@@ -233,16 +282,31 @@ class LogDirectory:
             durable_at_once=self._in_memory or self._durability == "os",
             start_moved=None if self._in_memory else self._start_moved,
         )
+        if loss_accepted:
+            logger.warning("%s now ends at offset %d: what followed was given up", tp, log.log_end_offset)
+            store.remove(ACCEPT_LOSS)
         self._logs[tp] = log
         self._unopened.discard(tp)
         return log
 
-    def _set_stray_aside(self, tp: TopicPartition, topic_id: bytes) -> None:
+    def _identity(self, tp: TopicPartition) -> bytes:
         store = self._log_store.files(str(tp))
-        place = f"{store.place}/{PARTITION_METADATA}"
-        found = decode_partition_metadata(store.load(PARTITION_METADATA), place)
+        return decode_partition_metadata(store.load(PARTITION_METADATA), f"{store.place}/{PARTITION_METADATA}")
+
+    def _set_stray_aside(self, tp: TopicPartition, topic_id: bytes) -> None:
+        """Put the log of a deleted topic out of the way of the new one of its name.
+
+        Raises CorruptLogFile where it is of a topic that nobody deleted: a damaged file must not empty a partition.
+        """
+        store = self._log_store.files(str(tp))
+        found = self._identity(tp)
         if NO_TOPIC_ID in (found, topic_id) or found == topic_id:
             return
+        if found not in self.deleted_topic_ids:
+            why = (
+                f"names topic {topic_id_text(found)}, which was never deleted; {tp.topic} is {topic_id_text(topic_id)}"
+            )
+            raise CorruptLogFile(f"{store.place}/{PARTITION_METADATA}", 0, why)
         aside = f"{tp}.{found.hex()}{_STRAY}"
         logger.warning("%s belongs to an earlier topic of id %s: now %s", store.place, topic_id_text(found), aside)
         self._log_store.rename(str(tp), aside)
@@ -260,14 +324,27 @@ class LogDirectory:
                 self._log_starts[tp] = log.log_start_offset
             else:
                 self._log_starts.pop(tp, None)
-        self._store.replace(LOG_STARTS, encode_offsets(self._log_starts), durable=True)
+        data = encode_offsets(self._log_starts)
+        if data != self._log_starts_filed:
+            self._store.replace(LOG_STARTS_TWIN, data, durable=True)
+            self._store.replace(LOG_STARTS, data, durable=True)
+            self._log_starts_filed = data
 
-    def _load_offsets(self, name: str) -> dict[TopicPartition, int]:
+    def _load_log_starts(self) -> dict[TopicPartition, int]:
+        offsets = self._load_offsets(LOG_STARTS)
+        if offsets is None:
+            offsets = self._load_offsets(LOG_STARTS_TWIN)
+        if offsets is None:
+            logger.error("%s: records that DeleteRecords hid can be read again", self.place)
+        return offsets or {}
+
+    def _load_offsets(self, name: str) -> dict[TopicPartition, int] | None:
+        """The offsets of a checkpoint; None, and a line in the log, for one that is damaged."""
         try:
             return decode_offsets(self._store.load(name), f"{self._store.place}/{name}")
         except CorruptLogFile as error:
             logger.warning("checkpoint passed over: %s", error)
-            return {}
+            return None
 
 
 def _sync_all(pins: Sequence[Syncable]) -> None:

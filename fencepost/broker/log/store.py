@@ -16,6 +16,7 @@ class CorruptLogFile(Exception):
         super().__init__(f"{place} at byte {position}: {why}")
         self.place = place
         self.position = position
+        self.why = why
 
 
 class FlushFailed(OSError):

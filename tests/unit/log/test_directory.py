@@ -8,6 +8,7 @@ import pytest
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import DirectoryInUse, LogDirectory
 from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.log.store import CorruptLogFile
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.log.kit import (
@@ -166,15 +167,31 @@ def test_a_deletion_cut_short_is_finished_at_the_next_start(tmp_path):
     directory.close()
 
 
-def test_a_log_of_an_earlier_topic_of_the_same_name_is_set_aside(tmp_path):
+def test_a_log_of_a_deleted_topic_of_the_same_name_is_set_aside(tmp_path):
     directory = LogDirectory.open(tmp_path / "data")
     send(directory.create(TP, TOPIC_ID, LogConfig()), batch(3))
     directory.close()
     directory = LogDirectory.open(tmp_path / "data")
+    directory.deleted_topic_ids = {TOPIC_ID}
     log = directory.create(TP, b"\x07" * 16, LogConfig())
     assert log.log_end_offset == 0
     assert f"{TP}.{TOPIC_ID.hex()}-stray" in os.listdir(tmp_path / "data")
     directory.close()
+
+
+def test_a_log_of_a_topic_that_nobody_deleted_is_not_set_aside(tmp_path, caplog):
+    """A bit that flips in partition.metadata must not empty a partition: it is offline until somebody looks."""
+    directory = LogDirectory.open(tmp_path / "data")
+    send(directory.create(TP, TOPIC_ID, LogConfig()), batch(3))
+    directory.close()
+    directory = LogDirectory.open(tmp_path / "data")
+    for _ in range(2):
+        with pytest.raises(CorruptLogFile, match=r"partition\.metadata.*never deleted"):
+            directory.create(TP, b"\x07" * 16, LogConfig())
+    assert list(directory.offline()) == [TP]
+    assert caplog.text.count("events-0 is damaged and offline") == 1
+    directory.close()
+    assert LogDirectory.open(tmp_path / "data").create(TP, TOPIC_ID, LogConfig()).log_end_offset == 3
 
 
 def test_memory_mode_touches_no_disk_and_behaves_alike(tmp_path, monkeypatch):
@@ -201,7 +218,7 @@ async def test_housekeeping_goes_over_all_partitions_and_writes_checkpoints(tmp_
     )
     await directory.housekeep(1 << 50)
     assert [log.log_start_offset for log in directory.logs()] == [1, 1, 1]
-    assert (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text().startswith("0\n3\n")
+    assert (tmp_path / "data" / "recovery-point-offset-checkpoint").read_text().startswith("0\n4\n")
     directory.close()
 
 
