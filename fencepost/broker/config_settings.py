@@ -225,6 +225,11 @@ class NodeSettings:
         "fsync: acks=all is answered once the data is on the disk; os: once it is in the page cache, Kafka's way.",
         choices=("fsync", "os"), ours=True,
     )  # fmt: skip
+    log_failure_policy: Literal["exit", "offline"] = setting(
+        Kind.STRING, "exit",
+        "A failed flush ends the process (exit), or takes only the log of that file offline until the next start.",
+        choices=("exit", "offline"), ours=True,
+    )  # fmt: skip
     storage: Literal["files", "memory"] = setting(
         Kind.STRING, "files", "files, or memory for a broker that forgets.", choices=("files", "memory"), ours=True
     )

@@ -2,6 +2,7 @@
 
 import logging
 import socket
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -52,6 +53,8 @@ class Connection:
         self._out_bytes = 0
         self._out_answers = 0
         self._waits: dict[PartitionLog, int] = {}
+        self._durable: list[tuple[int, int, Api, RequestHeader, DurableReply]] = []
+        """The answers in `_out` that wait for the disk, with where they begin and end in it."""
         self._scope = trio.CancelScope()
 
     async def run(self) -> None:
@@ -155,14 +158,13 @@ class Connection:
             for log, end_offset in reply.waits.items():
                 if end_offset > self._waits.get(log, -1):
                     self._waits[log] = end_offset
-            reply = reply.response
-        api, version = route.api, header.api_version
-        parts = api.response.encode_parts(reply, version)
-        head = write_response_header(api, version, header.correlation_id)
-        size = len(head) + sum(map(len, parts))
-        self._out.append(size.to_bytes(4, "big") + head)
+            parts = _frame(route.api, header, reply.response)
+            at = len(self._out)
+            self._durable.append((at, at + len(parts), route.api, header, reply))
+        else:
+            parts = _frame(route.api, header, reply)
         self._out += parts
-        self._out_bytes += size + 4
+        self._out_bytes += sum(map(len, parts))
         self._out_answers += 1
 
     async def _flush(self) -> None:
@@ -170,13 +172,30 @@ class Connection:
         waits = self._waits
         if waits:
             self._waits = {}
-            await self._node.commit_all(waits)
+            lost = await self._node.commit_all(waits)
+            if lost:
+                self._tell_of(lost)
+            self._durable.clear()
         out, self._out = self._out, []
         self._out_bytes = self._out_answers = 0
         await send_parts(self._socket, out, self._made_progress)
 
+    def _tell_of(self, lost: "Collection[PartitionLog]") -> None:
+        """These logs went offline: write the answers that waited for them anew, the last one first."""
+        for start, stop, api, header, reply in reversed(self._durable):
+            reply.refuse(lost)
+            self._out[start:stop] = _frame(api, header, reply.response)
+
     def _made_progress(self) -> None:
         self.last_active = self._server.now
+
+
+def _frame(api: Api, header: RequestHeader, reply: Any) -> list[Any]:
+    """An answer as pieces to be sent, its length in front."""
+    parts = api.response.encode_parts(reply, header.api_version)
+    head = write_response_header(api, header.api_version, header.correlation_id)
+    size = len(head) + sum(map(len, parts))
+    return [size.to_bytes(4, "big") + head, *parts]
 
 
 def _decode(api: Api, frame: memoryview, header: RequestHeader) -> Any:

@@ -1,6 +1,6 @@
 """What a request handler is told about the request, and the answer that waits for the disk."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -55,6 +55,10 @@ class DurableReply:
     def __init__(self, response: Any, waits: "Mapping[PartitionLog, int]") -> None:
         self.response = response
         self.waits = waits
+
+    def refuse(self, lost: "Collection[PartitionLog]") -> None:
+        """Say in the answer that these logs went offline before it could leave."""
+        raise NotImplementedError
 
 
 class CloseConnection(Exception):

@@ -4,6 +4,7 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from fencepost.broker.log.commit import GroupCommit, LogOffline
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.store import FileRegion, Piece
 from fencepost.coordinator.ports import CoordinatorLog, KeyValue, LogWriteFailed, ProducerTag, ReplayedBatch
@@ -15,8 +16,6 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from fencepost.broker.log.commit import GroupCommit
 
 REPLAY_BYTES = 1 << 20
 
@@ -36,7 +35,7 @@ _CLIENT_CODES = {
 class PartitionCoordinatorLog:
     """One internal partition as a `CoordinatorLog`."""
 
-    def __init__(self, log: PartitionLog, commit: "GroupCommit") -> None:
+    def __init__(self, log: PartitionLog, commit: GroupCommit) -> None:
         self._log = log
         self._commit = commit
 
@@ -56,12 +55,17 @@ class PartitionCoordinatorLog:
         info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms)
         if info.error is not ErrorCode.NONE:
             code = _CLIENT_CODES.get(info.error, info.error)
+            if self._log.offline:
+                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             raise LogWriteFailed(code, f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}")
         return info.last_offset + 1
 
     async def durable(self, end_offset: int) -> None:
-        """Return when everything below `end_offset` is durable."""
-        await self._commit.wait(self._log, end_offset)
+        """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
+        try:
+            await self._commit.wait(self._log, end_offset)
+        except LogOffline as error:
+            raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
     def replay(self) -> Iterator[ReplayedBatch]:
         """Every batch from the log's start to its end, in order. Raises CorruptBatch and OSError."""
@@ -84,7 +88,7 @@ class InternalTopicLogs:
         self,
         topic: str,
         count: int,
-        commit: "GroupCommit",
+        commit: GroupCommit,
         open_log: "Callable[[TopicPartition], PartitionLog]",
         existing: "Callable[[], Collection[TopicPartition]]",
     ) -> None:

@@ -55,8 +55,10 @@ class Markers:
             else:
                 logger.warning("marker refused partition=%s producer_id=%d code=%s", tp, producer_id, info.error.name)
         node.metrics.markers_written += len(written)
-        await node.commit_all(waits)
+        lost = await node.commit_all(waits)
         for tp in written:
-            if tp.topic == GROUP_TOPIC:
+            if node.partition(tp) in lost:
+                results[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+            elif tp.topic == GROUP_TOPIC:
                 node.groups.complete_transaction(tp.partition, producer_id, commit)
         return results

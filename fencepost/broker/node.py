@@ -3,7 +3,7 @@
 import logging
 import os
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 
 import trio
@@ -14,7 +14,7 @@ from fencepost.broker.context import Endpoint
 from fencepost.broker.coordinator_logs import InternalTopicLogs, PartitionCoordinatorLog
 from fencepost.broker.dispatch import Dispatch
 from fencepost.broker.identity import cluster_id_of
-from fencepost.broker.log.commit import Durability, GroupCommit
+from fencepost.broker.log.commit import Durability, GroupCommit, LogOffline
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
@@ -74,7 +74,8 @@ class Node:
         self.logs = LogDirectory.open(
             config.data_directory, durability=durability, default_config=self._default_log_config
         )
-        self.commit = GroupCommit(durability)
+        only_that_log = config.log_failure_policy == "offline"
+        self.commit = GroupCommit(durability, self._log_lost if only_that_log else None)
         try:
             self._build_coordinators()
         except BaseException:
@@ -129,16 +130,40 @@ class Node:
         """What a client hears where `partition` gave None."""
         return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
-    async def commit_all(self, waits: Mapping[PartitionLog, int]) -> None:
-        """Return when each log is durable below the offset beside it; one flush covers them all."""
+    def is_offline(self, tp: TopicPartition) -> bool:
+        """Whether the partition has a log that can not be opened, or whose flush failed."""
+        log = self._partitions.get(tp)
+        return tp in self._offline or (log is not None and log.offline)
+
+    @property
+    def offline_count(self) -> int:
+        """How many partitions are offline, for the metrics."""
+        return len(self._offline) + sum(log.offline for log in self._partitions.values())
+
+    async def commit_all(self, waits: Mapping[PartitionLog, int]) -> Collection[PartitionLog]:
+        """Return when each log is durable below the offset beside it, or offline: the latter are in the answer.
+
+        One flush covers them all.
+        """
         for log in waits:
             self.commit.schedule(log)
+        lost = []
         for log, end_offset in waits.items():
-            await self.commit.wait(log, end_offset)
+            try:
+                await self.commit.wait(log, end_offset)
+            except LogOffline:
+                lost.append(log)
+        return lost
 
     def is_internal(self, topic: str) -> bool:
         """Whether a topic is the broker's own: clients read it and do not write to it."""
         return is_internal(topic)
+
+    def _log_lost(self, log: PartitionLog, error: OSError) -> None:
+        """A log went offline. The broker can do without, except for the metadata. Raises `error` then."""
+        if log is self._metadata_log:
+            raise error
+        logger.critical("partition is offline until the next start partition=%s cause=%s", log.tp, error)
 
     def _open_partition(self, tp: TopicPartition) -> PartitionLog:
         """The log of a partition that the metadata knows. Raises CorruptLogFile and OSError."""

@@ -69,7 +69,10 @@ class CoordinatorLog(Protocol):
         ...
 
     async def durable(self, end_offset: int) -> None:
-        """Return when everything below `end_offset` is durable (at once, without a checkpoint, where it already is)."""
+        """Return when everything below `end_offset` is durable (at once, without a checkpoint, where it already is).
+
+        Raises LogWriteFailed where it never will be: a flush failed, and the log is offline until the next start.
+        """
         ...
 
     def replay(self) -> Iterator[ReplayedBatch]:

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from fencepost.coordinator.decision import Decision
-from fencepost.coordinator.ports import Clock, CoordinatorLog, KeyValue, ProducerTag
+from fencepost.coordinator.ports import Clock, CoordinatorLog, KeyValue, LogWriteFailed, ProducerTag
+from fencepost.protocol.errors import ErrorCode
 
 StateT = TypeVar("StateT")
 RecordT = TypeVar("RecordT")
@@ -56,12 +57,20 @@ class Shard(Generic[StateT, RecordT]):
             self.state = self._apply(self.state, record)
         return end_offset
 
+    async def settled(self, end_offset: int) -> ErrorCode:
+        """NONE once the log is durable below `end_offset`; what a client hears where it never will be."""
+        try:
+            await self.log.durable(end_offset)
+        except LogWriteFailed as error:
+            return error.code
+        return ErrorCode.NONE
+
     async def run(
         self,
         decide: Callable[[StateT, int], Decision[RecordT, ReplyT, EffectT]],
         producer: ProducerTag | None = None,
     ) -> Decision[RecordT, ReplyT, EffectT]:
-        """As `decide`, and return once the reply may leave: when the log is durable that far."""
+        """As `decide`, and return once the reply may leave: when the log is durable that far. Raises LogWriteFailed."""
         decision, end_offset = self.decide(decide, producer)
         await self.log.durable(end_offset)
         return decision

@@ -5,6 +5,7 @@ v5 answers the log start offset, v7 may carry zstd, v8 answers per-record errors
 TRANSACTION_ABORTABLE, v12 adds partitions to the transaction by itself (KIP-890, T16), v13 names topics by id.
 """
 
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import CloseConnection, DurableReply, RequestContext
@@ -64,6 +65,30 @@ class _Write:
         self.message = message
 
 
+class _Durable(DurableReply):
+    """The answer to acks=all."""
+
+    __slots__ = ("_node", "_writes")
+
+    def __init__(
+        self, response: Any, waits: Mapping[PartitionLog, int], node: "Node", writes: "Sequence[_Write]"
+    ) -> None:
+        super().__init__(response, waits)
+        self._node = node
+        self._writes = writes
+
+    def refuse(self, lost: Collection[PartitionLog]) -> None:
+        """No ack for what was appended to a log that went offline before it was durable."""
+        for write in self._writes:
+            log = write.log
+            if log is None or log not in lost or write.error is not ErrorCode.NONE:
+                continue
+            if log.high_watermark < self.waits.get(log, -1):
+                write.fail(ErrorCode.KAFKA_STORAGE_ERROR, f"{write.tp} went offline: a flush failed")
+                write.answer.base_offset = write.answer.log_append_time_ms = -1
+                _fill_error(self._node, write)
+
+
 async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Append every batch, in order; the answer waits for the disk where acks=all asks for it."""
     topics, writes = _resolve(node, request, context)
@@ -81,6 +106,10 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
             _append(write, waits, now_ms, transaction_version)
         if write.error is not ErrorCode.NONE:
             _fill_error(node, write)
+    if request.acks != ACKS_ALL:
+        for log in waits:
+            node.commit.schedule(log)
+        await node.commit.ease(waits)
     return _answer(node, request, topics, writes, waits)
 
 
@@ -231,9 +260,7 @@ def _answer(node: "Node", request: Any, topics: list[Any], writes: list[_Write],
     """By acks: when durable, at once, or never."""
     if request.acks == ACKS_ALL:
         response = ProduceResponse.cls(responses=topics)
-        return DurableReply(response, waits) if waits else response
-    for log in waits:
-        node.commit.schedule(log)
+        return _Durable(response, waits, node, writes) if waits else response
     if request.acks == ACKS_NONE:
         failed = next((write for write in writes if write.error is not ErrorCode.NONE), None)
         if failed is not None:

@@ -7,8 +7,10 @@ of share groups, which are not served: asked for, they are refused as by a Kafka
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
+from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, TRANSACTION_TOPIC
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
+from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -20,16 +22,29 @@ NO_NODE = -1
 
 async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Answer each key with this node's address."""
-    known = request.key_type in (GROUP, TRANSACTION)
-    error = ErrorCode.NONE if known else ErrorCode.INVALID_REQUEST
-    message = None if known else f"Key type {request.key_type} has no coordinator here"
-    node_id = node.config.node_id if known else NO_NODE
-    host, port = context.listener if known else ("", NO_NODE)
     if context.api_version < BATCH_SINCE:
-        return FindCoordinatorResponse(error_code=error, error_message=message, node_id=node_id, host=host, port=port)
+        return FindCoordinatorResponse(**_find(node, request.key_type, request.key, context))
     return FindCoordinatorResponse(
         coordinators=[
-            Coordinator(key=key, node_id=node_id, host=host, port=port, error_code=error, error_message=message)
-            for key in request.coordinator_keys
+            Coordinator(key=key, **_find(node, request.key_type, key, context)) for key in request.coordinator_keys
         ]
     )
+
+
+def _find(node: "Node", key_type: int, key: str, context: RequestContext) -> dict[str, Any]:
+    """One key's answer. Where its log is offline there is no coordinator, until the next start."""
+    error, message = ErrorCode.NONE, None
+    if key_type not in (GROUP, TRANSACTION):
+        error, message = ErrorCode.INVALID_REQUEST, f"Key type {key_type} has no coordinator here"
+    elif node.is_offline(_partition(node, key_type, key)):
+        error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's log is offline"
+    host, port = ("", NO_NODE) if error else context.listener
+    node_id = NO_NODE if error else node.config.node_id
+    return {"error_code": error, "error_message": message, "node_id": node_id, "host": host, "port": port}
+
+
+def _partition(node: "Node", key_type: int, key: str) -> TopicPartition:
+    """The partition of the internal topic that looks after a key (rows G1, T1)."""
+    if key_type == GROUP:
+        return TopicPartition(GROUP_TOPIC, node.groups.group_partition(key))
+    return TopicPartition(TRANSACTION_TOPIC, node.transactions.books.partition_for(key))

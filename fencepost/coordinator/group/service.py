@@ -5,6 +5,7 @@ import math
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import trio
@@ -151,7 +152,8 @@ class GroupService:
             end_offset = self._take(shard, group_id, turn)
         except LogWriteFailed as failed:
             return coordinator_error(failed.code), []
-        await shard.log.durable(end_offset)
+        if refused := await shard.settled(end_offset):
+            return coordinator_error(refused), []
         assert isinstance(turn.reply, LeaveReply)
         return ErrorCode.NONE, list(turn.reply.errors)
 
@@ -172,7 +174,8 @@ class GroupService:
             return [coordinator_error(failed.code)] * len(command.items)
         for timer in decision.then:
             self._set_timer(command.group_id, timer)
-        await shard.log.durable(end_offset)
+        if refused := await shard.settled(end_offset):
+            return [coordinator_error(refused)] * len(command.items)
         return decision.reply
 
     async def _commit_known(self, command: Commit, known: list[bool]) -> list[ErrorCode]:
@@ -199,7 +202,8 @@ class GroupService:
         if shard is None:
             return [FetchedOffset(partition) for partition in partitions or ()]
         found = shard.state.offsets.fetch(group_id, partitions, require_stable)
-        await shard.log.durable(shard.log.end_offset)
+        if refused := await shard.settled(shard.log.end_offset):
+            return [FetchedOffset(one.partition, error=coordinator_error(refused)) for one in found]
         return found
 
     def complete_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
@@ -211,8 +215,8 @@ class GroupService:
     async def describe(self, group_ids: Collection[str]) -> list[view.DescribedGroup]:
         """DescribeGroups."""
         described = [view.describe(group_id, self._shards.group(group_id)) for group_id in group_ids]
-        await self._shards.durable(group_ids)
-        return described
+        refused = await self._shards.durable(group_ids)
+        return [replace(one, error=refused.get(one.group_id, one.error)) for one in described] if refused else described
 
     async def list_groups(self, states: Collection[str], types: Collection[str]) -> list[view.ListedGroup]:
         """ListGroups; empty filters let everything through, case does not matter."""
@@ -223,8 +227,8 @@ class GroupService:
             for group_id, group in self._shards.all_groups()
             if view.wanted(group, wanted_states, wanted_types)
         ]
-        await self._shards.durable(listed.group_id for listed in found)
-        return found
+        refused = await self._shards.durable(listed.group_id for listed in found)
+        return [listed for listed in found if listed.group_id not in refused]
 
     def topics_deleted(self, topics: Collection[str]) -> None:
         """Topics are gone: so are all positions in them, lest a new topic of that name inherits them."""
@@ -257,8 +261,8 @@ class GroupService:
                 records: list[GroupRecord] = [*shard.state.offsets.removals(group_id), GroupRemoved(group_id)]
                 error = self._shards.write_all(shard, records)
             errors.append(error)
-        await self._shards.durable(group_ids)
-        return errors
+        refused = await self._shards.durable(group_ids)
+        return [refused.get(group_id, error) for group_id, error in zip(group_ids, errors, strict=True)]
 
     def _take(self, shard: GroupShard, group_id: str, turn: Turn) -> int:
         """Append what the turn writes, make it so, wake whom it answers; return the offset that answers wait for."""

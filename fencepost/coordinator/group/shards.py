@@ -86,12 +86,22 @@ class GroupShards:
         for shard in self._shards.values():
             yield from shard.state.groups.items()
 
-    async def durable(self, group_ids: Iterable[str]) -> None:
-        """Return when all that is known of these groups now is durable."""
-        partitions = {self.partition(group_id) for group_id in group_ids}
-        waits = [(shard, shard.log.end_offset) for number, shard in self._shards.items() if number in partitions]
-        for shard, end_offset in waits:
-            await shard.log.durable(end_offset)
+    async def durable(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
+        """Return when all that is known of these groups now is durable: an error for those where it never will be."""
+        by_partition: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            by_partition.setdefault(self.partition(group_id), []).append(group_id)
+        waits = [
+            (shard, shard.log.end_offset, by_partition[number])
+            for number, shard in self._shards.items()
+            if number in by_partition
+        ]
+        refused: dict[str, ErrorCode] = {}
+        for shard, end_offset, names in waits:
+            error = await shard.settled(end_offset)
+            if error:
+                refused |= dict.fromkeys(names, coordinator_error(error))
+        return refused
 
     def write_all(self, shard: GroupShard, records: Sequence[GroupRecord]) -> ErrorCode:
         """Append many records in batches of a bounded size, in their order."""

@@ -36,8 +36,7 @@ class TransactionService:
 
     The order that correctness rests on: a Prepare record is durable, then markers are written and durable, then the
     Complete record is appended, then the waiting requests go on. Requests that meet a transaction in Prepare wait for
-    its completion and are decided again, so clients of one node do not see CONCURRENT_TRANSACTIONS (Kafka answers it at
-    once: table 0, rows 12 and 13).
+    its completion and are decided again, so clients of one node do not see CONCURRENT_TRANSACTIONS (table 0, row 12).
     """
 
     def __init__(
@@ -208,8 +207,8 @@ class TransactionService:
         whole = listing.select((), filters, 0)
         found: list[listing.Listed] = []
         for shard in self.books.shards() if whole.error is ErrorCode.NONE else ():
-            found += listing.select(shard.state.items(), filters, self._clock.now_ms()).transactions
-            await shard.log.durable(shard.log.end_offset)
+            lines = listing.select(shard.state.items(), filters, self._clock.now_ms()).transactions
+            found += () if await shard.settled(shard.log.end_offset) else lines
             await trio.lowlevel.checkpoint()
         return replace(whole, transactions=tuple(sorted(found, key=lambda line: line.transactional_id)))
 
@@ -221,10 +220,11 @@ class TransactionService:
             return listing.Description(transactional_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         state = self.books.state_of(transactional_id)
         told = listing.describe(transactional_id, state, self._owed.get(transactional_id))
-        if told.error is ErrorCode.NONE:
-            log = self.books.shard_of(transactional_id).log
-            await log.durable(log.end_offset)
-        return told
+        if told.error is not ErrorCode.NONE:
+            return told
+        shard = self.books.shard_of(transactional_id)
+        refused = await shard.settled(shard.log.end_offset)
+        return listing.Description(transactional_id, refused) if refused else told
 
     # The shell
 
@@ -286,7 +286,8 @@ class TransactionService:
                 return reply
             if decision.then or reply.after_markers:
                 await self._completed(transactional_id, deadline)
-            await self.books.shard_of(transactional_id).log.durable(end_offset)
+            if refused := await self.books.shard_of(transactional_id).settled(end_offset):
+                return Answer(wire_codes.of_failed_append(refused))
             self.books.settle(transactional_id, end_offset)
             return reply
 
@@ -323,7 +324,8 @@ class TransactionService:
     async def _complete(self, duty: WriteMarkers, end_offset: int) -> None:
         """A Prepare record's duty: first it is durable, then every partition has its marker, then it is Complete."""
         name = duty.transactional_id
-        await self.books.shard_of(name).log.durable(end_offset)
+        if await self.books.shard_of(name).settled(end_offset):
+            return  # nobody knows whether it is on the disk: the next start finds out, and writes the markers
         for seconds in markers.pauses(self.config):
             await self._write_owed(duty)
             if not self._owed[name]:
@@ -348,9 +350,8 @@ class TransactionService:
         owed = self._owed[name]
         if not owed:
             return
-        answers = await self.markers.write_markers(
-            duty.producer_id, duty.epoch, duty.commit, markers.COORDINATOR_EPOCH, duty.transaction_version, owed
-        )
+        identity = (duty.producer_id, duty.epoch, duty.commit, markers.COORDINATOR_EPOCH, duty.transaction_version)
+        answers = await self.markers.write_markers(*identity, owed)
         outcome = markers.settle(owed, answers)
         self._owed[name] = outcome.remaining
         for partition, error in outcome.overtaken.items():
