@@ -1,4 +1,4 @@
-"""One transactional id under any order of commands, zombies, late copies and crashes (rows P12, T2, T7, T10, T13)."""
+"""One transactional id under any order of commands, zombies, copies and crashes (rows P12, T2, T7, T10, T13, T23)."""
 
 from dataclasses import dataclass, field, replace
 
@@ -18,7 +18,16 @@ from fencepost.coordinator.txn.commands import (
     TimeOut,
     WriteMarkers,
 )
-from fencepost.coordinator.txn.state import DEAD, Dead, Ongoing, PrepareAbort, PrepareCommit, TxnRecord, TxnState
+from fencepost.coordinator.txn.state import (
+    DEAD,
+    Dead,
+    Ongoing,
+    PrepareAbort,
+    PrepareCommit,
+    TxnRecord,
+    TxnState,
+    holder,
+)
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.txn.kit import P0, P1, Data, Partition
@@ -145,9 +154,23 @@ class TransactionalId(RuleBasedStateMachine):
         assert answer.error is NONE
         client.producer_id, client.epoch, client.values = answer.producer_id, answer.epoch, []
         assert not isinstance(self.state, Dead)
-        assert (self.state.producer.producer_id, self.state.producer.epoch) == (client.producer_id, client.epoch)
+        assert holder(self.state) == (client.producer_id, client.epoch)
         assert answer.epoch <= 32766, "the last epoch is never a client's"
         return client
+
+    @rule(version=st.sampled_from([0, 2, 2]), two_phase=st.booleans())
+    def recover(self, version: int, two_phase: bool) -> None:
+        """Row T23: a successor that keeps the transaction takes nothing from it and gives nothing to it."""
+        before, values = self.state, list(self.open_values)
+        answer = self.ask(InitProducerId(2**31 - 1 if two_phase else 60_000, keep_prepared=True))
+        client = self.owner(Client(version, -1, -1), answer)
+        assert self.open_values == values, "what is open stays open"
+        if isinstance(before, Ongoing):
+            assert answer.ongoing == (before.producer.producer_id, before.producer.epoch)
+            client.values = values
+        else:
+            assert answer.ongoing == (-1, -1)
+        self.clients.append(client)
 
     @rule(which=CLIENT, partition=st.sampled_from([P0, P1]))
     def write(self, which: int, partition: TopicPartition) -> None:
@@ -156,7 +179,8 @@ class TransactionalId(RuleBasedStateMachine):
         if added.error is not NONE:
             return
         assert isinstance(self.state, Ongoing)
-        assert (self.state.producer.producer_id, self.state.producer.epoch) == (client.producer_id, client.epoch)
+        assert not self.state.is_kept, "a kept transaction takes no more records"
+        assert holder(self.state) == (client.producer_id, client.epoch)
         self.written += 1
         value = str(self.written)
         assert self.partitions[partition].append(client.producer_id, client.epoch, value) is NONE
@@ -184,7 +208,7 @@ class TransactionalId(RuleBasedStateMachine):
         before = self.state
         self.ask(request)
         if request.client_version == 2 and isinstance(before, Ongoing) and self.state != before:
-            assert (before.producer.producer_id, before.producer.epoch) == (request.producer_id, request.epoch)
+            assert holder(before) == (request.producer_id, request.epoch)
 
     @precondition(lambda self: isinstance(self.state, Ongoing))
     @rule()

@@ -119,10 +119,11 @@ class Books:
     def is_ongoing_with(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> bool:
-        """Whether the open transaction of this very identity has all `partitions`, durably."""
+        """Whether the open transaction of this very identity has all `partitions`, durably, and takes more records."""
         state = self.state_of(transactional_id)
         return (
             isinstance(state, Ongoing)
+            and not state.is_kept
             and state.producer.producer_id == producer_id
             and state.producer.epoch == producer_epoch
             and state.partitions.issuperset(partitions)
@@ -143,6 +144,8 @@ class Books:
         """Keep the deadline of an open transaction."""
         if not isinstance(state, Ongoing):
             self.deadlines.pop(transactional_id, None)
+        elif state.timeout_ms == expiry.NO_TIMEOUT_MS:
+            self.deadlines.pop(transactional_id, None)  # it became part of a two-phase commit when it was kept
         elif transactional_id not in self.deadlines:
             seconds = expiry.due_in_seconds(state, self._clock.now_ms())
             if seconds is not None:

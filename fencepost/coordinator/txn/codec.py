@@ -63,7 +63,7 @@ def encode(record: TxnRecord, server_version: int) -> KeyValue:
     """The key and value of `record`; a value of None (a tombstone) for an id that is forgotten.
 
     The value is v0 while the feature `transaction.version` is 0, as an older Kafka needs it, unless that would lose
-    what must not be lost: a TV2 transaction, or the producer id that is to follow.
+    what must not be lost: a TV2 transaction, or the identity that is to follow.
     """
     key = TransactionLogKey.encode(TransactionLogKey.cls(transactional_id=record.transactional_id), KEY_VERSION)
     key = KEY_VERSION.to_bytes(2, "big") + key
@@ -94,10 +94,7 @@ def _fields(state: Known) -> dict[str, Any]:
     match state:
         case Empty():
             fields |= {"transaction_partitions": None, "transaction_start_timestamp_ms": -1}
-        case Ongoing():
-            fields["transaction_partitions"] = _by_topic(state.partitions)
-            fields["transaction_start_timestamp_ms"] = state.started_ms
-        case PrepareCommit() | PrepareAbort():
+        case Ongoing() | PrepareCommit() | PrepareAbort():
             fields["transaction_partitions"] = _by_topic(state.partitions)
             fields["transaction_start_timestamp_ms"] = state.started_ms
             if state.next_producer_id != NO_PRODUCER_ID:
@@ -169,7 +166,7 @@ def _state(value: Any) -> TxnState:
     if phase is Empty:
         return Empty(**common)
     if phase is Ongoing:
-        return Ongoing(**common, **started, **open_on)
+        return Ongoing(**common, **started, **open_on, **following)
     if phase is PrepareCommit:
         return PrepareCommit(**common, **started, **open_on, **following)
     if phase is PrepareAbort:

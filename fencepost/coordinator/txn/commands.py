@@ -15,11 +15,13 @@ class InitProducerId:
 
     `expected` is the (producer id, epoch) it still holds, None for a newcomer. `fresh_producer_id` is a producer id
     nobody has used, or None: where one is needed the answer is NeedsProducerId, and the command comes again with one.
+    `keep_prepared`: an open transaction is not aborted but handed over, to be ended (KIP-939, row T23).
     """
 
     timeout_ms: int
     expected: tuple[int, int] | None = None
     fresh_producer_id: int | None = None
+    keep_prepared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class Answer:
 
     CONCURRENT_TRANSACTIONS means here: the transaction before is decided, its markers are not all written; ask again
     when they are. `after_markers`: the answer stands, and is to be given when they are. `missing` are the partitions
-    that verification did not find.
+    that verification did not find. `ongoing` is the identity under which a kept transaction was written (row T23).
     """
 
     error: ErrorCode = ErrorCode.NONE
@@ -90,6 +92,7 @@ class Answer:
     epoch: int = NO_EPOCH
     missing: frozenset[TopicPartition] = field(default=frozenset())
     after_markers: bool = False
+    ongoing: tuple[int, int] = (NO_PRODUCER_ID, NO_EPOCH)
 
 
 @dataclass(frozen=True, slots=True)

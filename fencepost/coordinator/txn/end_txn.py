@@ -1,12 +1,13 @@
 """The rules of EndTxn: who may commit or abort, by the table of each protocol version (row T7)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.txn import epochs, markers
 from fencepost.coordinator.txn.commands import NEEDS_PRODUCER_ID, Answer, EndTxn, TxnDecision, refuse
 from fencepost.coordinator.txn.state import (
+    NO_EPOCH,
     NO_PRODUCER_ID,
     CompleteAbort,
     CompleteCommit,
@@ -21,6 +22,7 @@ from fencepost.coordinator.txn.state import (
     Producer,
     TxnRecord,
     TxnState,
+    holder,
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -34,8 +36,18 @@ class Ending:
     timeout_ms: int
     started_ms: int
     producer: Producer
-    fresh_producer_id: int | None
-    """Takes over at epoch 0 after the markers; None while the producer id has epochs left."""
+    following: tuple[int, int] | None
+    """Takes over after the markers; None where their own identity stays. NO_EPOCH in it stands for 0, as in Kafka."""
+
+
+def misfit(state: TxnState, producer_id: int, epoch: int) -> ErrorCode:
+    """Why an identity may not act for the id: a foreign producer id, or one that is not the newest; NONE if it may."""
+    if isinstance(state, Dead):
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    held = holder(state)
+    if producer_id not in (held[0], state.producer.producer_id):
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    return ErrorCode.NONE if (producer_id, epoch) == held else ErrorCode.PRODUCER_FENCED
 
 
 def decide(transactional_id: str, state: TxnState, command: EndTxn, now_ms: int) -> TxnDecision:
@@ -54,22 +66,17 @@ def decide(transactional_id: str, state: TxnState, command: EndTxn, now_ms: int)
 def _decide_tv1(transactional_id: str, state: Known, command: EndTxn, now_ms: int) -> TxnDecision:
     """The epoch must be the current one, and says nothing about which transaction is meant: a late EndTxn hits the next
     one (KAFKA-17754). That is why TV2 exists."""
-    producer = state.producer
-    if producer.producer_id != command.producer_id:
-        return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if producer.epoch != command.epoch:
-        return refuse(ErrorCode.PRODUCER_FENCED)
+    if isinstance(state, PrepareCommit | PrepareAbort):
+        producer = epochs.completed(state.producer, state.next_producer_id, state.next_producer_epoch)
+        error = misfit(replace(state, producer=producer), command.producer_id, command.epoch)
+    else:
+        producer = state.producer
+        error = misfit(state, command.producer_id, command.epoch)
+    if error is not ErrorCode.NONE:
+        return refuse(error)
     match state:
         case Ongoing():
-            ending = Ending(state.partitions, state.timeout_ms, state.started_ms, producer, None)
-            return prepare(
-                transactional_id,
-                ending,
-                commit=command.commit,
-                client_version=command.client_version,
-                now_ms=now_ms,
-                answer=Answer(ErrorCode.NONE, producer.producer_id, producer.epoch),
-            )
+            return _end_tv1(transactional_id, state, command, now_ms)
         case PrepareCommit() | PrepareAbort():
             if command.commit != isinstance(state, PrepareCommit):
                 return refuse(ErrorCode.INVALID_TXN_STATE)
@@ -84,29 +91,45 @@ def _decide_tv1(transactional_id: str, state: Known, command: EndTxn, now_ms: in
             assert_never(state)
 
 
+def _end_tv1(transactional_id: str, state: Ongoing, command: EndTxn, now_ms: int) -> TxnDecision:
+    """Decide; the identity stays. A kept transaction's markers are one epoch above its records all the same: who wrote
+    them must not write again (row T23)."""
+    held = holder(state)
+    producer = epochs.ended(state, same_client=False) if state.is_kept else state.producer
+    following = held if state.is_kept else None
+    return prepare(
+        transactional_id,
+        Ending(state.partitions, state.timeout_ms, state.started_ms, producer, following),
+        commit=command.commit,
+        client_version=command.client_version,
+        now_ms=now_ms,
+        answer=Answer(ErrorCode.NONE, *held),
+    )
+
+
 def _decide_tv2(transactional_id: str, state: Known, command: EndTxn, now_ms: int) -> TxnDecision:
     """Every EndTxn bumps the epoch, so the epoch of a request tells which transaction it means."""
-    producer = state.producer
-    over_rotation = epochs.is_retry_over_rotation(producer, command.producer_id, command.epoch)
-    if producer.producer_id != command.producer_id and not over_rotation:
-        return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    producer, shown = state.producer, (command.producer_id, command.epoch)
     match state:
         case PrepareCommit() | PrepareAbort():
-            if command.epoch == producer.epoch - 1 and command.commit == isinstance(state, PrepareCommit):
+            ended_by = epochs.ended_by(state)
+            if command.producer_id not in (producer.producer_id, state.next_producer_id, ended_by[0]):
+                return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+            if shown == ended_by and command.commit == isinstance(state, PrepareCommit):
                 return _same_again(state)
             # Before any other test of the epoch (KAFKA-18464): what it means is clear only after the markers.
             return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
         case Ongoing():
-            if command.epoch != producer.epoch:
-                return refuse(ErrorCode.PRODUCER_FENCED)
-            return _end_tv2(
-                transactional_id,
-                command,
-                producer,
-                Ending(state.partitions, state.timeout_ms, state.started_ms, producer, None),
-                now_ms,
+            error = misfit(state, *shown)
+            return (
+                refuse(error)
+                if error is not ErrorCode.NONE
+                else _end_ongoing_tv2(transactional_id, state, command, now_ms)
             )
         case Empty() | CompleteCommit() | CompleteAbort():
+            over_rotation = epochs.is_retry_over_rotation(producer, *shown)
+            if producer.producer_id != command.producer_id and not over_rotation:
+                return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
             is_retry = over_rotation or command.epoch == producer.epoch - 1
             return _end_idle_tv2(transactional_id, state, command, is_retry, now_ms)
         case _:
@@ -141,8 +164,8 @@ def _end_idle_tv2(transactional_id: str, state: Idle, command: EndTxn, is_retry:
             return refuse(ErrorCode.PRODUCER_FENCED)
         if command.commit:
             return refuse(ErrorCode.INVALID_TXN_STATE)
-        ending = Ending(frozenset(), state.timeout_ms, now_ms, producer, None)
-        return _end_tv2(transactional_id, command, producer, ending, now_ms)
+        nothing = Ongoing(producer, state.timeout_ms, frozenset(), now_ms, now_ms)
+        return _end_ongoing_tv2(transactional_id, nothing, command, now_ms)
     stored = Answer(ErrorCode.NONE, producer.producer_id, producer.epoch)
     match state:
         case Empty():
@@ -155,22 +178,22 @@ def _end_idle_tv2(transactional_id: str, state: Idle, command: EndTxn, is_retry:
             assert_never(state)
 
 
-def _end_tv2(transactional_id: str, command: EndTxn, producer: Producer, ending: Ending, now_ms: int) -> TxnDecision:
+def _end_ongoing_tv2(transactional_id: str, state: Ongoing, command: EndTxn, now_ms: int) -> TxnDecision:
     """Decide, with the epoch bumped; the client goes on with it, or with a fresh producer id where it was the last."""
-    bumped = epochs.bumped(producer, same_client=True)
-    fresh: int | None = None
-    if epochs.is_exhausted(producer.epoch):
-        if command.fresh_producer_id is None:
+    following: tuple[int, int] | None = None
+    if state.is_kept or epochs.is_exhausted(state.producer.epoch):
+        following = epochs.following(state, command.fresh_producer_id)
+        if following is None:
             return Decision(NEEDS_PRODUCER_ID)
-        fresh = command.fresh_producer_id
-    identity = (producer.producer_id, bumped.epoch) if fresh is None else (fresh, 0)
+    producer = epochs.ended(state, same_client=True)
+    answered = following or (producer.producer_id, producer.epoch)
     return prepare(
         transactional_id,
-        Ending(ending.partitions, ending.timeout_ms, ending.started_ms, bumped, fresh),
+        Ending(state.partitions, state.timeout_ms, state.started_ms, producer, following),
         commit=command.commit,
         client_version=command.client_version,
         now_ms=now_ms,
-        answer=Answer(ErrorCode.NONE, *identity),
+        answer=Answer(ErrorCode.NONE, answered[0], max(answered[1], 0)),
     )
 
 
@@ -186,6 +209,6 @@ def prepare(
         ending.started_ms,
         now_ms,
         client_version,
-        NO_PRODUCER_ID if ending.fresh_producer_id is None else ending.fresh_producer_id,
+        *(ending.following or (NO_PRODUCER_ID, NO_EPOCH)),
     )
     return Decision(answer, log=(TxnRecord(transactional_id, state),), then=(markers.owed(transactional_id, state),))

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from fencepost.coordinator.txn.state import NO_EPOCH, NO_PRODUCER_ID, Producer
+from fencepost.coordinator.txn.state import NO_EPOCH, NO_PRODUCER_ID, Ongoing, Prepared, Producer, holder
 
 MAX_EPOCH = 32767
 """The largest int16. No client ever gets it: it is kept for the marker that ends a producer id's last transaction."""
@@ -49,16 +49,51 @@ def rotated(producer: Producer, fresh_producer_id: int, *, same_client: bool) ->
 def completed(producer: Producer, next_producer_id: int, next_producer_epoch: int) -> Producer:
     """The identity after the markers: the same, or the one that was set aside for it when the transaction was ended.
 
-    `last_epoch` stays what the client last saw (32766), not the markers' epoch (32767): its retry shows the former.
+    `last_epoch` stays what the client last saw (32766), not the markers' epoch (32767): its retry shows the former. So
+    does the producer id beside it; only a record of Kafka's, which has neither, leaves it to be taken from the markers.
     """
     if next_producer_id == NO_PRODUCER_ID:
         return producer
+    known = producer.last_epoch != NO_EPOCH
     return replace(
         producer,
         producer_id=next_producer_id,
         epoch=max(next_producer_epoch, 0),
-        previous_producer_id=producer.producer_id,
+        previous_producer_id=producer.previous_producer_id if known else producer.producer_id,
     )
+
+
+def ended(state: Ongoing, *, same_client: bool) -> Producer:
+    """The identity of the markers that end `state`: one epoch above the records, under which no client ever wrote.
+
+    Who holds the transaction gave the end (`same_client`) may ask again, with the identity it showed.
+    """
+    producer = bumped(state.producer, same_client=same_client)
+    if not state.is_kept:
+        return producer
+    held_id, held_epoch = holder(state)
+    return replace(producer, previous_producer_id=held_id, last_epoch=held_epoch if same_client else NO_EPOCH)
+
+
+def following(state: Ongoing, fresh_producer_id: int | None) -> tuple[int, int] | None:
+    """The identity after the one that holds `state` now; None where its epochs are used up and no fresh id is given.
+
+    For the successor that keeps a transaction, and for whoever goes on after it: one epoch above its holder's, so that
+    a late copy of the request that ended it means no later transaction (KIP-939, row T23). NO_EPOCH stands for 0 where
+    the producer id changes at the end of an ordinary transaction: so Kafka writes it.
+    """
+    producer_id, epoch = holder(state)
+    if not is_exhausted(epoch):
+        return producer_id, epoch + 1
+    return None if fresh_producer_id is None else (fresh_producer_id, 0 if state.is_kept else NO_EPOCH)
+
+
+def ended_by(state: Prepared) -> tuple[int, int]:
+    """Which identity the request showed that ended the transaction under TV2: its retry shows it again."""
+    producer = state.producer
+    if producer.last_epoch != NO_EPOCH:
+        return producer.previous_producer_id, producer.last_epoch
+    return producer.producer_id, producer.epoch - 1
 
 
 def is_retry_over_rotation(producer: Producer, producer_id: int, epoch: int) -> bool:

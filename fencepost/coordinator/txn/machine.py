@@ -20,6 +20,7 @@ from fencepost.coordinator.txn.commands import (
     VerifyPartitions,
     refuse,
 )
+from fencepost.coordinator.txn.expiry import NO_TIMEOUT_MS
 from fencepost.coordinator.txn.state import (
     DEAD,
     MAY_FOLLOW,
@@ -36,6 +37,7 @@ from fencepost.coordinator.txn.state import (
     Producer,
     TxnRecord,
     TxnState,
+    holder,
 )
 from fencepost.protocol.errors import ErrorCode
 
@@ -91,16 +93,19 @@ def _init_producer_id(
         case Ongoing():
             return _init_ongoing(transactional_id, state, command, now_ms, server_version)
         case PrepareCommit() | PrepareAbort():
-            if _is_foreign(state.producer, command.expected):
+            if _is_foreign(state, command.expected):
                 return refuse(ErrorCode.PRODUCER_FENCED)
             return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
         case _:
             assert_never(state)
 
 
-def _is_foreign(producer: Producer, expected: tuple[int, int] | None) -> bool:
+def _is_foreign(state: Prepared, expected: tuple[int, int] | None) -> bool:
     """Whether a request shows an identity that never was, or is long no more, that of this id (row T2)."""
-    if expected is None or expected[0] == producer.producer_id:
+    producer = state.producer
+    if expected is None or expected[0] in (producer.producer_id, state.next_producer_id):
+        return False
+    if producer.is_retry(*expected):
         return False
     return not (expected[0] == producer.previous_producer_id and epochs.is_exhausted(expected[1]))
 
@@ -133,10 +138,12 @@ def _init_ongoing(
     """
     producer, expected = state.producer, command.expected
     if expected is not None:
-        if producer.is_retry(*expected):
+        if producer.is_retry(*expected) and not state.is_kept and not command.keep_prepared:
             return Decision(Answer(ErrorCode.NONE, producer.producer_id, producer.epoch))
-        if expected != (producer.producer_id, producer.epoch):
+        if expected != holder(state):
             return refuse(ErrorCode.PRODUCER_FENCED)
+    if command.keep_prepared:
+        return _keep_ongoing(transactional_id, state, command, now_ms)
     return _abort_ongoing(
         transactional_id,
         state,
@@ -146,6 +153,28 @@ def _init_ongoing(
         fresh_producer_id=command.fresh_producer_id,
         answer=ErrorCode.CONCURRENT_TRANSACTIONS,
     )
+
+
+def _keep_ongoing(transactional_id: str, state: Ongoing, command: InitProducerId, now_ms: int) -> TxnDecision:
+    """Row T23 (KIP-939): the caller becomes the one who may end the transaction; who held it before is fenced.
+
+    The transaction stays as it is, under the identity that its records carry; the answer names that one as well, so
+    that the caller can compare it with what the outside coordinator remembers of the prepared transaction.
+    """
+    successor = epochs.following(state, command.fresh_producer_id)
+    if successor is None:
+        return Decision(NEEDS_PRODUCER_ID)
+    successor = successor[0], max(successor[1], 0)
+    kept = replace(
+        state,
+        # A transaction that becomes part of a two-phase commit has no timeout from here on (row T22).
+        timeout_ms=NO_TIMEOUT_MS if command.timeout_ms == NO_TIMEOUT_MS else state.timeout_ms,
+        updated_ms=now_ms,
+        next_producer_id=successor[0],
+        next_producer_epoch=successor[1],
+    )
+    ongoing = (state.producer.producer_id, state.producer.epoch)
+    return Decision(Answer(ErrorCode.NONE, *successor, ongoing=ongoing), log=(TxnRecord(transactional_id, kept),))
 
 
 def _grant_again(transactional_id: str, producer: Producer, command: InitProducerId, now_ms: int) -> TxnDecision:
@@ -166,14 +195,17 @@ def _grant(transactional_id: str, producer: Producer, command: InitProducerId, n
 
 def _add_partitions(transactional_id: str, state: TxnState, command: AddPartitions, now_ms: int) -> TxnDecision:
     """Rows T3, T4, T16; the tests come in Kafka's order."""
-    if isinstance(state, Dead) or state.producer.producer_id != command.producer_id:
-        return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if state.producer.epoch != command.epoch:
-        return refuse(ErrorCode.PRODUCER_FENCED)
+    misfit = end_txn.misfit(state, command.producer_id, command.epoch)
+    if misfit is not ErrorCode.NONE:
+        return refuse(misfit)
     match state:
+        case Dead():
+            raise AssertionError("nobody holds a dead id")
         case PrepareCommit() | PrepareAbort():
             return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
         case Ongoing():
+            if state.is_kept:
+                return refuse(ErrorCode.INVALID_TXN_STATE)  # row T23: it may only be ended
             if command.partitions <= state.partitions:
                 return Decision(OK)
             grown = replace(
@@ -196,14 +228,17 @@ def _add_partitions(transactional_id: str, state: TxnState, command: AddPartitio
 
 def _verify_partitions(state: TxnState, command: VerifyPartitions) -> TxnDecision:
     """Row T15: the same tests, and nothing is written."""
-    if isinstance(state, Dead) or state.producer.producer_id != command.producer_id:
-        return refuse(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if state.producer.epoch != command.epoch:
-        return refuse(ErrorCode.PRODUCER_FENCED)
+    misfit = end_txn.misfit(state, command.producer_id, command.epoch)
+    if misfit is not ErrorCode.NONE:
+        return refuse(misfit)
     match state:
+        case Dead():
+            raise AssertionError("nobody holds a dead id")
         case PrepareCommit() | PrepareAbort():
             return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
         case Ongoing():
+            if state.is_kept:
+                return refuse(ErrorCode.INVALID_TXN_STATE)
             return Decision(Answer(missing=command.partitions - state.partitions))
         case Empty() | CompleteCommit() | CompleteAbort():
             return Decision(Answer(missing=command.partitions))
@@ -248,16 +283,16 @@ def _abort_ongoing(
     One bump, under TV1 as under TV2 (KAFKA-19367), and under TV2 a fresh producer id where it was the last one
     (KAFKA-20090).
     """
-    fresh: int | None = None
-    if server_version >= 2 and epochs.is_exhausted(state.producer.epoch):
-        if fresh_producer_id is None:
+    following: tuple[int, int] | None = None
+    if state.is_kept or (server_version >= 2 and epochs.is_exhausted(state.producer.epoch)):
+        following = epochs.following(state, fresh_producer_id)
+        if following is None:
             return Decision(NEEDS_PRODUCER_ID)
-        fresh = fresh_producer_id
-    producer = epochs.bumped(state.producer, same_client=same_client)
+    producer = epochs.ended(state, same_client=same_client)
     version = 2 if server_version >= 2 else 0
     return end_txn.prepare(
         transactional_id,
-        end_txn.Ending(state.partitions, state.timeout_ms, state.started_ms, producer, fresh),
+        end_txn.Ending(state.partitions, state.timeout_ms, state.started_ms, producer, following),
         commit=False,
         client_version=version,
         now_ms=now_ms,

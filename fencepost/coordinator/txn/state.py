@@ -18,9 +18,22 @@
                                                                +------------+---------------+
                                                                TV2: abort with nothing written
 
+| phase          | number | may come after (row T7)                       | what leads to it                         |
+|----------------|--------|-----------------------------------------------|------------------------------------------|
+| Dead           | 6      | Empty, CompleteCommit, CompleteAbort          | long unused                              |
+| Empty          | 0      | Dead, Empty, CompleteCommit, CompleteAbort    | InitProducerId                           |
+| Ongoing        | 1      | Empty, CompleteCommit, CompleteAbort, Ongoing | the first partition; more; kept (row T23)|
+| PrepareCommit  | 2      | Ongoing                                       | EndTxn(commit)                           |
+| PrepareAbort   | 3      | Ongoing; under TV2 every idle phase           | EndTxn(abort), a timeout, a newcomer     |
+| CompleteCommit | 4      | PrepareCommit                                 | every partition has its COMMIT marker    |
+| CompleteAbort  | 5      | PrepareAbort                                  | every partition has its ABORT marker     |
+| (epoch fence)  | 7      | Ongoing                                       | never written, see below                 |
+
+Kafka's PrepareEpochFence (7) is a phase of its memory only: between the bump that fences and the record of the abort.
+Here both are one decision and one record, PrepareAbort with the bumped epoch, so nothing can stand between them.
+
 Everything in a value is durable truth and comes back by replay. What is under way (an append, markers that are being
-written) is the shell's business and is in none of these (row T7; Kafka's pendingState and PrepareEpochFence have no
-counterpart).
+written) is the shell's business and is in none of these (Kafka's pendingState has no counterpart).
 """
 
 from dataclasses import dataclass
@@ -75,7 +88,12 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class Ongoing:
-    """A transaction is open on `partitions` (at least one), since `started_ms`."""
+    """A transaction is open on `partitions` (at least one), since `started_ms`.
+
+    `next_producer_id` is there where somebody took the transactional id over and kept the transaction, to end it as an
+    outside coordinator says (KIP-939, row T23): that identity may end it, and nobody may add to it any more. The
+    records in the partitions, and so the markers, belong to `producer`.
+    """
 
     status: ClassVar[int] = 1
     name: ClassVar[str] = "Ongoing"
@@ -86,14 +104,21 @@ class Ongoing:
     started_ms: int
     updated_ms: int
     client_version: int = 0
+    next_producer_id: int = NO_PRODUCER_ID
+    next_producer_epoch: int = NO_EPOCH
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether a successor holds the transaction only to end it."""
+        return self.next_producer_id != NO_PRODUCER_ID
 
 
 @dataclass(frozen=True, slots=True)
 class PrepareCommit:
     """The transaction is committed, for good; `partitions` are still owed a COMMIT marker.
 
-    `producer.epoch` is the epoch of the markers. Where that is the last one of its producer id, `next_producer_id`
-    takes over at epoch 0 on completion.
+    `producer.epoch` is the epoch of the markers. Where that is the last one of its producer id, or the transaction was
+    kept by a successor, `next_producer_id` takes over on completion, at `next_producer_epoch` (NO_EPOCH stands for 0).
     """
 
     status: ClassVar[int] = 2
@@ -161,6 +186,15 @@ Known: TypeAlias = Empty | Ongoing | PrepareCommit | PrepareAbort | CompleteComm
 TxnState: TypeAlias = Dead | Known
 
 DEAD = Dead()
+
+
+def holder(state: Known) -> tuple[int, int]:
+    """The (producer id, epoch) that a request must show now: the newest that was given to a client."""
+    if isinstance(state, Ongoing) and state.is_kept:
+        return state.next_producer_id, state.next_producer_epoch
+    return state.producer.producer_id, state.producer.epoch
+
+
 PHASES: tuple[type[TxnState], ...] = (Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort, Dead)
 """The phases by Kafka's status number."""
 
