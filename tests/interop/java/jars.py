@@ -1,0 +1,64 @@
+"""Where Java and Kafka's own jars come from: Maven where it is installed, else the Ivy that comes with PySpark."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+POM = HERE / "pom.xml"
+CACHE = HERE / ".jars"
+"""Not under version control: the class path found for the pom as it is, and what Ivy has fetched."""
+RESOLVE_TIMEOUT_SECONDS = 300
+
+
+class Unavailable(Exception):
+    """Kafka's tools can not be run here; the message says what to install."""
+
+
+def java() -> str:
+    """The java command. Raises Unavailable."""
+    home = os.environ.get("JAVA_HOME")
+    under_home = None if home is None else shutil.which("java", path=str(Path(home) / "bin"))
+    found = under_home or shutil.which("java")
+    if found is None:
+        raise Unavailable("Kafka's tools need Java 17 or newer: install openjdk-17-jre-headless, or set JAVA_HOME")
+    return found
+
+
+def class_path() -> str:
+    """The jars of `pom.xml` as Java's -cp wants them, resolved once per checkout. Raises Unavailable."""
+    key = hashlib.sha256(POM.read_bytes()).hexdigest()[:16]
+    known = CACHE / f"classpath-{key}"
+    if known.exists():
+        found = known.read_text()
+        if all(Path(jar).exists() for jar in found.split(os.pathsep)):
+            return found
+    CACHE.mkdir(exist_ok=True)
+    fresh = CACHE / f"classpath-{os.getpid()}"
+    command = _command(fresh)
+    try:
+        run = subprocess.run(
+            command, cwd=HERE, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT_SECONDS, check=False
+        )
+        said = (run.stdout + run.stderr)[-1000:]
+    except subprocess.TimeoutExpired:
+        said = f"nothing for {RESOLVE_TIMEOUT_SECONDS} s"
+    if not fresh.exists():
+        raise Unavailable(f"Kafka's jars could not be fetched (no network?): {command[0]} said: {said}")
+    fresh.replace(known)
+    return known.read_text()
+
+
+def _command(output: Path) -> list[str]:
+    maven = shutil.which("mvn")
+    if maven is not None:
+        return [maven, "-q", "-B", "-f", str(POM), "dependency:build-classpath", f"-Dmdep.outputFile={output}"]
+    spark = find_spec("pyspark")
+    jars = [] if spark is None or spark.origin is None else (Path(spark.origin).parent / "jars").glob("ivy-*.jar")
+    for ivy in jars:
+        options = ["-ivy", POM, "-cache", CACHE, "-cachepath", output, "-confs", "runtime", "-types", "jar", "bundle"]
+        return [java(), "-jar", str(ivy), *map(str, options)]
+    raise Unavailable("nothing here can fetch Kafka's jars: install Maven (mvn), or PySpark, which brings Ivy")

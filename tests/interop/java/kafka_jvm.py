@@ -1,0 +1,145 @@
+"""One JVM with Kafka's classes in it, driven from Python (py4j, part of PySpark): no start-up for every question."""
+
+import contextlib
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.interop.java.jars import Unavailable, class_path, java
+
+MINUTE_MS = 60_000
+
+
+class ToolFailed(Exception):
+    """The tool ended in an exception of Java's; the message is what py4j says of it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenedLog:
+    """What Kafka's own log makes of a partition directory."""
+
+    start_offset: int
+    end_offset: int
+    last_stable_offset: int
+    producers: dict[int, tuple[int, int, int]]
+    """Producer id -> epoch, last sequence, start of the open transaction or -1."""
+    aborted: list[tuple[int, int]]
+    """Producer id and first offset of every aborted transaction, as a read_committed consumer is told."""
+
+
+class KafkaJvm:
+    """Kafka's tools and its log, in one process of Java. A context manager; raises Unavailable on entering."""
+
+    def __enter__(self) -> Self:
+        try:
+            from py4j.java_gateway import GatewayParameters, JavaGateway, java_import, launch_gateway
+        except ImportError as missing:
+            raise Unavailable("Kafka's tools are driven through py4j: install PySpark, which brings it") from missing
+        port, self._process = launch_gateway(
+            classpath=class_path(),
+            java_path=java(),
+            javaopts=["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx256m"],
+            die_on_exit=True,
+            redirect_stderr=subprocess.DEVNULL,
+            return_proc=True,
+        )
+        self._gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port, auto_convert=True))
+        self._jvm = self._gateway.jvm
+        for name in ("java.io.*", "java.util.*", "org.apache.kafka.storage.internals.log.*"):
+            java_import(self._jvm, name)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._gateway.shutdown()
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        self._process.wait(20)
+
+    def dump(self, files: Iterable[Path], *options: str) -> str:
+        """What DumpLogSegments prints of `files`. Raises ToolFailed."""
+        from py4j.protocol import Py4JJavaError
+
+        words = ["--files", ",".join(map(str, files)), *options]
+        arguments = self._gateway.new_array(self._jvm.java.lang.String, len(words))
+        for number, word in enumerate(words):
+            arguments[number] = word
+        system, printed = self._jvm.java.lang.System, self._jvm.ByteArrayOutputStream()
+        before = system.out
+        system.setOut(self._jvm.PrintStream(printed, True, "UTF-8"))
+        try:
+            self._jvm.org.apache.kafka.tools.DumpLogSegments.main(arguments)
+        except Py4JJavaError as error:
+            raise ToolFailed(str(error)) from error
+        finally:
+            system.setOut(before)
+        return str(printed.toString("UTF-8"))
+
+    def open_log(
+        self, directory: Path, *, clean: bool, recovery_point: int = 0, append: Iterable[bytes] = ()
+    ) -> OpenedLog:
+        """Let Kafka's log recover a partition directory, which it may change, and close it again.
+
+        `clean` as after a stop in order; `append` are batches that it takes as a leader before it closes.
+        """
+        with self._log(directory, clean, recovery_point) as log:
+            records = self._jvm.org.apache.kafka.common.record.internal.MemoryRecords
+            for batch in append:
+                log.appendAsLeader(records.readableRecords(self._jvm.java.nio.ByteBuffer.wrap(batch)), 0)
+            return self._facts(log)
+
+    @contextlib.contextmanager
+    def _log(self, directory: Path, clean: bool, recovery_point: int) -> Iterator[Any]:
+        jvm = self._jvm
+        scheduler = jvm.org.apache.kafka.server.util.KafkaScheduler(1)
+        scheduler.startup()
+        stats = jvm.org.apache.kafka.storage.log.metrics.BrokerTopicStats(False)
+        try:
+            log = jvm.UnifiedLog.create(
+                jvm.File(str(directory)),
+                jvm.LogConfig(jvm.Properties()),
+                0,
+                recovery_point,
+                scheduler,
+                stats,
+                jvm.org.apache.kafka.common.utils.Time.SYSTEM,
+                15 * MINUTE_MS,
+                jvm.ProducerStateManagerConfig(24 * 60 * MINUTE_MS, False),
+                10 * MINUTE_MS,
+                jvm.LogDirFailureChannel(1),
+                clean,
+                jvm.Optional.empty(),
+            )
+            try:
+                yield log
+            finally:
+                log.close()
+        finally:
+            stats.close()
+            scheduler.shutdown()
+
+    def _facts(self, log: Any) -> OpenedLog:
+        end_offset = log.logEndOffset()
+        log.updateHighWatermark(end_offset)
+        stable_offset = log.lastStableOffset()
+        producers = {}
+        for pair in log.producerStateManager().activeProducers().entrySet():
+            entry = pair.getValue()  # not by key: py4j would ask for an Integer where the key is a Long
+            begun = entry.currentTxnFirstOffset()
+            producers[entry.producerId()] = (
+                entry.producerEpoch(),
+                entry.lastSeq(),
+                begun.getAsLong() if begun.isPresent() else -1,
+            )
+        aborted = [(one.producerId(), one.firstOffset()) for one in log.collectAbortedTransactions(0, stable_offset)]
+        return OpenedLog(
+            start_offset=log.logStartOffset(),
+            end_offset=end_offset,
+            last_stable_offset=stable_offset,
+            producers=producers,
+            aborted=aborted,
+        )
