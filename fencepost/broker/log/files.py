@@ -284,11 +284,11 @@ class FileStore:
             self.disk.close(fd)
         return bytes(data)
 
-    def replace(self, name: str, data: Bytes, *, durable: bool = False) -> None:
+    def replace(self, name: str, data: Bytes, *, durable: bool = False, whole: bool = False) -> None:
         self.make()
         temporary = self._path_of(name + _TEMPORARY)
         try:
-            self._write_whole(temporary, data, durable)
+            self._write_whole(temporary, data, durable or whole)
             self.disk.rename(temporary, self._path_of(name))
         except OSError:
             self._unlink(temporary)
@@ -298,7 +298,7 @@ class FileStore:
             for entry in self.pin_entries():
                 entry.sync()
 
-    def _write_whole(self, path: str, data: Bytes, durable: bool) -> None:
+    def _write_whole(self, path: str, data: Bytes, synced: bool) -> None:
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
         fd = self.disk.open(path, flags, 0o600)
         try:
@@ -309,7 +309,7 @@ class FileStore:
                     if count == 0:
                         raise OSError(errno.EIO, "the file takes no more bytes", path)
                     written += count
-            if durable:
+            if synced:
                 self.disk.fsync(fd)
         finally:
             self.disk.close(fd)

@@ -86,7 +86,7 @@ class MemoryStore:
         file = self.files.get(name)
         return None if file is None or not file.exists else file.read(0, file.size_bytes)
 
-    def replace(self, name: str, data: Bytes, *, durable: bool = False) -> None:
+    def replace(self, name: str, data: Bytes, *, durable: bool = False, whole: bool = False) -> None:
         fresh = self.new_file(name)
         fresh.write(0, data)
         self.files[name] = fresh

@@ -71,7 +71,7 @@ class PartitionLog(ReadableLog):
         self._refusal: Refusal | None = None
         self._durable_at_once = durable_at_once
         self._start_moved = start_moved
-        self._founded = bool(self.segments.size_bytes)
+        self._founded = bool(self.segments.size_bytes) and store.load(PARTITION_METADATA) is not None
         self._snapshots = SnapshotFiles(store)
         self._bytes_at_snapshot = self.segments.size_bytes
 
@@ -179,7 +179,7 @@ class PartitionLog(ReadableLog):
 
     def _found(self) -> None:
         """Give the partition its directory and its identity, before its first batch. Raises OSError."""
-        self.store.replace(PARTITION_METADATA, encode_partition_metadata(self.topic_id))
+        self.store.replace(PARTITION_METADATA, encode_partition_metadata(self.topic_id), whole=True)
         self._founded = True
 
     def _roll(self, now_ms: int) -> None:

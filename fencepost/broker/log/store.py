@@ -152,8 +152,12 @@ class Store(Protocol):
         """All of a small file, or None when there is none. Raises OSError."""
         ...
 
-    def replace(self, name: str, data: Bytes, *, durable: bool = False) -> None:
-        """Put a small file in place as a whole or not at all; on return it is durable if `durable`. Raises OSError."""
+    def replace(self, name: str, data: Bytes, *, durable: bool = False, whole: bool = False) -> None:
+        """Put a small file in place; on return it is durable if `durable`. Raises OSError; then the old one stands.
+
+        Over a power cut that comes before the directory is synced, either the old file or the new one stands there if
+        `whole` or `durable`; otherwise it may be torn, which its reader must notice.
+        """
         ...
 
     def remove(self, name: str) -> None:
