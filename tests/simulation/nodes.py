@@ -1,0 +1,208 @@
+"""Files and directories of a simulated disk: what a reader sees, what is durable, and what lies between the two."""
+
+from collections.abc import Callable
+from random import Random
+from typing import NamedTuple
+
+SECTOR_BYTES = 512
+
+
+class Write(NamedTuple):
+    """Bytes that were written and not synced."""
+
+    position: int
+    data: bytes
+
+
+class Resize(NamedTuple):
+    """A truncation that was not synced."""
+
+    size_bytes: int
+
+
+Change = Write | Resize
+
+NameChange = dict[str, "SimFile | SimDirectory | None"]
+"""Names that change together: what each stands for from then on."""
+
+
+class SimFile:
+    """The bytes of a file, in the cache and on the platter."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = bytearray(data)
+        self.durable = bytearray(data)
+        self.unsynced: list[Change] = []
+        self.modified_ms = 0
+
+    def write(self, position: int, data: bytes) -> None:
+        """Into the cache."""
+        change = Write(position, data)
+        _apply(self.data, change)
+        self.unsynced.append(change)
+
+    def truncate(self, size_bytes: int) -> None:
+        """In the cache."""
+        change = Resize(size_bytes)
+        _apply(self.data, change)
+        self.unsynced.append(change)
+
+    def sync(self) -> None:
+        """What was written is durable."""
+        for change in self.unsynced:
+            _apply(self.durable, change)
+        self.unsynced.clear()
+
+    def forget_unsynced(self) -> None:
+        """A sync failed: the pages count as clean from now on, though they are not on the platter."""
+        self.unsynced.clear()
+
+    def copy(self) -> "SimFile":
+        """The same file in the hands of another process."""
+        twin = SimFile()
+        twin.data, twin.durable, twin.unsynced = bytearray(self.data), bytearray(self.durable), list(self.unsynced)
+        twin.modified_ms = self.modified_ms
+        return twin
+
+    def survivor(self, fate: "Fate", random: Random) -> "SimFile":
+        """What a power cut leaves of the file."""
+        data = bytearray(self.durable)
+        last = len(self.unsynced) - 1
+        for number, change in enumerate(self.unsynced):
+            left = fate(change, number == last, random)
+            if left is not None:
+                _apply(data, left)
+        left_over = SimFile(bytes(data))
+        left_over.modified_ms = self.modified_ms
+        return left_over
+
+
+class SimDirectory:
+    """The names in a directory, in the cache and on the platter."""
+
+    def __init__(self) -> None:
+        self.entries: dict[str, SimFile | SimDirectory] = {}
+        self.durable: dict[str, SimFile | SimDirectory] = {}
+        self.unsynced: list[NameChange] = []
+
+    def change(self, names: NameChange) -> None:
+        """In the cache; all names at once or none, also over a power cut."""
+        _apply_names(self.entries, names)
+        self.unsynced.append(names)
+
+    def sync(self) -> None:
+        """The names are durable."""
+        for names in self.unsynced:
+            _apply_names(self.durable, names)
+        self.unsynced.clear()
+
+    def forget_unsynced(self) -> None:
+        """A sync failed: what is on the platter stays as it is."""
+        self.unsynced.clear()
+
+    def copy(self, twins: "dict[int, SimFile | SimDirectory] | None" = None) -> "SimDirectory":
+        """The same directory, with all that is in it, in the hands of another process."""
+        twins = {} if twins is None else twins
+
+        def twin_of(node: "SimFile | SimDirectory") -> "SimFile | SimDirectory":
+            if id(node) not in twins:
+                twins[id(node)] = node.copy(twins) if isinstance(node, SimDirectory) else node.copy()
+            return twins[id(node)]
+
+        twin = SimDirectory()
+        twin.entries = {name: twin_of(node) for name, node in self.entries.items()}
+        twin.durable = {name: twin_of(node) for name, node in self.durable.items()}
+        twin.unsynced = [
+            {name: None if node is None else twin_of(node) for name, node in names.items()} for names in self.unsynced
+        ]
+        return twin
+
+    def survivor(self, fate: "Fate", random: Random) -> "SimDirectory":
+        """What a power cut leaves of the names and, below them, of the files."""
+        left = dict(self.durable)
+        for names in self.unsynced:
+            if fate(names, False, random) is not None:
+                _apply_names(left, names)
+        twin = SimDirectory()
+        twin.entries = {name: node.survivor(fate, random) for name, node in sorted(left.items())}
+        twin.durable = dict(twin.entries)
+        return twin
+
+
+Fate = Callable[[Change | NameChange, bool, Random], Change | None]
+"""What a power cut leaves of one unsynced change, told whether it is the last of its file: the change itself, a part of
+it, or None. Of a change of names anything but None means that it survives."""
+
+
+def everything(change: Change | NameChange, is_last: bool, random: Random) -> Change | None:
+    """All unsynced changes have reached the platter all the same."""
+    return Resize(0) if isinstance(change, dict) else change
+
+
+def nothing(change: Change | NameChange, is_last: bool, random: Random) -> Change | None:
+    """No unsynced change has reached the platter."""
+    return None
+
+
+def names_only(change: Change | NameChange, is_last: bool, random: Random) -> Change | None:
+    """The journal with names and sizes has reached the platter, the bytes have not: they read as zeros."""
+    if isinstance(change, Write):
+        return Write(change.position, bytes(len(change.data)))
+    return everything(change, is_last, random)
+
+
+def data_only(change: Change | NameChange, is_last: bool, random: Random) -> Change | None:
+    """Bytes have reached the platter, but no name that was made, changed or taken away."""
+    return None if isinstance(change, dict) else change
+
+
+def sampled(change: Change | NameChange, is_last: bool, random: Random) -> Change | None:
+    """Each change for itself: kept, lost, torn at a byte or a sector, or zeros in place of its bytes."""
+    kind = random.choice(("kept", "kept", "lost", "lost", "torn", "sectors", "zeros"))
+    if not isinstance(change, Write):
+        return everything(change, is_last, random) if kind in ("kept", "torn", "sectors") else None
+    if kind == "kept":
+        return change
+    if kind == "lost":
+        return None
+    if kind == "torn":
+        return Write(change.position, change.data[: random.randrange(len(change.data) + 1)])
+    if kind == "zeros":
+        return names_only(change, is_last, random)
+    data = bytearray(change.data)
+    for start in range(-(change.position % SECTOR_BYTES), len(data), SECTOR_BYTES):
+        if random.random() < 0.5:
+            begin, end = max(0, start), min(len(data), start + SECTOR_BYTES)
+            data[begin:end] = bytes(end - begin)
+    return Write(change.position, bytes(data))
+
+
+def torn_after(size_bytes: int) -> Fate:
+    """All is kept, but of the last write of each file only the first `size_bytes` bytes."""
+
+    def fate(change: Change | NameChange, is_last: bool, random: Random) -> Change | None:
+        if is_last and isinstance(change, Write):
+            return Write(change.position, change.data[:size_bytes])
+        return everything(change, is_last, random)
+
+    return fate
+
+
+def _apply(data: bytearray, change: Change) -> None:
+    """Bytes between the end and a write beyond it are zeros, as in any file."""
+    size = change.size_bytes if isinstance(change, Resize) else change.position
+    if len(data) < size:
+        data += bytes(size - len(data))
+    if isinstance(change, Resize):
+        del data[change.size_bytes :]
+    else:
+        data[change.position : change.position + len(change.data)] = change.data
+
+
+def _apply_names(entries: "dict[str, SimFile | SimDirectory]", names: NameChange) -> None:
+    """A name that is taken away may be gone already: then a change before this one was lost."""
+    for name, node in names.items():
+        if node is None:
+            entries.pop(name, None)
+        else:
+            entries[name] = node

@@ -1,0 +1,263 @@
+"""Some partitions over a simulated disk, and beside them a plain record of what was promised to whom."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from fencepost.broker.log.commit import Durability
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.files import DescriptorPool, FileStore
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.producer_state import AppendOrigin
+from fencepost.protocol.control_records import end_txn_marker
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.record_batch import assign_offset, build_batch
+from fencepost.protocol.topics import TopicPartition
+from tests.simulation.sim_disk import SimDisk
+
+NOW_MS = 1_700_000_000_000
+DATA = Path("/data")
+DESCRIPTORS = 6
+"""Few, so that files are closed and opened again all the time."""
+
+
+class Kept(NamedTuple):
+    """One batch as it stands in the log."""
+
+    base_offset: int
+    last_offset: int
+    data: bytes
+
+
+@dataclass
+class Partition:
+    """What one partition of one topic id was given, and what it said."""
+
+    topic_id: bytes
+    config: LogConfig
+    batches: list[Kept] = field(default_factory=list)
+    high: int = 0
+    """Everything below was acknowledged: in `fsync` durability it is durable."""
+    deleted_below: int = 0
+    """What DeleteRecords answered: nothing below may ever be read again."""
+    start: int = 0
+    """The log start offset that was last seen; retention moves it, too."""
+    unsure: bool = False
+    """A call that moves the start or the whole partition away failed half way: both answers are right."""
+
+
+class Promise(NamedTuple):
+    """The state of a `Partition` at one moment."""
+
+    partition: Partition
+    count: int
+    high: int
+    deleted_below: int
+    start: int
+    unsure: bool
+
+    @property
+    def end(self) -> int:
+        """The log end offset."""
+        return self.partition.batches[self.count - 1].last_offset + 1 if self.count else 0
+
+
+Promises = dict[TopicPartition, Promise]
+
+
+class ProcessEnds(Exception):
+    """What the broker does when a flush fails: it stops, and the next start looks at what there is."""
+
+
+class World:
+    """A data directory, its logs and its writers; an operation that is refused leaves its writer where it was."""
+
+    def __init__(self, durability: Durability, disk: SimDisk | None = None) -> None:
+        self.durability: Durability = durability
+        self.disk = disk or SimDisk()
+        self.partitions: dict[TopicPartition, Partition] = {}
+        self.refused = 0
+        """Operations that the log answered with KAFKA_STORAGE_ERROR or an OSError."""
+        self.now_ms = NOW_MS
+        self._sequences: dict[tuple[bytes, int], int] = {}
+        self._epochs: dict[tuple[bytes, int], int] = {}
+        self.directory = self.open()
+
+    def open(self) -> LogDirectory:
+        """Open the data directory; a start that fails is tried once more, as an init system would."""
+        try:
+            return self._open()
+        except OSError:
+            self.refused += 1
+            return self._open()
+
+    def _open(self) -> LogDirectory:
+        store = FileStore(DATA, DescriptorPool(DESCRIPTORS), disk=self.disk)
+        store.make()
+        return LogDirectory.over(store, self.durability)
+
+    def promises(self) -> Promises:
+        """What holds at this moment."""
+        return {
+            tp: Promise(p, len(p.batches), p.high, p.deleted_below, p.start, p.unsure)
+            for tp, p in self.partitions.items()
+        }
+
+    def log(self, tp: TopicPartition) -> PartitionLog | None:
+        """The log of a partition; None where the disk does not let it be opened."""
+        partition = self.partitions[tp]
+        try:
+            return self.directory.create(tp, partition.topic_id, partition.config)
+        except OSError:
+            self.refused += 1
+            return None
+
+    # Operations
+
+    def create(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> None:
+        """A new partition; nothing is on the disk before its first batch."""
+        self.partitions[tp] = Partition(topic_id, config)
+
+    def append(self, tp: TopicPartition, producer: int, count: int, size_bytes: int, *, transactional: bool) -> None:
+        """A client's batch; without a producer below 0."""
+        partition, log = self.partitions[tp], self.log(tp)
+        if log is None:
+            return
+        key = partition.topic_id, producer
+        epoch = self._epochs.get(key, 0) if producer >= 0 else -1
+        sequence = self._sequences.get((*key, epoch), 0) if producer >= 0 else -1
+        text = f"{tp} {len(partition.batches)} ".encode()
+        value = (text * (size_bytes // len(text) + 1))[:size_bytes]
+        data = build_batch(
+            [(self.now_ms, b"key", value, ())] * count,
+            producer_id=producer,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=transactional,
+        )
+        info = log.append(data, AppendOrigin.CLIENT, self.now_ms)
+        if self._took(partition, log, info.error, info.base_offset, info.last_offset, bytes(data)) and producer >= 0:
+            self._sequences[(*key, epoch)] = sequence + count
+
+    def mark(self, tp: TopicPartition, producer: int, *, commit: bool, version: int) -> None:
+        """The end of a transaction; of version 2 with a new epoch."""
+        partition, log = self.partitions[tp], self.log(tp)
+        if log is None:
+            return
+        key = partition.topic_id, producer
+        epoch = self._epochs.get(key, 0) + (version == 2)
+        marker = end_txn_marker(producer, epoch, commit, 0, self.now_ms)
+        info = log.append_marker(producer, epoch, commit, 0, version, self.now_ms)
+        assign_offset(marker, 0, max(0, info.base_offset), log.leader_epoch)
+        if self._took(partition, log, info.error, info.base_offset, info.last_offset, bytes(marker)):
+            self._epochs[key] = epoch
+
+    def _took(
+        self, partition: Partition, log: PartitionLog, error: ErrorCode, base: int, last: int, data: bytes
+    ) -> bool:
+        if error:
+            assert error is ErrorCode.KAFKA_STORAGE_ERROR, error
+            self.refused += 1
+            return False
+        expected = partition.batches[-1].last_offset + 1 if partition.batches else 0
+        assert base == expected, "offsets go on where they were"
+        partition.batches.append(Kept(base, last, data))
+        self._look(partition, log)
+        return True
+
+    def _look(self, partition: Partition, log: PartitionLog) -> None:
+        assert log.last_stable_offset <= log.high_watermark <= log.log_end_offset
+        partition.high = max(partition.high, log.high_watermark)
+        partition.start = max(partition.start, log.log_start_offset)
+
+    def commit(self, tps: Iterable[TopicPartition]) -> None:
+        """A round of group commit over these partitions. Raises ProcessEnds when a flush fails."""
+        logs = [(tp, log) for tp in tps if (log := self.log(tp)) is not None]
+        try:
+            rounds = [(tp, log, *log.begin_sync()) for tp, log in logs]
+            for _, _, _, pins in rounds:
+                for pin in pins:
+                    pin.sync()
+        except OSError as error:
+            raise ProcessEnds from error
+        for tp, log, end_offset, _ in rounds:
+            log.finish_sync(end_offset)
+            self._look(self.partitions[tp], log)
+
+    def delete_records(self, tp: TopicPartition, share: float) -> None:
+        """DeleteRecords up to a place between the log's start and its high watermark."""
+        partition, log = self.partitions[tp], self.log(tp)
+        if log is None:
+            return
+        span = log.high_watermark - log.log_start_offset
+        code, start = log.delete_records(log.log_start_offset + int(span * share))
+        if code:
+            assert code is ErrorCode.KAFKA_STORAGE_ERROR, code
+            self.refused += 1
+            partition.unsure = True
+        else:
+            partition.deleted_below = max(partition.deleted_below, start)
+            partition.unsure = False
+        self._look(partition, log)
+
+    def housekeep(self, after_ms: int) -> None:
+        """Retention and checkpoints, `after_ms` later. Raises ProcessEnds when a flush fails."""
+        self.now_ms += after_ms
+        self.disk.now_ms = self.now_ms
+        try:
+            trio.run(self.directory.housekeep, self.now_ms)
+        except OSError as error:
+            raise ProcessEnds from error
+        self._look_at_all()
+
+    def checkpoint(self, tp: TopicPartition) -> None:
+        """A producer snapshot within a segment, as every 64 MiB. Raises ProcessEnds when a flush fails."""
+        log = self.log(tp)
+        if log is None:
+            return
+        try:
+            pins = log.checkpoint()
+        except OSError:
+            self.refused += 1
+            return
+        try:
+            for pin in pins:
+                pin.sync()
+        except OSError as error:
+            raise ProcessEnds from error
+
+    def delete(self, tp: TopicPartition) -> None:
+        """The topic is gone; if the disk refuses, the directory stays until somebody tries again."""
+        try:
+            self.directory.delete(tp)
+        except OSError:
+            self.refused += 1
+        del self.partitions[tp]
+
+    def close(self) -> None:
+        """A clean stop and a new start. Raises ProcessEnds when the stop failed half way."""
+        try:
+            self.directory.close()
+        except OSError as error:
+            raise ProcessEnds from error
+        self._look_at_all()
+        self.directory = self.open()
+
+    def crash(self) -> None:
+        """Kill -9 and a new start."""
+        self.disk.before_io, before = None, self.disk.before_io
+        faults, counted = self.disk.faults, self.disk.io_count
+        self.disk = self.disk.kill()
+        self.disk.before_io, self.disk.faults, self.disk.io_count = before, faults, counted
+        self.disk.now_ms = self.now_ms
+        self.directory = self.open()
+
+    def _look_at_all(self) -> None:
+        for log in list(self.directory.logs()):
+            partition = self.partitions.get(log.tp)
+            if partition is not None:
+                self._look(partition, log)
