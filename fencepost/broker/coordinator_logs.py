@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.log.commit import GroupCommit, LogOffline
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
-from fencepost.broker.log.store import FileRegion, Piece
-from fencepost.coordinator.ports import CoordinatorLog, KeyValue, LogWriteFailed, ProducerTag, ReplayedBatch
+from fencepost.broker.log.store import CorruptLogFile, FileRegion, Piece
+from fencepost.coordinator.ports import (
+    CoordinatorLog,
+    KeyValue,
+    LogUnreadable,
+    LogWriteFailed,
+    ProducerTag,
+    ReplayedBatch,
+)
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import CorruptBatch, build_batch, check_crc, iter_headers
@@ -68,17 +75,31 @@ class PartitionCoordinatorLog:
             raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
     def replay(self) -> Iterator[ReplayedBatch]:
-        """Every batch from the log's start to its end, in order. Raises CorruptBatch and OSError."""
+        """Every batch from the log's start to its end, in order. Raises LogUnreadable at the first damaged one."""
+        offset = self._log.log_start_offset
+        try:
+            for batch in self._batches():
+                offset = batch.next_offset
+                yield batch.replayed
+        except (CorruptBatch, CorruptLogFile, OSError) as error:
+            raise LogUnreadable(f"{self._log.store.place} at offset {offset}: {error}") from error
+
+    def _batches(self) -> "Iterator[_Batch]":
         offset = self._log.log_start_offset
         while offset < self._log.log_end_offset:
             result = self._log.read(offset, REPLAY_BYTES, IsolationLevel.READ_UNCOMMITTED, True)
-            assert result.error is ErrorCode.NONE, f"{self._log.tp} can not be read at {offset}: {result.error.name}"
+            if result.error is not ErrorCode.NONE:
+                raise CorruptBatch(f"the log can not be read: {result.error.name}")
             data = b"".join(_load(part) for part in result.parts)
-            assert data, f"{self._log.tp} ends at {offset}, but should go to {self._log.log_end_offset}"
+            before = offset
             for batch in _batches(data, self._log.tp):
-                if batch.next_offset > offset:
-                    offset = batch.next_offset
-                    yield batch.replayed
+                # No checksum covers the offsets. The first batch may begin before the log's start, the others may not.
+                if batch.replayed.base_offset < offset > self._log.log_start_offset:
+                    raise CorruptBatch(f"a batch of offset {batch.replayed.base_offset} follows")
+                offset = max(offset, batch.next_offset)
+                yield batch
+            if offset == before:
+                raise CorruptBatch(f"the log ends there, but should go to {self._log.log_end_offset}")
 
 
 class InternalTopicLogs:
@@ -109,7 +130,10 @@ class InternalTopicLogs:
         found = self._logs.get(partition)
         if found is None:
             assert 0 <= partition < self._count, f"{self._topic} has no partition {partition}"
-            log = self._open_log(TopicPartition(self._topic, partition))
+            try:
+                log = self._open_log(TopicPartition(self._topic, partition))
+            except (CorruptLogFile, OSError) as error:
+                raise LogUnreadable(str(error)) from error
             found = self._logs[partition] = PartitionCoordinatorLog(log, self._commit)
         return found
 

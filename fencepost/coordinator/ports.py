@@ -53,6 +53,10 @@ class LogWriteFailed(Exception):
         self.code = code
 
 
+class LogUnreadable(Exception):
+    """A coordinator's log can not be opened, or not read back to its end; the text names the place and the reason."""
+
+
 class CoordinatorLog(Protocol):
     """One partition of an internal topic, as its coordinator sees it."""
 
@@ -76,7 +80,7 @@ class CoordinatorLog(Protocol):
         ...
 
     def replay(self) -> Iterator[ReplayedBatch]:
-        """Every batch of the log from its start, in order."""
+        """Every batch of the log from its start, in order. Raises LogUnreadable at the first damaged one."""
         ...
 
 
@@ -89,7 +93,7 @@ class CoordinatorLogs(Protocol):
         ...
 
     def log(self, partition: int) -> CoordinatorLog:
-        """The log of `partition`, made on first use."""
+        """The log of `partition`, made on first use. Raises LogUnreadable."""
         ...
 
     def existing(self) -> Collection[int]:

@@ -1,16 +1,40 @@
 """The shell around a pure coordinator: decide, append, apply, wait until durable, reply, act; one for all of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from fencepost.coordinator.decision import Decision
-from fencepost.coordinator.ports import Clock, CoordinatorLog, KeyValue, LogWriteFailed, ProducerTag
+from fencepost.coordinator.ports import Clock, CoordinatorLog, KeyValue, LogWriteFailed, ProducerTag, ReplayedBatch
 from fencepost.protocol.errors import ErrorCode
 
 StateT = TypeVar("StateT")
 RecordT = TypeVar("RecordT")
 ReplyT = TypeVar("ReplyT")
 EffectT = TypeVar("EffectT")
+
+
+class LostLog:
+    """Stands where a partition's log can not be replayed: nothing is known, so nothing is answered and nothing written.
+
+    Whoever asks hears COORDINATOR_NOT_AVAILABLE and comes again; a guess would be worse than to wait for the operator.
+    """
+
+    end_offset = 0
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
+        """Refuse. Raises LogWriteFailed."""
+        raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.why)
+
+    async def durable(self, end_offset: int) -> None:
+        """Refuse, also what rests on an empty state alone. Raises LogWriteFailed."""
+        raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.why)
+
+    def replay(self) -> Iterator[ReplayedBatch]:
+        """Nothing that could be believed."""
+        return iter(())
 
 
 class Shard(Generic[StateT, RecordT]):
@@ -35,6 +59,11 @@ class Shard(Generic[StateT, RecordT]):
         self._clock = clock
         self._apply = apply
         self._encode = encode
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its log could not be replayed: the state is empty and means nothing."""
+        return isinstance(self.log, LostLog)
 
     def decide(
         self,

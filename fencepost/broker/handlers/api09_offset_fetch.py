@@ -43,6 +43,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     if version < MANY_GROUPS_SINCE:
         topics = await _fetch(node, request.group_id, request.topics, request.require_stable, version)
         return OffsetFetchResponse(
+            error_code=_error(node, request.group_id),
             topics=[
                 OffsetFetchResponseTopic(
                     name=topic.name,
@@ -57,6 +58,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         groups.append(
             OffsetFetchResponseGroup(
                 group_id=group.group_id,
+                error_code=_error(node, group.group_id),
                 topics=[
                     OffsetFetchResponseTopics(
                         name=topic.name,
@@ -68,6 +70,11 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
             )
         )
     return OffsetFetchResponse(groups=groups)
+
+
+def _error(node: "Node", group_id: str) -> ErrorCode:
+    """An error of the whole group: of one whose log is lost there may be positions that nobody can see."""
+    return ErrorCode.COORDINATOR_NOT_AVAILABLE if node.groups.is_lost(group_id) else ErrorCode.NONE
 
 
 def _partition(struct: Any, offset: FetchedOffset) -> Any:

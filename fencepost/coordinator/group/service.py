@@ -72,7 +72,7 @@ class GroupService:
     async def start(self) -> None:
         """Rebuild every group from the logs; members come back with their sessions started over (as in Kafka).
 
-        Raises CorruptRecord.
+        A log that can not be replayed is told of, and its groups hear COORDINATOR_NOT_AVAILABLE.
         """
         for _ in self._shards.load():
             await trio.lowlevel.checkpoint()
@@ -95,6 +95,10 @@ class GroupService:
         self._joins.wake_all(JoinReply("", ErrorCode.NOT_COORDINATOR))
         self._syncs.wake_all(SyncReply(ErrorCode.NOT_COORDINATOR))
 
+    def is_lost(self, group_id: str) -> bool:
+        """Whether the log that holds the group could not be replayed: nothing can be said of the group then."""
+        return self._shards.is_lost(group_id)
+
     def group_partition(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds the group."""
         return self._shards.partition(group_id)
@@ -105,6 +109,8 @@ class GroupService:
             return JoinReply(command.member_id, ErrorCode.INVALID_GROUP_ID)
         if self._closed:
             return JoinReply(command.member_id, ErrorCode.NOT_COORDINATOR)
+        if self.is_lost(command.group_id):
+            return JoinReply(command.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         shard = self._shards.of(command.group_id)
         group = shard.state.group(command.group_id)
         new_member_id = f"{command.group_instance_id or command.client_id}-{self._new_id()}"
@@ -120,6 +126,8 @@ class GroupService:
             return SyncReply(ErrorCode.INVALID_GROUP_ID)
         if self._closed:
             return SyncReply(ErrorCode.NOT_COORDINATOR)
+        if self.is_lost(command.group_id):
+            return SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         shard = self._shards.find(command.group_id)
         if shard is None:
             return SyncReply(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -133,6 +141,8 @@ class GroupService:
         """Heartbeat; its answer promises nothing, so it waits for no disk."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
+        if self.is_lost(group_id):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
         group = self._shards.group(group_id)
         error = classic.heartbeat(group, member_id, instance_id, generation)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
@@ -255,7 +265,8 @@ class GroupService:
         """DeleteGroups: only empty groups go, with all their positions; an error per group, in order."""
         errors: list[ErrorCode] = []
         for group_id in group_ids:
-            error = view.is_deletable(self._shards.group(group_id))
+            lost = self.is_lost(group_id)
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE if lost else view.is_deletable(self._shards.group(group_id))
             if not error:
                 shard = self._shards.of(group_id)
                 records: list[GroupRecord] = [*shard.state.offsets.removals(group_id), GroupRemoved(group_id)]

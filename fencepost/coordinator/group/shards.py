@@ -10,8 +10,8 @@ from fencepost.coordinator.group.ledger import Ledger, apply, replay
 from fencepost.coordinator.group.records import GroupRecord
 from fencepost.coordinator.group.state import Dead, Group
 from fencepost.coordinator.partitioning import partition_for
-from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, TopicView
-from fencepost.coordinator.runtime import Shard
+from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogUnreadable, LogWriteFailed, TopicView
+from fencepost.coordinator.runtime import LostLog, Shard
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -42,16 +42,31 @@ class GroupShards:
         self._shards: dict[int, GroupShard] = {}
 
     def load(self) -> Iterator[None]:
-        """Fold every log there is, one at each step. Raises CorruptRecord, which names the partition and the offset."""
+        """Fold every log there is, one at each step. One that can not be read is told of, and lost until it can."""
         for partition in sorted(self._logs.existing()):
-            shard = self._shard(partition)
             try:
+                shard = self._shard(partition)
                 unknown = replay(shard.state, shard.log.replay())
-            except CorruptRecord as error:
-                raise CorruptRecord(f"__consumer_offsets-{partition}, {error}") from error
+            except (CorruptRecord, LogUnreadable) as error:
+                self._lose(partition, error)
+                unknown = 0
             if unknown:
                 logger.warning("__consumer_offsets-%d: %d records of unknown kinds passed over", partition, unknown)
             yield
+
+    def _lose(self, partition: int, error: Exception) -> None:
+        logger.error(
+            "__consumer_offsets-%d can not be replayed, its groups hear COORDINATOR_NOT_AVAILABLE until it is repaired,"
+            " all others work: %s; see `fencepost verify`, restore the file from a backup and start again",
+            partition,
+            error,
+        )
+        self._shards[partition] = Shard(LostLog(str(error)), self._clock, Ledger(), apply, encode)
+
+    def is_lost(self, group_id: str) -> bool:
+        """Whether the log that holds the group could not be replayed: nothing may be said of the group."""
+        shard = self.find(group_id)
+        return shard is not None and shard.is_lost
 
     def partition(self, group_id: str) -> int:
         """The partition that holds the group."""

@@ -1,11 +1,12 @@
 """The ledgers of all partitions, and what the shell must know beside them: deadlines, and what is not yet durable."""
 
+import logging
 from collections.abc import Collection, Iterator
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.partitioning import partition_for
-from fencepost.coordinator.ports import Clock, CoordinatorLogs, KeyValue
-from fencepost.coordinator.runtime import Shard
+from fencepost.coordinator.ports import Clock, CoordinatorLogs, KeyValue, LogUnreadable
+from fencepost.coordinator.runtime import LostLog, Shard
 from fencepost.coordinator.txn import codec, expiry, ledger, machine
 from fencepost.coordinator.txn.commands import Command, Reply, TxnDecision, WriteMarkers
 from fencepost.coordinator.txn.config import TxnConfig
@@ -27,6 +28,9 @@ TxnShard = Shard[Ledger, TxnRecord]
 EXPIRY_BATCH = 500
 
 
+logger = logging.getLogger(__name__)
+
+
 class Books:
     """Everything the coordinator remembers. Nothing in here waits: no other task gets between."""
 
@@ -41,16 +45,32 @@ class Books:
         """Ids whose newest partitions are not known to be durable, with the end offset that makes them so."""
 
     def load(self) -> None:
-        """Rebuild every ledger from its log. Raises codec.UnreadableRecord."""
+        """Rebuild every ledger from its log. One that can not be read is told of, and lost until it can be."""
         for partition in sorted(self._logs.existing()):
-            shard = self._shard(partition)
-            for batch in shard.log.replay():
-                for key, value in batch.records:
-                    record = codec.decode(key, value)
-                    if record is not None:
-                        shard.state.put(record)
+            try:
+                shard = self._shard(partition)
+                _replay(shard)
+            except (codec.UnreadableRecord, LogUnreadable) as error:
+                self._lose(partition, error)
+                continue
             for name, state in shard.state.open.items():
                 self._watch(name, state)
+
+    def _lose(self, partition: int, error: Exception) -> None:
+        logger.error(
+            "__transaction_state-%d can not be replayed: its ids hear COORDINATOR_NOT_AVAILABLE and their transactions"
+            " stay open until it is repaired, all others work: %s; see `fencepost verify`, restore the file from a"
+            " backup and start again",
+            partition,
+            error,
+        )
+        log = LostLog(str(error))
+        self._shards[partition] = Shard(log, self._clock, Ledger(), ledger.apply, self._encode)
+
+    def is_lost(self, transactional_id: str) -> bool:
+        """Whether the log that holds the id could not be replayed: its outcome must not be guessed."""
+        shard = self._shards.get(self.partition_for(transactional_id))
+        return shard is not None and shard.is_lost
 
     # Finding
 
@@ -185,3 +205,12 @@ class Books:
         """When the oldest open transaction began, in ms since 1970; None when none is open."""
         open_states = (state for shard in self._shards.values() for state in shard.state.open.values())
         return min((state.started_ms for state in open_states), default=None)
+
+
+def _replay(shard: TxnShard) -> None:
+    """Fold the log into the shard's ledger. Raises codec.UnreadableRecord and LogUnreadable, half way."""
+    for batch in shard.log.replay():
+        for key, value in batch.records:
+            record = codec.decode(key, value)
+            if record is not None:
+                shard.state.put(record)

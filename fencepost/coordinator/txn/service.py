@@ -80,7 +80,7 @@ class TransactionService:
     # Life
 
     async def start(self) -> None:
-        """Rebuild every ledger from its log. Raises codec.UnreadableRecord."""
+        """Rebuild every ledger from its log; transactions whose log can not be read are left as they are."""
         self.books.load()
         logger.info("transactions: %d ids loaded, %d open", len(self.books), len(self.books.deadlines))
 
@@ -218,6 +218,8 @@ class TransactionService:
             return listing.Description(transactional_id, ErrorCode.INVALID_REQUEST)
         if self._nursery is None:
             return listing.Description(transactional_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if self.books.is_lost(transactional_id):
+            return listing.Description(transactional_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         state = self.books.state_of(transactional_id)
         told = listing.describe(transactional_id, state, self._owed.get(transactional_id))
         if told.error is not ErrorCode.NONE:
@@ -269,6 +271,8 @@ class TransactionService:
             return Answer(ErrorCode.INVALID_REQUEST)
         if self._nursery is None:
             return Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if self.books.is_lost(transactional_id):
+            return Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         deadline = trio.current_time() + self.config.completion_wait_ms / 1000
         while True:
             try:
