@@ -70,7 +70,9 @@ class BrokerCollector(Collector):
         node = self._node
         topics = node.metadata.image.topics_by_name
         partitions = sum(topic.partitions for topic in topics.values())
-        producers = sum(len(log.producer_states()) for log in node.logs.logs())
+        logs, now_ms = node.logs.logs(), node.clock.now_ms()
+        producers = sum(len(log.producer_states()) for log in logs)
+        late = sum(log.has_late_transaction(now_ms, node.config.transaction_max_timeout_ms) for log in logs)
         for name, text, value in (
             ("kafka_server_replicamanager_leadercount", "Partitions led by this node", partitions),
             ("kafka_server_replicamanager_partitioncount", "Partitions held by this node", partitions),
@@ -78,6 +80,11 @@ class BrokerCollector(Collector):
             ("kafka_server_replicamanager_underminisrpartitioncount", "Partitions below min.insync.replicas", 0),
             ("kafka_server_replicamanager_offlinereplicacount", "Replicas that are offline", 0),
             ("kafka_server_replicamanager_produceridcount", "Producers that partitions remember", producers),
+            (
+                "kafka_server_replicamanager_partitionswithlatetransactionscount",
+                "Partitions held back by a transaction that is open for longer than any may be",
+                late,
+            ),
             ("kafka_controller_kafkacontroller_activecontrollercount", "1 on the active controller", 1),
             ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader", 0),
             ("kafka_controller_kafkacontroller_globaltopiccount", "Topics", len(topics)),
@@ -138,7 +145,7 @@ class BrokerCollector(Collector):
                 ("kafka_topic_partition_current_offset", "High watermark of a partition"),
                 ("kafka_topic_partition_oldest_offset", "First offset of a partition"),
                 (
-                    "fencepost_partition_lso_lag",
+                    "kafka_cluster_partition_laststableoffsetlag",
                     "Offsets between a partition's last stable offset and its high watermark",
                 ),
             )

@@ -1,5 +1,6 @@
 """The Prometheus endpoint tells the truth under the names that dashboards know (ecosystem.md, section 5)."""
 
+import time
 import urllib.error
 import urllib.request
 
@@ -10,6 +11,8 @@ from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import Wire, batch_of
 
 Samples = dict[str, float]
+LSO_LAG = 'kafka_cluster_partition_laststableoffsetlag{partition="0",topic="t"}'
+LATE = "kafka_server_replicamanager_partitionswithlatetransactionscount"
 
 
 @pytest.fixture
@@ -60,14 +63,35 @@ def test_an_open_transaction_shows(metered: BrokerProcess) -> None:
         wire.produce("t", batch, version=12, transactional_id="tx")
         samples = scrape(metered)
         assert samples['fencepost_transactions{state="Ongoing"}'] == 1
-        assert samples['fencepost_partition_lso_lag{partition="0",topic="t"}'] == 1
+        assert samples[LSO_LAG] == 1
         assert samples["fencepost_oldest_open_transaction_seconds"] >= 0
         wire.end_txn("tx", producer, commit=False)
         samples = scrape(metered)
     assert samples['fencepost_transactions{state="Ongoing"}'] == 0
     assert samples['fencepost_transactions_ended_total{reason="client",result="abort"}'] == 1
-    assert samples['fencepost_partition_lso_lag{partition="0",topic="t"}'] == 0
+    assert samples[LSO_LAG] == 0
     assert samples["fencepost_markers_written_total"] == 1
+
+
+def test_i1_t10_a_late_transaction_is_counted_under_kafkas_name(metered: BrokerProcess) -> None:
+    """Late: idle by its batches' timestamps for longer than transaction.max.timeout.ms (15 min) and 5 min more."""
+    with Wire(metered.connect()) as wire:
+        wire.create_topic("t")
+        producers = [wire.init_producer_id("tx0"), wire.init_producer_id("tx1")]
+        for number, age_minutes in enumerate((19, 21)):
+            producer = producers[number]
+            batch = batch_of(
+                b"x",
+                transactional=True,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                base_sequence=0,
+                timestamp_ms=int(time.time() * 1000) - age_minutes * 60_000,
+            )
+            assert wire.produce("t", batch, version=12, transactional_id=f"tx{number}").error_code == 0
+            assert scrape(metered)[LATE] == 0, "the older one, which holds the LSO, decides"
+        wire.end_txn("tx0", producers[0], commit=True)
+        assert scrape(metered)[LATE] == 1
 
 
 def test_other_paths_are_not_there(metered: BrokerProcess) -> None:

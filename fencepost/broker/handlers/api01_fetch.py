@@ -150,8 +150,9 @@ class _Fetch:
         log, ask, error = read.log, read.ask, read.error
         if log is None or error is not ErrorCode.NONE:
             return self._error_answer(ask.partition, error, log), 0
-        max_bytes = 0 if read.diverging is not None else min(ask.partition_max_bytes, left)
-        result = log.read(ask.fetch_offset, max_bytes, self.isolation, at_least_one and read.diverging is None)
+        # Who comes from a log that was cut may stand beyond this one's end: he reads nothing, from where he may read.
+        offset = ask.fetch_offset if read.diverging is None else log.log_end_offset
+        result = log.read(offset, min(ask.partition_max_bytes, left), self.isolation, at_least_one)
         if result.error is not ErrorCode.NONE:
             return self._error_answer(ask.partition, result.error, log), 0
         aborted = None

@@ -9,6 +9,9 @@ from fencepost.broker.log.store import CorruptLogFile
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
+LATE_AFTER_MS = 5 * 60 * 1000
+"""Kafka's grace: a transaction is late when it is still open so long after the longest timeout there may be (T10)."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -75,6 +78,16 @@ class ReadableLog:
     def open_transactions(self) -> list[OpenTransaction]:
         """The transactions without a verdict, oldest first; the first one holds the LSO."""
         return list(self.producers.open_transactions())
+
+    def has_late_transaction(self, now_ms: int, timeout_max_ms: int) -> bool:
+        """Whether the transaction that holds the LSO is idle for so long that it must be hanging (rows T10, T20).
+
+        As Kafka's PartitionsWithLateTransactionsCount counts it: by the newest timestamp of the producer's batches.
+        """
+        oldest = next(self.producers.open_transactions(), None)
+        if oldest is None or oldest.last_timestamp_ms < 0:
+            return False
+        return now_ms - oldest.last_timestamp_ms > timeout_max_ms + LATE_AFTER_MS
 
     # Reading
 

@@ -2,9 +2,12 @@
 
 import pytest
 
+from fencepost.broker.config import BrokerConfig
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.producer_state import AppendOrigin
+from fencepost.broker.topic_config import Dynamic
+from fencepost.broker.topic_rules import log_config
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.kit import NOW_MS, batch, crashed, directory_over, end, log_file, over, send, transact
 
@@ -157,7 +160,22 @@ def test_p10_an_idle_producer_is_forgotten_but_never_one_with_an_open_transactio
     assert send(log, batch(1, 7, 0, 55)).error is ErrorCode.NONE, "P5 again"
 
 
-def test_the_number_of_producers_is_bounded_and_the_idlest_go_first():
+def test_p10_the_clock_of_expiry_follows_the_setting_of_the_moment():
+    """KIP-854: producer.id.expiration.ms may be altered at run time."""
+    log = over(MemoryStore(), LogConfig(retention_ms=-1))
+    send(log, batch(1, 7, 0, 0))
+    log.housekeep(NOW_MS + 5000)
+    assert len(log.producer_states()) == 1
+    altered = Dynamic(node={}, cluster={"producer.id.expiration.ms": "5000"})
+    log.config = log_config(BrokerConfig(), {"retention.ms": "-1"}, altered)
+    log.housekeep(NOW_MS + 4999)
+    assert len(log.producer_states()) == 1
+    log.housekeep(NOW_MS + 5000)
+    assert not log.producer_states()
+    assert send(log, batch(1, 7, 0, 9)).error is ErrorCode.NONE, "P5: unknown again"
+
+
+def test_p10_the_number_of_producers_is_bounded_and_the_idlest_go_first():
     log = over(MemoryStore(), LogConfig(producer_ids_max=10, retention_ms=-1))
     transact(log, 1, 0, 0)
     for n in range(2, 14):

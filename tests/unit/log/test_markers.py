@@ -3,7 +3,7 @@
 import pytest
 
 from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.producer_state import AppendOrigin
+from fencepost.broker.log.producer_state import ALREADY_OPEN, AppendOrigin
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import read_header
@@ -85,6 +85,19 @@ def test_t15_a_marker_between_verification_and_append_takes_the_guard_away():
     late = log.append(batch(1, 7, 0, 0, transactional=True), AppendOrigin.CLIENT, NOW_MS, guard=guard)
     assert late.error is ErrorCode.INVALID_TXN_STATE
     assert not log.has_open_transaction(7)
+
+
+def test_t15_a_marker_overtakes_a_batch_whose_transaction_was_open_when_it_came():
+    """The request waited for another partition's verification meanwhile; appended, it would open a hanging one."""
+    log = over(MemoryStore())
+    transact(log, 7, 0, 0)
+    assert log.verify(7, 0, 1, 1) is None
+    late = batch(1, 7, 0, 1, transactional=True)
+    assert log.append(bytes(late), AppendOrigin.CLIENT, NOW_MS, guard=ALREADY_OPEN).error is ErrorCode.NONE
+    end(log, 7, 0, commit=True)
+    late = batch(1, 7, 0, 2, transactional=True)
+    assert log.append(late, AppendOrigin.CLIENT, NOW_MS, guard=ALREADY_OPEN).error is ErrorCode.INVALID_TXN_STATE
+    assert not log.open_transactions()
 
 
 def test_t15_no_guard_is_needed_while_this_epochs_transaction_is_open():
