@@ -57,7 +57,7 @@ class AbortedAhead:
 
 
 class CleanedTransactions:
-    """The transactions in whose midst a pass over a log is; carried from one group of segments to the next (KAFKA-8351).
+    """The transactions in whose midst a pass over a log is, carried on from group to group of segments (KAFKA-8351).
 
     Aborted data goes at once. A marker can be discarded once no batch of its transaction was met on the way to it, not
     even an empty one, and no producer snapshot that is kept has the transaction open: replay needs the marker then.

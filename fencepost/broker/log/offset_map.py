@@ -1,8 +1,8 @@
 """The cleaner's memory: for each key the offset of its last record, in a table of a fixed size.
 
 Slots lie side by side in one anonymous mapping: 24 bytes a key instead of the two hundred of a dict, given back to the
-system as a whole, and untouched pages cost nothing. A key is known by 16 bytes of BLAKE2b, which nobody can make collide
-on purpose: a forged collision would delete another's record.
+system as a whole, and untouched pages cost nothing. A key is known by 16 bytes of BLAKE2b, which nobody can make
+collide on purpose: a forged collision would delete another's record.
 """
 
 import mmap
@@ -39,7 +39,7 @@ class OffsetMap:
         return self._count / self._slots
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note that the record at `offset`, which is later than all noted so far, has this key; False where it is full."""
+        """Note that the record at `offset`, later than all noted so far, has this key; False where there is no room."""
         digest = key_digest(key)
         at = self._find(digest)
         if at < 0:

@@ -72,7 +72,8 @@ class PartitionLog(ReadableLog):
         self._durable_at_once = durable_at_once
         self._start_moved = start_moved
         self._founded = bool(self.segments.size_bytes) and store.load(PARTITION_METADATA) is not None
-        self._snapshots = SnapshotFiles(store)
+        self.snapshots = SnapshotFiles(store)
+        """The states of the producers that are kept beside the batches."""
         self._bytes_at_snapshot = self.segments.size_bytes
 
     # Appending
@@ -281,6 +282,11 @@ class PartitionLog(ReadableLog):
             return self.checkpoint()
         return []
 
+    def roll(self, now_ms: int) -> None:
+        """Close the active segment, which holds something, so that it can be compacted in time. Raises OSError."""
+        self._roll(now_ms)
+        self.segments.create()
+
     def checkpoint(self) -> list[Syncable]:
         """Write what lets the next start begin at the present end: index entries and a producer snapshot.
 
@@ -291,7 +297,7 @@ class PartitionLog(ReadableLog):
         if pins is None:
             return []
         self._take_snapshot()
-        return [*self._snapshots.pins(self.log_end_offset), *pins, *self.store.pin_entries()]
+        return [*self.snapshots.pins(self.log_end_offset), *pins, *self.store.pin_entries()]
 
     def close(self) -> None:
         """Checkpoint, make everything durable, let go of descriptors. Raises OSError."""
@@ -315,7 +321,7 @@ class PartitionLog(ReadableLog):
 
     def _take_snapshot(self) -> None:
         self._bytes_at_snapshot = self.segments.size_bytes
-        self._snapshots.write(self.log_end_offset, self.producers.entries())
+        self.snapshots.write(self.log_end_offset, self.producers.entries())
 
     def _delete_segments(self, now_ms: int) -> None:
         spares = self.config.retention_spares_open_transactions
@@ -329,11 +335,11 @@ class PartitionLog(ReadableLog):
             self._roll(now_ms)
             self.segments.create()  # an empty file still says where offsets go on
         # What the producers did in the data that goes stands only in the snapshot at the new start: it must last first.
-        for pin in [*self._snapshots.pins(facts[count - 1].next_offset), *self.store.pin_entries()]:
+        for pin in [*self.snapshots.pins(facts[count - 1].next_offset), *self.store.pin_entries()]:
             pin.sync()
         self.segments.drop_front(count)
         first_offset = self.segments.first_offset
-        self._snapshots.remove_before(first_offset)
+        self.snapshots.remove_before(first_offset)
         moved = first_offset > self._log_start_offset
         self._log_start_offset = max(self._log_start_offset, first_offset)
         logger.info("deleted %d segments of %s below offset %d", count, self.tp, first_offset)

@@ -18,6 +18,7 @@ from fencepost.broker.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, 
 from fencepost.broker.log.segments import Segments
 from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX, snapshot_offsets, starting_points
 from fencepost.broker.log.store import CorruptLogFile, Store
+from fencepost.broker.log.swap import finish_swaps
 from fencepost.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
 
 ALL_TRUSTED = 2**63 - 1
@@ -46,6 +47,7 @@ def recover(store: Store, config: LogConfig, log_start_offset: int, recovery_poi
 
     Raises OSError, and CorruptLogFile where trusted bytes turn out not to be batches.
     """
+    finish_swaps(store)
     names = store.sizes()
     bases = _clear_leftovers(store, names)
     if not bases:

@@ -1,0 +1,123 @@
+"""What compaction leaves of one batch (rows L4 to L6, KIP-534, KIP-280's offset strategy)."""
+
+from collections.abc import Generator
+from typing import Any, Protocol
+
+from fencepost.broker.log.cleaned_transactions import CleanedTransactions
+from fencepost.broker.log.offset_map import OffsetMap
+from fencepost.broker.log.producer_state import ProducerStates
+from fencepost.broker.log.record_work import Work, batch_of, records_of
+from fencepost.broker.log.txn_index import TxnIndex
+from fencepost.protocol.record_batch import BatchHeader
+from fencepost.protocol.record_filter import RawRecord, emptied, filtered
+
+RECORDS_PER_STEP = 256
+
+Kept = tuple[BatchHeader, bytes | bytearray | memoryview] | None
+"""A batch as it stays, with its header; None for one that goes."""
+
+
+class Counts(Protocol):
+    """What is counted on the way."""
+
+    records_read: int
+    records_kept: int
+    keyless: int
+
+
+class BatchCleaner:
+    """Decides over the batches of a log in their order; `map_end` is the last offset that `offsets` knows of."""
+
+    def __init__(
+        self,
+        producers: ProducerStates,
+        transactions: CleanedTransactions,
+        offsets: OffsetMap,
+        map_end: int,
+        now_ms: int,
+        delete_retention_ms: int,
+        counts: Counts,
+    ) -> None:
+        self._producers = producers
+        self._transactions = transactions
+        self._offsets = offsets
+        self._map_end = map_end
+        self._now_ms = now_ms
+        self._new_horizon_ms = now_ms + delete_retention_ms
+        self._counts = counts
+
+    def clean(
+        self, header: BatchHeader, data: memoryview, is_last: bool, aborted: TxnIndex
+    ) -> Generator[Work, Any, Kept]:
+        """What is left of the batch. `is_last`: its end is the end of the new segment, and must stay known.
+
+        An entry for a marker that stays goes into `aborted`. Raises CorruptBatch.
+        """
+        self._counts.records_read += header.record_count
+        if header.is_control:
+            kept = yield from self._clean_marker(header, data, is_last, aborted)
+        else:
+            kept = yield from self._clean_data(header, data, is_last)
+        if kept is not None:
+            self._counts.records_kept += kept[0].record_count
+        return kept
+
+    def _clean_marker(
+        self, header: BatchHeader, data: memoryview, is_last: bool, aborted: TxnIndex
+    ) -> Generator[Work, Any, Kept]:
+        """KIP-534: first the data goes; then the marker gets a delete horizon; after that it goes, too."""
+        discardable, entry = self._transactions.marker(header, data)
+        if entry is not None:
+            aborted.append(entry)
+        if not discardable or self._is_last_marker(header):
+            return header, data
+        if not header.record_count:
+            return (header, data) if is_last else None
+        if not header.has_delete_horizon:
+            body = yield from records_of(header, data)
+            return (yield from batch_of(*filtered(header, body.data, list(body.records()), self._new_horizon_ms)))
+        if self._now_ms < header.base_timestamp:
+            return header, data
+        return emptied(header) if is_last else None
+
+    def _clean_data(self, header: BatchHeader, data: memoryview, is_last: bool) -> Generator[Work, Any, Kept]:
+        is_aborted = self._transactions.data(header)
+        if not is_aborted and header.base_offset > self._map_end:
+            return header, data
+        kept: list[RawRecord] = []
+        tombstones = False
+        if not is_aborted and header.record_count:
+            body = yield from records_of(header, data)
+            expired = header.has_delete_horizon and header.base_timestamp <= self._now_ms
+            for number, record in enumerate(body.records(), 1):
+                if self._stays(record, expired):
+                    kept.append(record)
+                    tombstones = tombstones or not record.has_value
+                if not number % RECORDS_PER_STEP:
+                    yield 0
+        horizon_ms = self._new_horizon_ms if tombstones and not header.has_delete_horizon else None
+        if kept and (len(kept) < header.record_count or horizon_ms is not None):
+            return (yield from batch_of(*filtered(header, body.data, kept, horizon_ms)))
+        if kept:
+            return header, data
+        if is_last or self._is_last_data(header):
+            return emptied(header) if header.record_count else (header, data)
+        return None
+
+    def _stays(self, record: RawRecord, horizon_passed: bool) -> bool:
+        if record.offset > self._map_end:
+            return True
+        if record.key is None:
+            self._counts.keyless += 1
+            return False
+        return record.offset >= self._offsets.get(record.key) and (record.has_value or not horizon_passed)
+
+    def _is_last_data(self, header: BatchHeader) -> bool:
+        """L6: from this batch a restart knows the last sequence of a producer that is remembered."""
+        entry = self._producers.get(header.producer_id) if header.producer_id >= 0 else None
+        return entry is not None and bool(entry.batches) and entry.batches[-1].last_offset == header.last_offset
+
+    def _is_last_marker(self, header: BatchHeader) -> bool:
+        """L6: a marker is all that is left of the producer's epoch, and says who is fenced."""
+        entry = self._producers.get(header.producer_id)
+        return entry is not None and not entry.batches and entry.epoch == header.producer_epoch

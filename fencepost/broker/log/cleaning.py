@@ -1,0 +1,285 @@
+"""One compaction of one log, as a row of small steps that somebody else makes time for (rows L4 to L6).
+
+First the dirty part is read and the last offset of each of its keys noted; then all segments are copied without what is
+superseded, aborted or expired, group by group, and each copy takes the place of its group. Between two steps the log
+may be appended to, read, rolled, cut from the front and deleted.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from fencepost.broker.log.batch_cleaner import BatchCleaner
+from fencepost.broker.log.cleaned_transactions import AbortedAhead, CleanedTransactions
+from fencepost.broker.log.compaction import CleanableRange, grouped
+from fencepost.broker.log.offset_map import SLOT_BYTES, OffsetMap
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.record_work import Offload, Work, checked, records_of
+from fencepost.broker.log.scanning import batches
+from fencepost.broker.log.segment import SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, Segment, file_name
+from fencepost.broker.log.segments import Segments
+from fencepost.broker.log.store import CorruptLogFile, Syncable
+from fencepost.broker.log.swap import CLEANED, swap_in
+from fencepost.protocol.control_records import control_type
+from fencepost.protocol.record_batch import BatchHeader, CorruptBatch
+
+UNITS_PER_STEP = 256
+"""Records, roughly, that are looked at before others get their turn: about a millisecond."""
+CHUNK_BYTES = 64 << 10
+SYNC_EVERY_BYTES = 8 << 20
+"""The copy goes down to the disk in such portions, so that no flush of the hot path waits behind a whole segment."""
+_UNITS_PER_BATCH = 4
+_BYTES_PER_UNIT = 4096
+_MAX_POSITION = 2**31 - 1
+_LOAD_FACTOR_SLACK = 2
+
+Steps = Generator[Work, Any, None]
+
+
+class CleaningInterrupted(Exception):
+    """The log changed under the compaction: segments were dropped or the log deleted. Nothing is lost by giving up."""
+
+
+class CleaningLimits(NamedTuple):
+    """How much memory one compaction may take: `map_bytes` for the keys, of which `load_factor` is used."""
+
+    map_bytes: int = 128 << 20
+    load_factor: float = 0.9
+
+
+@dataclass(slots=True)
+class CleaningStats:
+    """What one compaction did."""
+
+    mapped_bytes: int = 0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    keyless: int = 0
+    """Records without a key, written before the topic was compacted: they go."""
+    map_utilization: float = 0.0
+
+
+class Cleaning:
+    """A compaction of `log` within `range_`, to be made by going through `run`."""
+
+    def __init__(self, log: PartitionLog, range_: CleanableRange, limits: CleaningLimits, now_ms: int) -> None:
+        assert isinstance(log.segments, Segments), "only logs kept as segments are compacted here"
+        self._log = log
+        self._segments = log.segments
+        self._range = range_
+        self._now_ms = now_ms
+        self._units = 0
+        self._bytes = 0
+        self._batches: BatchCleaner | None = None
+        self._write = bytearray()
+        span = max(1, range_.upper_offset - range_.first_dirty_offset)
+        slots = min(limits.map_bytes // SLOT_BYTES, _LOAD_FACTOR_SLACK * span + 2)
+        self._map = OffsetMap(slots, limits.load_factor)
+        self.stats = CleaningStats()
+        self.cleaned_to = range_.first_dirty_offset
+        """The first dirty offset as this compaction leaves it."""
+
+    def run(self) -> Steps:
+        """The steps: a number is how many bytes were read and written in one; an Offload wants its job done in a
+        thread and the result sent in.
+
+        Raises CleaningInterrupted, CorruptLogFile and OSError; what was swapped in until then stays.
+        """
+        try:
+            yield from self._fill_map()
+            self.stats.map_utilization = self._map.utilization
+            end_offset = self._map_end + 1
+            whole = [segment for segment in self._segments if segment.base_offset < end_offset]
+            transactions = CleanedTransactions(AbortedAhead(list(self._segments), 0))
+            self._batches = BatchCleaner(
+                self._log.producers,
+                transactions,
+                self._map,
+                self._map_end,
+                self._now_ms,
+                self._log.config.delete_retention_ms,
+                self.stats,
+            )
+            for group in grouped(whole, self._log.config):
+                yield from self._clean(group, transactions)
+            self.cleaned_to = end_offset
+        finally:
+            self._map.close()
+
+    # The offset map
+
+    def _fill_map(self) -> Steps:
+        """Note the last offset of each key from the first dirty offset on, as far as there is room."""
+        start, upper = self._range.first_dirty_offset, self._range.upper_offset
+        self._map_end = upper - 1
+        segments = [s for s in self._segments.from_offset(start) if s.base_offset < upper]
+        transactions = CleanedTransactions(AbortedAhead(list(self._segments.from_offset(start)), start))
+        for segment in segments:
+            for position, header, data in batches(segment, segment.position_of(start), CHUNK_BYTES):
+                self._stand(segment)
+                for _ in transactions.aborted.reach(header.next_offset):
+                    yield 0
+                self.stats.mapped_bytes += header.size_bytes
+                if header.is_control:
+                    transactions.marker(header, _readable(segment, position, header, data))
+                elif not transactions.data(header) and header.last_offset >= start and header.record_count:
+                    full_at = yield from self._map_batch(segment, position, header, data, start)
+                    if full_at is not None:
+                        self._map_end = full_at - 1
+                        return
+                yield from self._worked(_UNITS_PER_BATCH, header.size_bytes)
+
+    def _map_batch(
+        self, segment: Segment, position: int, header: BatchHeader, data: memoryview, start: int
+    ) -> Generator[Work, Any, int | None]:
+        """Note the keys of one batch; the offset of the first record for which there was no room."""
+        data = checked(segment, position, header, data)
+        try:
+            body = yield from records_of(header, data)
+            for number, record in enumerate(body.records(), 1):
+                if record.key is not None and record.offset >= start and not self._map.put(record.key, record.offset):
+                    return record.offset
+                if not number % UNITS_PER_STEP:
+                    yield 0
+        except CorruptBatch as error:
+            raise CorruptLogFile(segment.file.place, position, str(error)) from error
+        self._units += header.record_count % UNITS_PER_STEP
+        return None
+
+    # Copying
+
+    def _clean(self, group: Sequence[Segment], transactions: CleanedTransactions) -> Steps:
+        """Copy a group without what may go, and put the copy in its place."""
+        log, store = self._log, self._log.store
+        base_offset = group[0].base_offset
+        for producer_ids in log.snapshots.open_at(base_offset):
+            transactions.open_in_snapshot(producer_ids)
+            yield 0
+        for suffix in SEGMENT_SUFFIXES:
+            store.remove(file_name(base_offset, suffix) + CLEANED)
+        copy = Segment(store, base_offset, ending=CLEANED)
+        swapped = False
+        try:
+            yield from self._copy(group, copy, transactions)
+            yield from self._finish(group, copy)
+            transactions.aborted.leave(group)
+            swap = swap_in(self._segments, group, copy)
+            for pins in swap:
+                swapped = True
+                yield Offload(partial(_sync_all, pins))
+                if log.deleted:
+                    raise CleaningInterrupted
+            if not swapped:
+                raise CleaningInterrupted
+        finally:
+            if not swapped and not log.deleted:
+                copy.delete()
+
+    def _copy(self, group: Sequence[Segment], copy: Segment, transactions: CleanedTransactions) -> Steps:
+        assert self._batches is not None
+        self._write.clear()
+        synced_bytes = 0
+        for segment in group:
+            for position, header, data in batches(segment, 0, CHUNK_BYTES):
+                self._stand(segment)
+                for _ in transactions.aborted.reach(header.next_offset):
+                    yield 0
+                is_last = segment is group[-1] and position + header.size_bytes == segment.size_bytes
+                data = _readable(segment, position, header, data)
+                self.stats.read_bytes += header.size_bytes
+                try:
+                    kept = yield from self._batches.clean(header, data, is_last, copy.aborted)
+                except CorruptBatch as error:
+                    raise CorruptLogFile(segment.file.place, position, str(error)) from error
+                self._units += header.record_count % UNITS_PER_STEP
+                written = 0 if kept is None else self._append(copy, *kept)
+                yield from self._worked(_UNITS_PER_BATCH, header.size_bytes + written)
+                if copy.size_bytes - synced_bytes >= SYNC_EVERY_BYTES:
+                    synced_bytes = copy.size_bytes
+                    pin = copy.file.pin()
+                    yield Offload(partial(_sync_all, [] if pin is None else [pin]))
+        self._flush(copy)
+
+    def _append(self, copy: Segment, header: BatchHeader, batch: bytes | bytearray | memoryview) -> int:
+        position = copy.size_bytes + len(self._write)
+        if position > _MAX_POSITION:
+            raise CorruptLogFile(copy.file.place, position, "delete horizons make the copy too large for an index")
+        self._write += batch
+        copy.note(position, header, header.base_offset, self._log.config.index_interval_bytes)
+        self.stats.written_bytes += len(batch)
+        if len(self._write) >= CHUNK_BYTES:
+            self._flush(copy)
+        return len(batch)
+
+    def _flush(self, copy: Segment) -> None:
+        if self._write:
+            copy.file.write(copy.size_bytes, self._write)
+            self._write.clear()
+
+    def _finish(self, group: Sequence[Segment], copy: Segment) -> Steps:
+        """Make the copy durable, and what must be so before it counts.
+
+        The active segment's file says where offsets go on, for the copy may end in a gap that no crash may cut at.
+        Snapshots within the group know transactions as open whose markers may be gone now; those at the beginnings of
+        segments are needed by retention, and keep their markers.
+        """
+        self._stand(group[-1])
+        copy.next_offset = max(copy.next_offset, group[-1].next_offset)
+        if not copy.seal():
+            raise OSError(None, "the indexes of a compacted segment could not be written", copy.file.place)
+        copy.offsets.file.create()
+        copy.times.file.create()
+        if file_name(copy.base_offset, TXN_INDEX_SUFFIX) in self._log.store.sizes():
+            copy.aborted.file.create()
+        self._segments.create()
+        self._log.snapshots.remove_between(copy.base_offset, copy.next_offset)
+        yield Offload(partial(_sync_all, [*copy.pins(), *self._log.store.pin_entries()]))
+        self._stand(group[-1])
+
+    # Time
+
+    def _stand(self, segment: Segment) -> None:
+        """Raises CleaningInterrupted where the segment is not part of the log any more."""
+        log = self._log
+        if log.deleted or log.offline or self._segments.first_offset > segment.base_offset:
+            raise CleaningInterrupted
+
+    def _worked(self, units: int, size_bytes: int) -> Steps:
+        self._units += units + size_bytes // _BYTES_PER_UNIT
+        self._bytes += size_bytes
+        if self._units >= UNITS_PER_STEP:
+            done = self._bytes
+            self._units = self._bytes = 0
+            yield done
+
+
+def drive(steps: Steps) -> int:
+    """Go through all steps at once, for tests and tools; the bytes read and written."""
+    total = 0
+    answer: object = None
+    while True:
+        try:
+            work = steps.send(answer)
+        except StopIteration:
+            return total
+        answer = work.job() if isinstance(work, Offload) else None
+        total += 0 if isinstance(work, Offload) else work
+
+
+def _readable(segment: Segment, position: int, header: BatchHeader, data: memoryview) -> memoryview:
+    """A batch whose CRC matches and, if it is a control batch, whose record can be read. Raises CorruptLogFile."""
+    checked(segment, position, header, data)
+    if header.is_control and header.record_count:
+        try:
+            control_type(data, 0, header)
+        except CorruptBatch as error:
+            raise CorruptLogFile(segment.file.place, position, str(error)) from error
+    return data
+
+
+def _sync_all(pins: Sequence[Syncable]) -> None:
+    for pin in pins:
+        pin.sync()

@@ -1,0 +1,60 @@
+"""Opening and closing batches in small steps: what takes long is handed out as a job for a thread."""
+
+from collections.abc import Callable, Generator, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+from fencepost.broker.log.segment import Segment
+from fencepost.broker.log.store import CorruptLogFile
+from fencepost.protocol.compression import Compression, compress
+from fencepost.protocol.record_batch import BatchHeader, check_crc
+from fencepost.protocol.record_filter import RawRecord, packed, scan
+from fencepost.protocol.records import unpack_records
+
+_INLINE_BYTES = 8 << 10
+"""Up to here a codec takes a fraction of a millisecond."""
+
+
+class Offload(NamedTuple):
+    """A job that takes long and touches nothing that others change: to be done in a thread, its result sent in."""
+
+    job: Callable[[], Any]
+
+
+Work = int | Offload
+"""One step: bytes read and written, or a job."""
+
+
+class Body(NamedTuple):
+    """The unpacked records of a batch."""
+
+    header: BatchHeader
+    data: bytes | bytearray
+
+    def records(self) -> Iterator[RawRecord]:
+        """One after the other. Raises CorruptBatch."""
+        return scan(self.data, self.header)
+
+
+def checked(segment: Segment, position: int, header: BatchHeader, data: memoryview) -> memoryview:
+    """The batch, if its CRC matches: a new CRC over damaged bytes would hide the damage. Raises CorruptLogFile."""
+    if not check_crc(data, 0, header):
+        raise CorruptLogFile(segment.file.place, position, "the batch's CRC-32C does not match its bytes")
+    return data
+
+
+def records_of(header: BatchHeader, data: memoryview) -> Generator[Work, Any, Body]:
+    """Unpack a batch. Raises CorruptBatch."""
+    job = partial(unpack_records, data, 0, header)
+    if header.compression is Compression.NONE or header.size_bytes <= _INLINE_BYTES:
+        return Body(header, job())
+    body: bytes | bytearray = yield Offload(job)
+    return Body(header, body)
+
+
+def batch_of(header: BatchHeader, body: bytes) -> Generator[Work, Any, tuple[BatchHeader, bytearray]]:
+    """Pack records again with the codec that the header names, at its default level, as Kafka's cleaner does."""
+    if header.compression is not Compression.NONE:
+        job = partial(compress, header.compression, body)
+        body = job() if len(body) <= _INLINE_BYTES else (yield Offload(job))
+    return packed(header, body)

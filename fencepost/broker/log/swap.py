@@ -1,0 +1,110 @@
+"""Putting a compacted segment in the place of those it was made of, so that a crash leaves either the old or the new.
+
+In this order, each step durable before the next: the new files as `.cleaned`; all of them named `.swap`, from where on
+the new counts; the old segments deleted and the new indexes under their own names; last the `.log.swap` under its own.
+While there is a `.log.swap` at start, the swap is finished; a `.cleaned` without it is what never counted. Kafka names
+its files so, too, and finishes what we began as we finish what it began.
+"""
+
+import logging
+from collections.abc import Generator, Sequence
+
+from fencepost.broker.log.log_store import Conflict
+from fencepost.broker.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name, offset_in_name
+from fencepost.broker.log.segments import Segments
+from fencepost.broker.log.store import CorruptLogFile, Store, Syncable
+
+CLEANED = ".cleaned"
+SWAP = ".swap"
+
+_BESIDE_THE_LOG = tuple(suffix for suffix in SEGMENT_SUFFIXES if suffix != LOG_SUFFIX)
+
+logger = logging.getLogger(__name__)
+
+
+def swap_in(
+    segments: Segments, old: Sequence[Segment], new: Segment
+) -> Generator[list[Syncable], None, Conflict | None]:
+    """Replace `old` by `new`, whose files end in `.cleaned` and are durable; yields what must be synced to go on.
+
+    Readers see the new from the first step on. Nothing else may happen to the log between two steps but appends, rolls,
+    retention and deletion; who does not go on leaves what the next start finishes. Raises OSError: before the first
+    sync nothing has changed, after it the log works on, and the next start finishes the swap.
+    """
+    conflict = _take_the_place(segments, old, new)
+    if conflict is not None:
+        return conflict
+    store = segments.store
+    yield store.pin_entries()
+    for segment in old[1:]:
+        segment.delete()
+    dropped = not _stands_in(segments, new)
+    if dropped:  # retention was here meanwhile, and what it took must not come back
+        old[0].delete()
+    else:
+        for suffix in _BESIDE_THE_LOG:
+            new.rename(suffix, "")
+    yield store.pin_entries()
+    if _stands_in(segments, new):
+        new.rename(LOG_SUFFIX, "")
+    elif not dropped:
+        old[0].delete()
+    yield store.pin_entries()
+    return None
+
+
+def _take_the_place(segments: Segments, old: Sequence[Segment], new: Segment) -> Conflict | None:
+    try:
+        for suffix in (*_BESIDE_THE_LOG, LOG_SUFFIX):
+            new.rename(suffix, SWAP)
+    except OSError:
+        new.delete()
+        raise
+    conflict = segments.replace(old, new)
+    if conflict is not None:
+        new.delete()
+    return conflict
+
+
+def finish_swaps(store: Store) -> None:
+    """At start: finish the swaps that counted, and delete what never did. Raises OSError."""
+    names = set(store.sizes())
+    begun = sorted(base for name in names if (base := offset_in_name(name, LOG_SUFFIX + SWAP)) is not None)
+    for base in begun:
+        end_offset = _end_of(store, base)
+        logger.info("finishing a compaction that a crash interrupted: %s from offset %d on", store.place, base)
+        for suffix in SEGMENT_SUFFIXES:
+            for name in names:
+                other = offset_in_name(name, suffix)
+                if other is not None and base < other < end_offset:
+                    store.remove(name)
+        for suffix in _BESIDE_THE_LOG:
+            for ending in (SWAP, CLEANED):  # the names may have become durable one by one
+                if file_name(base, suffix) + ending in names:
+                    store.rename(file_name(base, suffix) + ending, file_name(base, suffix))
+                    break
+        _sync(store)
+        store.rename(file_name(base, LOG_SUFFIX) + SWAP, file_name(base, LOG_SUFFIX))
+        _sync(store)
+
+
+def _end_of(store: Store, base: int) -> int:
+    """The offset after the last batch of an interrupted swap's segment: compaction keeps the batch before its end."""
+    swapped = Segment(store, base, ending=SWAP)
+    end_offset = base + 1
+    try:
+        for step in swapped.walk(0):
+            end_offset = step.last_offset + 1
+    except CorruptLogFile as error:
+        logger.warning("a compacted segment is damaged: %s", error)
+    swapped.close()
+    return end_offset
+
+
+def _stands_in(segments: Segments, segment: Segment) -> bool:
+    return any(other is segment for other in segments)
+
+
+def _sync(store: Store) -> None:
+    for pin in store.pin_entries():
+        pin.sync()
