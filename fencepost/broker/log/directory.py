@@ -70,6 +70,8 @@ class LogDirectory:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._unopened: set[TopicPartition] = set()
         self._offline: dict[TopicPartition, CorruptLogFile] = {}
+        self._outlived: set[TopicPartition] = set()
+        """Deleted logs of which the checkpoints on disk may still speak."""
         self.deleted_topic_ids: Container[bytes] = frozenset()
         """The topics that the metadata remembers to have deleted: only their logs are ever set aside or deleted."""
         for name in self._log_store.names():
@@ -80,7 +82,9 @@ class LogDirectory:
                 self._log_store.delete(name, name)
         self.clean = store.load(CLEAN_SHUTDOWN) is not None
         """Whether the last run ended in order."""
-        self._recovery_points = self._load_offsets(RECOVERY_POINTS) or {}
+        # An offset without a log is of one that was deleted: a new log of its name must not be opened by it.
+        known = self._load_offsets(RECOVERY_POINTS) or {}
+        self._recovery_points = {tp: offset for tp, offset in known.items() if tp in self._unopened}
         self._log_starts = self._load_log_starts()
         self._log_starts_filed = b""
         if self.clean:
@@ -159,8 +163,7 @@ class LogDirectory:
             log.mark_deleted()
         self._unopened.discard(tp)
         self._offline.pop(tp, None)
-        self._log_starts.pop(tp, None)
-        self._recovery_points.pop(tp, None)
+        self._forget_offsets(tp)
         identity = (log.topic_id if log is not None else NO_TOPIC_ID).hex()
         self._log_store.delete(str(tp), f"{tp}.{identity}{_DELETED}")
 
@@ -256,6 +259,8 @@ class LogDirectory:
     def _recover(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
         store = self._log_store.files(str(tp))
         on_disk = tp in self._unopened
+        if tp in self._outlived:
+            self._forget_on_disk()
         log_start_offset = self._log_starts.get(tp, 0)
         recovery_point = self._recovery_points.get(tp, 0)
         trusted = ALL_TRUSTED if self.clean else recovery_point
@@ -268,8 +273,9 @@ class LogDirectory:
             raise CorruptLogFile(store.place, 0, why)
         log_start_offset = min(log_start_offset, opened.segments.end_offset)
         if on_disk and not self.clean and self._durability == "fsync":
-            # What is shown to readers must not be lost: the tail that the crash left in the page cache goes down first.
-            _sync_all(opened.segments.tail_pins(recovery_point))
+            # What is shown to readers must not be lost: the tail that the crash left in the page cache, and the names of
+            # the files, go down first.
+            _sync_all([*opened.segments.tail_pins(recovery_point), *store.pin_entries()])
             recovery_point = opened.segments.end_offset
         log = PartitionLog(
             tp,
@@ -311,8 +317,23 @@ class LogDirectory:
         logger.warning("%s belongs to an earlier topic of id %s: now %s", store.place, topic_id_text(found), aside)
         self._log_store.rename(str(tp), aside)
         self._unopened.discard(tp)
-        self._log_starts.pop(tp, None)
-        self._recovery_points.pop(tp, None)
+        self._forget_offsets(tp)
+
+    def _forget_offsets(self, tp: TopicPartition) -> None:
+        """What the checkpoints say of this partition was said of a log that is no more."""
+        if tp in self._log_starts or tp in self._recovery_points:
+            self._outlived.add(tp)
+            self._log_starts.pop(tp, None)
+            self._recovery_points.pop(tp, None)
+
+    def _forget_on_disk(self) -> None:
+        """Before a log takes the name of one that is gone: the next start must not open it by the other's offsets.
+
+        Raises OSError.
+        """
+        self._store.replace(RECOVERY_POINTS, encode_offsets(self._recovery_points), durable=True)
+        self._write_log_starts()
+        self._outlived.clear()
 
     def _start_moved(self, log: PartitionLog) -> None:
         self._log_starts[log.tp] = log.log_start_offset
@@ -320,7 +341,8 @@ class LogDirectory:
 
     def _write_log_starts(self) -> None:
         for tp, log in self._logs.items():
-            if log.log_start_offset > log.segments.first_offset:
+            # Also where the first segment begins just there: until its directory is synced, deleted ones can come back.
+            if log.log_start_offset > 0:
                 self._log_starts[tp] = log.log_start_offset
             else:
                 self._log_starts.pop(tp, None)
@@ -336,7 +358,7 @@ class LogDirectory:
             offsets = self._load_offsets(LOG_STARTS_TWIN)
         if offsets is None:
             logger.error("%s: records that DeleteRecords hid can be read again", self.place)
-        return offsets or {}
+        return {tp: offset for tp, offset in (offsets or {}).items() if tp in self._unopened}
 
     def _load_offsets(self, name: str) -> dict[TopicPartition, int] | None:
         """The offsets of a checkpoint; None, and a line in the log, for one that is damaged."""
