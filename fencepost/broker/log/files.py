@@ -218,12 +218,13 @@ class FileStore:
     ) -> None:
         self.path = path
         self.disk = disk
-        self.changes = 0
-        """Names made, changed or taken away so far."""
+        self.changes = 1
+        """Names made, changed or taken away so far. One more: what an earlier process did here may not be durable."""
         self._durable_changes = 0
         self._place = str(path)
         self._pool = DescriptorPool() if pool is None else pool
         self._parent = parent
+        self._children: dict[str, FileStore] = {}
         self._made = False
 
     @property
@@ -266,7 +267,10 @@ class FileStore:
             return []
 
     def child(self, name: str) -> Store:
-        return FileStore(self.path / name, self._pool, self, self.disk)
+        child = self._children.get(name)
+        if child is None:
+            child = self._children[name] = FileStore(self.path / name, self._pool, self, self.disk)
+        return child
 
     def open(self, name: str) -> StoredFile:
         return DiskFile(self, name, self._pool)
@@ -328,11 +332,14 @@ class FileStore:
                 self.rename_child(name, via)
             except FileNotFoundError:
                 return
+            # Were the new name lost and the deletions not, the next start would find half of a directory.
+            self.sync_entries(self.changes)
         self._remove_tree(self._path_of(via))
         self.changes += 1
 
     def rename_child(self, name: str, to: str) -> None:
         self.disk.rename(self._path_of(name), self._path_of(to))
+        self._children.pop(name, None)
         self.changes += 1
 
     def pin_entries(self) -> list[Syncable]:
