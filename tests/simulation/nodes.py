@@ -118,11 +118,16 @@ class SimDirectory:
         return twin
 
     def survivor(self, fate: "Fate", random: Random) -> "SimDirectory":
-        """What a power cut leaves of the names and, below them, of the files."""
+        """What a power cut leaves of the names and, below them, of the files.
+
+        The names of one directory reach the platter in the order in which they changed, as on a file system with a
+        journal: after the first that is lost none survives. Between directories there is no order.
+        """
         left = dict(self.durable)
         for names in self.unsynced:
-            if fate(names, False, random) is not None:
-                _apply_names(left, names)
+            if fate(names, False, random) is None:
+                break
+            _apply_names(left, names)
         twin = SimDirectory()
         twin.entries = {name: node.survivor(fate, random) for name, node in sorted(left.items())}
         twin.durable = dict(twin.entries)
@@ -131,7 +136,7 @@ class SimDirectory:
 
 Fate = Callable[[Change | NameChange, bool, Random], Change | None]
 """What a power cut leaves of one unsynced change, told whether it is the last of its file: the change itself, a part of
-it, or None. Of a change of names anything but None means that it survives."""
+it, or None. Of a change of names anything but None means that it survives, if those before it did."""
 
 
 def everything(change: Change | NameChange, is_last: bool, random: Random) -> Change | None:

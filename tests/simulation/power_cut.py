@@ -8,7 +8,7 @@ A failure names the durability, the number of the call, the fate of what was not
 
 import argparse
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from fencepost.broker.log.commit import Durability
