@@ -11,6 +11,7 @@ import trio
 
 from fencepost.broker.log.checkpoints import (
     CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
     LOG_STARTS_TWIN,
@@ -87,6 +88,8 @@ class LogDirectory:
         self._recovery_points = {tp: offset for tp, offset in known.items() if tp in self._unopened}
         self._log_starts = self._load_log_starts()
         self._log_starts_filed = b""
+        cleaned = self._load_offsets(CLEANER_OFFSETS) or {}
+        self._cleaned_to = {tp: offset for tp, offset in cleaned.items() if tp in self._unopened}
         if self.clean:
             store.remove(CLEAN_SHUTDOWN)
             for pin in store.pin_entries():
@@ -186,6 +189,16 @@ class LogDirectory:
     def logs(self) -> Collection[PartitionLog]:
         """The logs that are open."""
         return self._logs.values()
+
+    def cleaned_to(self, tp: TopicPartition) -> int:
+        """The first dirty offset of a log as its last compaction left it; 0 where there was none."""
+        return self._cleaned_to.get(tp, 0)
+
+    def note_cleaned(self, tp: TopicPartition, offset: int) -> None:
+        """A compaction came up to `offset`. A crash may lose the checkpoint: then more is compacted. Raises OSError."""
+        self._cleaned_to[tp] = offset
+        if not self._in_memory:
+            self._store.replace(CLEANER_OFFSETS, encode_offsets(self._cleaned_to))
 
     async def housekeep(self, now_ms: int) -> None:
         """Retention, producer expiry and checkpoints of every log, a few at a time; call it every minute or so.
@@ -321,6 +334,7 @@ class LogDirectory:
 
     def _forget_offsets(self, tp: TopicPartition) -> None:
         """What the checkpoints say of this partition was said of a log that is no more."""
+        self._cleaned_to.pop(tp, None)
         if tp in self._log_starts or tp in self._recovery_points:
             self._outlived.add(tp)
             self._log_starts.pop(tp, None)
