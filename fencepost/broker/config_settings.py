@@ -182,6 +182,9 @@ class CoordinatorSettings:
     transaction_partition_verification_enable: bool = setting(
         Kind.BOOLEAN, True, "Whether a write is checked against its open transaction (KIP-890).", update=_DYNAMIC
     )
+    transaction_two_phase_commit_enable: bool = setting(
+        Kind.BOOLEAN, False, "Whether a transaction may wait without a timeout for an outside coordinator (KIP-939)."
+    )
     transactional_id_expiration_ms: int = setting(Kind.INT, 604_800_000, "How long an unused id is kept.", low=1)
     producer_id_expiration_ms: int = setting(
         Kind.INT, 86_400_000, "How long a partition remembers an idle producer (KIP-854).", low=1, update=_DYNAMIC
@@ -209,6 +212,9 @@ class NodeSettings:
     )  # fmt: skip
     advertised_listeners: tuple[str, ...] | None = setting(
         Kind.LIST, None, "What clients are told to connect to.", nullable=True, check=listeners_problem
+    )
+    unstable_api_versions_enable: bool = setting(
+        Kind.BOOLEAN, False, "Whether versions are offered that Kafka may still change (InitProducerId v6, KIP-939)."
     )
     socket_request_max_bytes: int = setting(Kind.INT, 100 << 20, "The largest request taken.", low=1)
     socket_send_buffer_bytes: int = setting(Kind.INT, -1, "SO_SNDBUF; -1 leaves it to the system.", low=-1)

@@ -32,18 +32,22 @@ class Route(NamedTuple):
 
 
 class Dispatch:
-    """The table of served APIs. Handlers are imported on first use, which keeps them out of start-up."""
+    """The table of served APIs. Handlers are imported on first use, which keeps them out of start-up.
 
-    def __init__(self) -> None:
+    With `unstable` (`unstable.api.versions.enable`) versions are offered that Kafka may still change.
+    """
+
+    def __init__(self, *, unstable: bool = False) -> None:
         found = (module.name for module in pkgutil.iter_modules(handlers.__path__) if module.name.startswith("api"))
         names = set(found)
         self._modules = {key: api.module_name for key, api in API_BY_KEY.items() if api.module_name in names}
+        self._apis = {key: api.with_unstable() if unstable else api for key, api in API_BY_KEY.items()}
         self._routes: dict[int, Route] = {}
 
     @property
     def served(self) -> list[Api]:
         """The APIs that have a handler, by key."""
-        return [API_BY_KEY[key] for key in sorted(self._modules)]
+        return [self._apis[key] for key in sorted(self._modules)]
 
     def route(self, api_key: int, api_version: int) -> Route:
         """The way of one request. Raises UnservedRequest, which names the API and the version."""
@@ -58,5 +62,5 @@ class Dispatch:
         if name is None:
             raise UnservedRequest(f"API key {api_key} is not served")
         module = importlib.import_module(f"{handlers.__name__}.{name}")
-        route = self._routes[api_key] = Route(API_BY_KEY[api_key], module.handle, api_key in PROMPT)
+        route = self._routes[api_key] = Route(self._apis[api_key], module.handle, api_key in PROMPT)
         return route

@@ -19,6 +19,10 @@ class AclOperation(IntEnum):
     DESCRIBE_CONFIGS = 10
     ALTER_CONFIGS = 11
     IDEMPOTENT_WRITE = 12
+    CREATE_TOKENS = 13
+    DESCRIBE_TOKENS = 14
+    TWO_PHASE_COMMIT = 15
+    """On a transactional id, beside WRITE, for who asks for a transaction without a timeout (KIP-939, row T22)."""
 
 
 def _bits(*operations: AclOperation) -> int:

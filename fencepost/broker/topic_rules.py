@@ -158,6 +158,7 @@ def txn_config(config: BrokerConfig, image: MetadataImage = EMPTY_IMAGE) -> "Txn
         offsets_topic_num_partitions=config.offsets_topic_num_partitions,
         transaction_version=image.features.get(TRANSACTION_VERSION, 0),
         transaction_partition_verification_enable=config.transaction_partition_verification_enable,
+        transaction_two_phase_commit_enable=config.transaction_two_phase_commit_enable,
         timeout_check_interval_ms=min(sweep_ms, TxnConfig().timeout_check_interval_ms),
         id_expiration_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
     )

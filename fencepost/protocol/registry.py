@@ -1,6 +1,6 @@
 """API key -> name, message file and versions: what the broker serves, and what ApiVersions says of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from types import ModuleType
@@ -22,6 +22,17 @@ class Api:
     served: tuple[int, int]
     advertised: tuple[int, int]
     flexible_since: int
+    unstable: int | None = None
+    """A version above `served` that Kafka may still change (its latestVersionUnstable): offered only where the broker
+    is told to by `unstable.api.versions.enable`, and asked for only by who needs it."""
+
+    def with_unstable(self) -> "Api":
+        """This API as a broker serves it that offers unstable versions, too."""
+        if self.unstable is None:
+            return self
+        return replace(
+            self, served=(self.served[0], self.unstable), advertised=(self.advertised[0], self.unstable), unstable=None
+        )
 
     @property
     def told_to_old_clients(self) -> tuple[int, int]:
@@ -92,7 +103,7 @@ _ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None
     (25, "AddOffsetsToTxn", (0, 4), None, 3),
     (26, "EndTxn", (0, 5), None, 3),
     (27, "WriteTxnMarkers", (0, 2), (1, 2), 1),
-    (28, "TxnOffsetCommit", (0, 5), None, 3),
+    (28, "TxnOffsetCommit", (0, 6), None, 3),
     (32, "DescribeConfigs", (0, 4), (1, 4), 4),
     (33, "AlterConfigs", (0, 2), None, 2),
     (36, "SaslAuthenticate", (0, 2), None, 2),
@@ -107,8 +118,10 @@ _ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None
     (75, "DescribeTopicPartitions", (0, 0), None, 0),
 )
 
+_UNSTABLE = {22: 6}
+
 API_BY_KEY: dict[int, Api] = {
-    key: Api(key, name, served, advertised or served, NO_VERSION if flexible is None else flexible)
+    key: Api(key, name, served, advertised or served, NO_VERSION if flexible is None else flexible, _UNSTABLE.get(key))
     for key, name, served, advertised, flexible in _ROWS
 }
 API_BY_NAME: dict[str, Api] = {api.name: api for api in API_BY_KEY.values()}

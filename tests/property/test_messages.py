@@ -23,7 +23,11 @@ def message_of(api: Api, side: str) -> Message:
 
 
 def versions(api: Api) -> st.SearchStrategy[int]:
-    return st.integers(*api.served)
+    return st.integers(*api.with_unstable().served)
+
+
+NEWER_THAN_KIO = {"TxnOffsetCommit": {6}}
+"""Versions of Kafka 4.4; tests/unit/protocol/test_schema.py has their bytes."""
 
 
 def kio_class(api: Api, side: str, version: int) -> Any:
@@ -37,14 +41,16 @@ def kio_class(api: Api, side: str, version: int) -> Any:
 
 
 def kio_versions(api: Api, side: str) -> list[int]:
-    return [v for v in range(api.served[0], api.served[1] + 1) if kio_class(api, side, v) is not None]
+    low, high = api.with_unstable().served
+    return [v for v in range(low, high + 1) if kio_class(api, side, v) is not None]
 
 
 def test_kio_knows_every_advertised_version() -> None:
     """So that the comparison below can not pass by comparing nothing."""
     for api, side in SIDES:
         first = max(api.advertised[0], api.served[0])
-        assert set(range(first, api.advertised[1] + 1)) <= set(kio_versions(api, side)), (api.name, side)
+        wanted = set(range(first, api.with_unstable().advertised[1] + 1)) - NEWER_THAN_KIO.get(api.name, set())
+        assert wanted <= set(kio_versions(api, side)), (api.name, side)
 
 
 @pytest.mark.parametrize(("api", "side"), SIDES, ids=lambda x: x if isinstance(x, str) else x.name)

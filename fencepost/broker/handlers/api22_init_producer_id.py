@@ -1,7 +1,8 @@
 """InitProducerId (22): a producer id and epoch; with a transactional id also the fence against older producers.
 
-v0-5 are served. v3 lets a producer show the identity it holds (KIP-360), v4 knows PRODUCER_FENCED (KIP-588), v5
-TRANSACTION_ABORTABLE. v6 (two-phase commit, KIP-939) is not served.
+v0-5 are served, and v6 with `unstable.api.versions.enable` (Kafka may still change it). v3 lets a producer show the
+identity it holds (KIP-360), v4 knows PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE, v6 two-phase commit
+(KIP-939).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,20 @@ if TYPE_CHECKING:
 async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Answer once the identity is durable and every transaction before it has ended."""
     answer = await node.transactions.init_producer_id(
-        request.transactional_id, request.transaction_timeout_ms, request.producer_id, request.producer_epoch
+        request.transactional_id,
+        request.transaction_timeout_ms,
+        request.producer_id,
+        request.producer_epoch,
+        enable_2pc=request.enable2_pc,
+        keep_prepared=request.keep_prepared_txn,
     )
     if answer.error is not ErrorCode.NONE:
         return InitProducerIdResponse(
             error_code=visible(context.api_key, context.api_version, answer.error), producer_id=-1, producer_epoch=-1
         )
-    return InitProducerIdResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)
+    return InitProducerIdResponse(
+        producer_id=answer.producer_id,
+        producer_epoch=answer.epoch,
+        ongoing_txn_producer_id=answer.ongoing[0],
+        ongoing_txn_producer_epoch=answer.ongoing[1],
+    )

@@ -1,7 +1,8 @@
 """TxnOffsetCommit (28): positions that hold once the producer's transaction commits; the answer waits for the disk.
 
-v0-5 are served. v3 brings member, generation and instance (KIP-447), v4 knows TRANSACTION_ABORTABLE, v5 adds the
-group's partition to the transaction by itself (KIP-890, T16); before, AddOffsetsToTxn did, which is verified here.
+v0-6 are served. v3 brings member, generation and instance (KIP-447), v4 knows TRANSACTION_ABORTABLE, v5 adds the
+group's partition to the transaction by itself (KIP-890, T16); before, AddOffsetsToTxn did, which is verified here. v6
+names topics by id and says GROUP_ID_NOT_FOUND where a group is gone; STALE_MEMBER_EPOCH is for groups of KIP-848 (T5).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,48 +27,64 @@ GROUP_TOPIC = "__consumer_offsets"
 LOADING_SINCE = 2
 ABORTABLE_SINCE = 4
 IMPLICIT_ADD_SINCE = 5
+TOPIC_ID_SINCE = 6
 
 
 async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Store the positions as pending, and say of each partition how it went."""
+    version = context.api_version
     error = ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
-    error = error or await _check_transaction(node, request, context.api_version)
+    names = [_topic_name(node, topic, version) for topic in request.topics]
     items = tuple(
         OffsetCommitItem(
-            TopicPartition(topic.name, partition.partition_index),
+            TopicPartition(name, partition.partition_index),
             partition.committed_offset,
             partition.committed_leader_epoch,
             partition.committed_metadata,
         )
-        for topic in request.topics
+        for name, topic in zip(names, request.topics, strict=True)
+        if name is not None
         for partition in topic.partitions
     )
-    errors = [error] * len(items) if error else await node.groups.commit(_command(request, items))
+    if items:
+        error = error or await _check_transaction(node, request, version)
+    errors = [error] * len(items) if error else await node.groups.commit(_command(request, items, version))
     remaining = iter(errors)
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=[
                     TxnOffsetCommitResponsePartition(
                         partition_index=partition.partition_index,
-                        error_code=_visible(next(remaining), context.api_version),
+                        error_code=ErrorCode.UNKNOWN_TOPIC_ID if name is None else _visible(next(remaining), version),
                     )
                     for partition in topic.partitions
                 ],
             )
-            for topic in request.topics
+            for name, topic in zip(names, request.topics, strict=True)
         ]
     )
 
 
-def _command(request: Any, items: tuple[OffsetCommitItem, ...]) -> Commit:
+def _topic_name(node: "Node", topic: Any, version: int) -> str | None:
+    """The topic meant; None for an id that no topic has (KIP-1319)."""
+    if version < TOPIC_ID_SINCE:
+        name: str = topic.name
+        return name
+    image = node.metadata.image.topics_by_id.get(topic.topic_id)
+    return None if image is None else image.name
+
+
+def _command(request: Any, items: tuple[OffsetCommitItem, ...], version: int) -> Commit:
     return Commit(
         request.group_id,
         items,
         request.member_id,
         request.group_instance_id,
         request.generation_id_or_member_epoch,
+        unknown_group=ErrorCode.GROUP_ID_NOT_FOUND if version >= TOPIC_ID_SINCE else ErrorCode.ILLEGAL_GENERATION,
         producer=ProducerTag(request.producer_id, request.producer_epoch),
     )
 

@@ -20,6 +20,8 @@ class TxnConfig:
     transaction_partition_verification_enable: bool = True
     """`transaction.partition.verification.enable`: whether a TV1 producer's first write to a partition is checked
     against its open transaction (KIP-890 part 1)."""
+    transaction_two_phase_commit_enable: bool = False
+    """`transaction.two.phase.commit.enable`: whether a transaction without a timeout may be asked for (row T22)."""
     timeout_check_interval_ms: int = 500
     """`transaction.abort.timed.out.transaction.cleanup.interval.ms`: how often open transactions are checked against
     their timeouts. Kafka's 10 s lets one of 2 s last for 12; more than half a second is never used here."""

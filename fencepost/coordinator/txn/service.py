@@ -18,7 +18,8 @@ from fencepost.coordinator.ports import (
 )
 from fencepost.coordinator.txn import commands, expiry, listing, markers, wire_codes
 from fencepost.coordinator.txn.books import Books
-from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId, TxnDecision, WriteMarkers
+from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId, TxnDecision
+from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.state import Ongoing
 from fencepost.protocol.errors import ErrorCode
@@ -58,8 +59,7 @@ class TransactionService:
         self._topics = topics
         self._clock = clock
         self._nursery: trio.Nursery | None = None
-        self._completions: dict[str, trio.Event] = {}
-        self._owed: dict[str, frozenset[TopicPartition]] = {}
+        self._completions = Completions(self.books, markers, self._ended)
         self._opened = trio.Event()
         """Set when a transaction is open; replaced when none is."""
 
@@ -94,7 +94,7 @@ class TransactionService:
             try:
                 for shard, name, state in self.books.prepared():
                     logger.info("transactional id %r: writing the markers of its %s again", name, state.name)
-                    self._begin_completion(markers.owed(name, state), shard.log.end_offset)
+                    self._completions.begin(nursery, markers.owed(name, state), shard.log.end_offset)
                 nursery.start_soon(self._abort_the_late)
                 nursery.start_soon(self._forget_the_unused)
                 task_status.started()
@@ -105,23 +105,35 @@ class TransactionService:
     # Requests
 
     async def init_producer_id(
-        self, transactional_id: str | None, timeout_ms: int, producer_id: int = -1, producer_epoch: int = -1
+        self,
+        transactional_id: str | None,
+        timeout_ms: int,
+        producer_id: int = -1,
+        producer_epoch: int = -1,
+        *,
+        enable_2pc: bool = False,
+        keep_prepared: bool = False,
     ) -> Answer:
         """InitProducerId (rows P1, T2): the identity that may write from now on; all others of the id are fenced.
 
-        An open transaction is aborted, with its markers, before the answer.
+        An open transaction is aborted, with its markers, before the answer; with `keep_prepared` it is handed over
+        instead (row T23). With `enable_2pc` the id's transactions have no timeout, whatever `timeout_ms` says (T22).
         """
         if (producer_id == -1) != (producer_epoch == -1) or transactional_id == "":
             return Answer(ErrorCode.INVALID_REQUEST)
         if transactional_id is None:
             return Answer(ErrorCode.NONE, await self._producer_ids.next_producer_id(), 0)
-        if not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
+        if enable_2pc and not self.config.transaction_two_phase_commit_enable:
+            return Answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if not enable_2pc and not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             return Answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         if not self.books.has_room_for(transactional_id):
             logger.warning("transactional id %r refused: %d are remembered", transactional_id, len(self.books))
             return Answer(ErrorCode.POLICY_VIOLATION)
         expected = None if producer_id == -1 else (producer_id, producer_epoch)
-        return await self._ask(transactional_id, commands.InitProducerId(timeout_ms, expected))
+        granted_ms = expiry.NO_TIMEOUT_MS if enable_2pc else timeout_ms
+        command = commands.InitProducerId(granted_ms, expected, keep_prepared=keep_prepared)
+        return await self._ask(transactional_id, command)
 
     async def add_partitions(
         self,
@@ -221,7 +233,7 @@ class TransactionService:
         if self.books.is_lost(transactional_id):
             return listing.Description(transactional_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         state = self.books.state_of(transactional_id)
-        told = listing.describe(transactional_id, state, self._owed.get(transactional_id))
+        told = listing.describe(transactional_id, state, self._completions.owed(transactional_id))
         if told.error is not ErrorCode.NONE:
             return told
         shard = self.books.shard_of(transactional_id)
@@ -285,11 +297,11 @@ class TransactionService:
                 command = await self._with_fresh_producer_id(command)
                 continue
             if reply.error is ErrorCode.CONCURRENT_TRANSACTIONS:
-                if await self._completed(transactional_id, deadline):
+                if await self._completions.wait(transactional_id, deadline):
                     continue
                 return reply
             if decision.then or reply.after_markers:
-                await self._completed(transactional_id, deadline)
+                await self._completions.wait(transactional_id, deadline)
             if refused := await self.books.shard_of(transactional_id).settled(end_offset):
                 return Answer(wire_codes.of_failed_append(refused))
             self.books.settle(transactional_id, end_offset)
@@ -299,69 +311,19 @@ class TransactionService:
         """One decision, with its duties begun before any other task runs. Raises LogWriteFailed."""
         decision, end_offset = self.books.decide(transactional_id, command)
         for duty in decision.then:
-            self._begin_completion(duty, end_offset)
+            assert self._nursery is not None
+            self._completions.begin(self._nursery, duty, end_offset)
         if self.books.deadlines:
             self._opened.set()
         return decision, end_offset
 
+    def _ended(self, commit: bool) -> None:
+        self.committed += commit
+        self.aborted += not commit
+
     async def _with_fresh_producer_id(self, command: Command) -> Command:
         assert isinstance(command, commands.InitProducerId | commands.EndTxn | commands.TimeOut), command
         return replace(command, fresh_producer_id=await self._producer_ids.next_producer_id())
-
-    # Completion
-
-    def _begin_completion(self, duty: WriteMarkers, end_offset: int) -> None:
-        """Start to write the markers of a Prepare record; it goes on whatever becomes of the request behind it."""
-        assert self._nursery is not None
-        assert duty.transactional_id not in self._completions, f"{duty.transactional_id!r} is completed twice"
-        self._completions[duty.transactional_id] = trio.Event()
-        self._owed[duty.transactional_id] = duty.partitions
-        self._nursery.start_soon(self._complete, duty, end_offset)
-
-    async def _completed(self, transactional_id: str, deadline: float) -> bool:
-        """Wait until the transaction under way has all its markers; False when the deadline (trio's) comes first."""
-        event = self._completions[transactional_id]
-        with trio.move_on_at(deadline):
-            await event.wait()
-        return event.is_set()
-
-    async def _complete(self, duty: WriteMarkers, end_offset: int) -> None:
-        """A Prepare record's duty: first it is durable, then every partition has its marker, then it is Complete."""
-        name = duty.transactional_id
-        if await self.books.shard_of(name).settled(end_offset):
-            return  # nobody knows whether it is on the disk: the next start finds out, and writes the markers
-        for seconds in markers.pauses(self.config):
-            await self._write_owed(duty)
-            if not self._owed[name]:
-                break
-            await trio.sleep(seconds)
-        for seconds in markers.pauses(self.config):
-            try:
-                self._decide(name, commands.Complete())
-            except LogWriteFailed as error:
-                logger.error("transactional id %r: its completion could not be written: %s", name, error)
-                await trio.sleep(seconds)
-            else:
-                break
-        self.committed += duty.commit
-        self.aborted += not duty.commit
-        del self._owed[name]
-        self._completions.pop(name).set()
-
-    async def _write_owed(self, duty: WriteMarkers) -> None:
-        """One round of markers for the partitions that still lack one."""
-        name = duty.transactional_id
-        owed = self._owed[name]
-        if not owed:
-            return
-        identity = (duty.producer_id, duty.epoch, duty.commit, markers.COORDINATOR_EPOCH, duty.transaction_version)
-        answers = await self.markers.write_markers(*identity, owed)
-        outcome = markers.settle(owed, answers)
-        self._owed[name] = outcome.remaining
-        for partition, error in outcome.overtaken.items():
-            logger.error("transactional id %r: %s was ended by somebody else: %s", name, partition, error.name)
-        if outcome.remaining:
-            logger.warning("transactional id %r: %d markers to be tried again", name, len(outcome.remaining))
 
     # Clocks
 

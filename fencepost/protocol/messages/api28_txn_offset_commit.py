@@ -1,11 +1,25 @@
 """TxnOffsetCommit (28): positions that become visible when the transaction commits.
 
-v3 brings member, generation and instance (KIP-447), v5 adds the group's partition by itself (KIP-890).
+v3 brings member, generation and instance (KIP-447), v5 adds the group's partition by itself (KIP-890), v6 names topics
+by id (KIP-1319).
 """
 
-from fencepost.protocol.schema import Array, Field, Int16, Int32, Int64, Request, Response, Since, String, Struct, Until
+from fencepost.protocol.schema import (
+    Array,
+    Field,
+    Int16,
+    Int32,
+    Int64,
+    Request,
+    Response,
+    Since,
+    String,
+    Struct,
+    Until,
+    Uuid,
+)
 
-VERSIONS = (0, 5)
+VERSIONS = (0, 6)
 FLEXIBLE = 3
 
 TxnOffsetCommitRequestPartition = Struct(
@@ -19,6 +33,7 @@ TxnOffsetCommitRequestPartition = Struct(
 TxnOffsetCommitRequestTopic = Struct(
     "TxnOffsetCommitRequestTopic",
     "name" / Until(5, String),
+    "topic_id" / Since(6, Uuid),
     "partitions" / Array(TxnOffsetCommitRequestPartition),
 )
 
@@ -46,6 +61,7 @@ TxnOffsetCommitResponsePartition = Struct(
 TxnOffsetCommitResponseTopic = Struct(
     "TxnOffsetCommitResponseTopic",
     "name" / Until(5, String),
+    "topic_id" / Since(6, Uuid),
     "partitions" / Array(TxnOffsetCommitResponsePartition),
 )
 

@@ -119,9 +119,40 @@ def test_tags_must_rise_and_fill_their_size() -> None:
 def test_the_registry_and_the_declarations_agree() -> None:
     for api in API_BY_KEY.values():
         for message in (api.request, api.response):
-            assert message.versions == api.served
+            assert message.versions == api.with_unstable().served
             for version in range(api.served[0], api.served[1] + 1):
                 assert message.is_flexible(version) == (version >= api.flexible_since), (api.name, version)
+
+
+def test_txn_offset_commit_6_names_topics_by_id() -> None:
+    """KIP-1319: as TxnOffsetCommitRequest.json and -Response.json of Kafka 4.4 say, byte by byte."""
+    module = API_BY_KEY[28].module
+    partition = module.TxnOffsetCommitRequestPartition(partition_index=1, committed_offset=7, committed_metadata="m")
+    request = module.TxnOffsetCommitRequest(
+        transactional_id="t",
+        group_id="g",
+        producer_id=9,
+        producer_epoch=2,
+        generation_id_or_member_epoch=3,
+        member_id="i",
+        topics=[module.TxnOffsetCommitRequestTopic(topic_id=bytes(range(16)), partitions=[partition])],
+    )
+    body = bytes.fromhex(
+        "0274 0267 0000000000000009 0002 00000003 0269 00"
+        "02 000102030405060708090a0b0c0d0e0f 02 00000001 0000000000000007 ffffffff 026d 00 00 00"
+    )
+    assert bytes(module.TxnOffsetCommitRequest.encode(request, 6)) == body
+    assert module.TxnOffsetCommitRequest.decode(body, 6) == request
+    answer = module.TxnOffsetCommitResponse(
+        topics=[
+            module.TxnOffsetCommitResponseTopic(
+                topic_id=bytes(range(16)),
+                partitions=[module.TxnOffsetCommitResponsePartition(partition_index=1, error_code=100)],
+            )
+        ]
+    )
+    body = bytes.fromhex("00000000 02 000102030405060708090a0b0c0d0e0f 02 00000001 0064 00 00 00")
+    assert bytes(module.TxnOffsetCommitResponse.encode(answer, 6)) == body
 
 
 def test_what_is_advertised_is_what_kafka_44_advertises() -> None:
