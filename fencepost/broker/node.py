@@ -14,17 +14,20 @@ from fencepost.broker.context import Endpoint
 from fencepost.broker.coordinator_logs import InternalTopicLogs, PartitionCoordinatorLog
 from fencepost.broker.dispatch import Dispatch
 from fencepost.broker.identity import cluster_id_of
+from fencepost.broker.log.checkpointing import Checkpointer
+from fencepost.broker.log.cleaner import LogCleaner
 from fencepost.broker.log.commit import Durability, GroupCommit, LogOffline
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.store import CorruptLogFile
 from fencepost.broker.markers import Markers
+from fencepost.broker.metadata_log import METADATA_PARTITION, first_free_producer_id, open_metadata_log
 from fencepost.broker.metrics import Metrics
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.server import Server
 from fencepost.broker.ticker import every
-from fencepost.broker.topic_rules import TopicRules, cluster_facts, metadata_log_config, txn_config
+from fencepost.broker.topic_rules import TopicRules, cleaner_settings, cluster_facts, metadata_log_config, txn_config
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.metadata.delta import Change, TopicDeleted
 from fencepost.coordinator.metadata.service import MetadataService
@@ -38,9 +41,6 @@ logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 5.0
 HOUSEKEEPING_SECONDS_MAX = 60.0
-METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
-METADATA_TOPIC_ID = bytes(15) + b"\x01"
-"""Kafka's fixed id of the metadata topic."""
 
 
 class Node:
@@ -58,7 +58,7 @@ class Node:
         self.clock: Clock = clock or SystemClock()
         self.metrics = Metrics()
         self.purgatory = Purgatory()
-        self.dispatch = Dispatch()
+        self.dispatch = Dispatch(unstable=config.unstable_api_versions_enable)
         self.markers = Markers(self)
         self.endpoint = Endpoint("", 0)
         """Where it listens, once it does."""
@@ -76,6 +76,9 @@ class Node:
         )
         only_that_log = config.log_failure_policy == "offline"
         self.commit = GroupCommit(durability, self._log_lost if only_that_log else None)
+        self.cleaner = LogCleaner(
+            self.logs, lambda: cleaner_settings(self.config), self.clock.now_ms, self.commit.lose
+        )
         try:
             self._build_coordinators()
         except BaseException:
@@ -85,7 +88,7 @@ class Node:
     def _build_coordinators(self) -> None:
         config = self.config
         cluster_id = cluster_id_of(config.data_directory, config.node_id, config.cluster_id, self._entropy)
-        self._metadata_log = self.logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, metadata_log_config())
+        self._metadata_log = open_metadata_log(self.logs, self.commit)
         self.metadata = MetadataService(
             PartitionCoordinatorLog(self._metadata_log, self.commit),
             self.clock,
@@ -94,6 +97,7 @@ class Node:
             new_id=partial(self._entropy, 16),
             observer=self._metadata_changed,
         )
+        self.logs.deleted_topic_ids = self.metadata.deleted_topic_ids
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
@@ -121,7 +125,9 @@ class Node:
         if log is None and tp not in self._offline and self.metadata.exists(tp):
             try:
                 return self._open_partition(tp)
-            except (OSError, CorruptLogFile) as error:
+            except CorruptLogFile:
+                self._offline.add(tp)  # told of where it was found
+            except OSError as error:
                 logger.error("partition can not be opened and is offline partition=%s cause=%s", tp, error)
                 self._offline.add(tp)
         return log
@@ -207,17 +213,22 @@ class Node:
     async def _start_services(self, services: trio.Nursery) -> None:
         """Replay in the order in which one log needs another: metadata, then groups, then transactions."""
         known_before = self._metadata_log.log_end_offset > 0
-        await self.metadata.start()
-        self._delete_strays(known_before)
+        some_lost = self.logs.kept_aside(METADATA_PARTITION) > 0
+        await self.metadata.start(first_free_producer_id(self.logs))
+        self._delete_strays()
         self._settings_changed()
         await self.groups.start()
-        if known_before:
+        if known_before and not some_lost:
             self.groups.forget_deleted_topics()
         await self.transactions.start()
         await services.start(self.groups.run)
         await services.start(self.transactions.run)
         interval = min(self.config.log_retention_check_interval_ms / 1000, HOUSEKEEPING_SECONDS_MAX)
         services.start_soon(every, interval, self._housekeep)
+        services.start_soon(self.cleaner.run)
+        if self.config.data_directory is not None:
+            self.logs.lose = self.commit.lose
+            services.start_soon(Checkpointer(self.logs, self.commit, self.clock.monotonic).run)
 
     def _listen(self) -> Server:
         listener, advertised = self.config.listener, self.config.advertised
@@ -257,15 +268,16 @@ class Node:
         self.metrics.forget_topic(name)
         self.groups.topics_deleted([name])
 
-    def _delete_strays(self, known_before: bool) -> None:
+    def _delete_strays(self) -> None:
         """Delete logs of topics that are gone: a crash came between their deletion and that of their files.
 
-        Where there was no metadata at all, somebody took it away, and the logs beside it are left alone.
+        Only what the metadata remembers to have deleted. A log that it merely does not know is left alone: the metadata
+        may have been damaged, or taken away.
         """
         for tp in sorted(self.logs.partitions()):
             if tp == METADATA_PARTITION or self.metadata.exists(tp):
                 continue
-            if known_before:
+            if self.logs.topic_id_on_disk(tp) in self.metadata.deleted_topic_ids:
                 logger.info("deleting what a crash left of a deleted topic partition=%s", tp)
                 self._delete_log(tp)
             else:

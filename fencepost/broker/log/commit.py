@@ -74,6 +74,15 @@ class GroupCommit:
             self._enlist(log)
             await self._catch_up(log)
 
+    async def flush(self, log: PartitionLog) -> None:
+        """Return when a round has made durable what the log holds now, and nothing of it waits for one any more.
+
+        Raises LogOffline.
+        """
+        await self._enlist(log).done.wait()
+        if log.offline:
+            raise LogOffline(log.tp)
+
     def schedule(self, log: PartitionLog) -> None:
         """Have the log made durable soon, without waiting (acks=0 and acks=1)."""
         if log.high_watermark < log.log_end_offset or log.segments.written_bytes >= log.flush_at_bytes:

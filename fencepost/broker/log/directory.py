@@ -1,14 +1,13 @@
 """The data directory: one log per partition, opened when first asked for, and Kafka's checkpoint files beside them."""
 
-import fcntl
 import logging
 import os
-import re
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from pathlib import Path
 
 import trio
 
+from fencepost.broker.log.checkpointing import ReplacedFile
 from fencepost.broker.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -26,20 +25,24 @@ from fencepost.broker.log.checkpoints import (
 from fencepost.broker.log.commit import Durability
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.files import FileStore
+from fencepost.broker.log.layout import (
+    ACCEPT_LOSS,
+    DELETED,
+    STRAY,
+    copy_aside,
+    last_aside,
+    may_be_partition,
+    partition_of,
+)
+from fencepost.broker.log.lock import DirectoryInUse, lock_directory
 from fencepost.broker.log.log_store import LogStore
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.recovery import ALL_TRUSTED
 from fencepost.broker.log.segment_store import SegmentStore
-from fencepost.broker.log.store import CorruptLogFile, Store, Syncable
+from fencepost.broker.log.store import CorruptLogFile, FlushFailed, Store, Syncable
 from fencepost.protocol.topics import TopicPartition
 
-LOCK_FILE = ".lock"
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_DELETED = "-delete"
-_STRAY = "-stray"
-ACCEPT_LOSS = "accept-loss"
-"""A file of this name in a partition's directory: the operator gives up what follows the first damaged batch."""
 _REMEDY = (
     "`fencepost verify` tells more; restore the file from a backup, or stop the broker and put an empty file named"
     f" {ACCEPT_LOSS} beside it, to have the log cut before the damage"
@@ -47,9 +50,7 @@ _REMEDY = (
 
 logger = logging.getLogger(__name__)
 
-
-class DirectoryInUse(Exception):
-    """Another process (or another `LogDirectory` of this one) holds the data directory."""
+__all__ = ["DirectoryInUse", "LogDirectory"]
 
 
 class LogDirectory:
@@ -76,13 +77,17 @@ class LogDirectory:
         self.deleted_topic_ids: Container[bytes] = frozenset()
         """The topics that the metadata remembers to have deleted: only their logs are ever set aside or deleted."""
         for name in self._log_store.names():
-            tp = _parse(name)
+            tp = partition_of(name)
             if tp is not None:
                 self._unopened.add(tp)
-            elif name.endswith(_DELETED):
+            elif name.endswith(DELETED):
                 self._log_store.delete(name, name)
         self.clean = store.load(CLEAN_SHUTDOWN) is not None
         """Whether the last run ended in order."""
+        self.lose: Callable[[PartitionLog, OSError], None] | None = None
+        """Told of a log whose flush failed in `housekeep`; without it the failure is raised."""
+        self._recovery_file = ReplacedFile(store, RECOVERY_POINTS)
+        self._watermark_file = ReplacedFile(store, HIGH_WATERMARKS)
         # An offset without a log is of one that was deleted: a new log of its name must not be opened by it.
         known = self._load_offsets(RECOVERY_POINTS) or {}
         self._recovery_points = {tp: offset for tp, offset in known.items() if tp in self._unopened}
@@ -114,7 +119,7 @@ class LogDirectory:
             return cls(MemoryStore(), durability, config, None)
         store = FileStore(Path(path))
         store.make()
-        lock_fd = _lock(store.path / LOCK_FILE)
+        lock_fd = lock_directory(store.path)
         try:
             return cls(store, durability, config, lock_fd)
         except BaseException:
@@ -155,7 +160,7 @@ class LogDirectory:
         log = self._logs.get(tp)
         if log is not None:
             return log
-        if not _TOPIC.fullmatch(tp.topic) or tp.topic in (".", "..") or tp.partition < 0:
+        if not may_be_partition(tp):
             raise ValueError(f"{tp!s} can not be a partition's name")
         return self._open(tp, topic_id, config, only_topic)
 
@@ -168,7 +173,7 @@ class LogDirectory:
         self._offline.pop(tp, None)
         self._forget_offsets(tp)
         identity = (log.topic_id if log is not None else NO_TOPIC_ID).hex()
-        self._log_store.delete(str(tp), f"{tp}.{identity}{_DELETED}")
+        self._log_store.delete(str(tp), f"{tp}.{identity}{DELETED}")
 
     def partitions(self) -> Collection[TopicPartition]:
         """Every partition that has a log, opened or not."""
@@ -186,6 +191,24 @@ class LogDirectory:
             logger.warning("whose log this is can not be read: %s", error)
             return NO_TOPIC_ID
 
+    def keep_aside(self, tp: TopicPartition) -> str:
+        """Copy a damaged log whole and have it cut at its first bad batch when it is opened next.
+
+        Returns the name of the copy, which is durable. Raises OSError.
+        """
+        log = self._logs.pop(tp, None)
+        if log is not None:
+            log.segments.close()
+        self._unopened.add(tp)
+        self._offline.pop(tp, None)
+        aside = copy_aside(self._store, str(tp))
+        self._store.child(str(tp)).replace(ACCEPT_LOSS, b"", durable=True)
+        return aside
+
+    def kept_aside(self, tp: TopicPartition) -> int:
+        """The number of the last copy that `keep_aside` made of a log and nobody deleted; 0 for none."""
+        return last_aside(self._store, str(tp))
+
     def logs(self) -> Collection[PartitionLog]:
         """The logs that are open."""
         return self._logs.values()
@@ -201,12 +224,11 @@ class LogDirectory:
             self._store.replace(CLEANER_OFFSETS, encode_offsets(self._cleaned_to))
 
     async def housekeep(self, now_ms: int) -> None:
-        """Retention, producer expiry and checkpoints of every log, a few at a time; call it every minute or so.
+        """Retention and producer expiry of every log, a few at a time; call it every minute or so.
 
-        What the disk refuses is told in the log of the process and tried again the next time; but a failed fsync
-        leaves as OSError and must end the process, as in `GroupCommit`.
+        What the disk refuses is told in the log of the process and tried again the next time; but for a failed fsync,
+        see `lose`.
         """
-        pins: list[Syncable] = []
         for tp in sorted(self.partitions()):
             await trio.lowlevel.checkpoint()
             if tp in self._offline:
@@ -214,26 +236,39 @@ class LogDirectory:
             try:
                 log = self.get(tp)
                 if log is not None:
-                    pins += log.housekeep(now_ms)
+                    log.housekeep(now_ms)
+            except FlushFailed as error:
+                log = self._logs.get(tp)
+                if log is None or self.lose is None:
+                    raise
+                self.lose(log, error)
             except (OSError, CorruptLogFile) as error:
                 logger.error("upkeep of %s failed: %s", tp, error)
-        if pins:
-            await trio.to_thread.run_sync(_sync_all, pins)
         try:
-            self.write_checkpoints()
+            if not self._in_memory:
+                self._write_log_starts()
         except OSError as error:
-            logger.error("checkpoints of %s not written: %s", self.place, error)
+            logger.error("log starts of %s not written: %s", self.place, error)
 
     def write_checkpoints(self) -> None:
         """Put recovery points, log starts and high watermarks into Kafka's checkpoint files. Raises OSError."""
         if self._in_memory:
             return
-        founded = {tp: log for tp, log in self._logs.items() if log.size_bytes or log.log_end_offset}
-        self._recovery_points.update({tp: log.recovery_point for tp, log in founded.items()})
-        self._store.replace(RECOVERY_POINTS, encode_offsets(self._recovery_points), durable=True)
-        high_watermarks = {tp: log.high_watermark for tp, log in founded.items()}
-        self._store.replace(HIGH_WATERMARKS, encode_offsets(high_watermarks))
+        _sync_all(self.checkpoint_files(self._logs.values()))
         self._write_log_starts()
+
+    def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[Syncable]:
+        """What writes the recovery points of `logs`, and all high watermarks, when it is synced, from any thread."""
+        if self._in_memory:
+            return []
+        for log in logs:
+            if log.log_end_offset and not log.offline and not log.deleted:
+                self._recovery_points[log.tp] = log.recovery_point
+        high_watermarks = {tp: log.high_watermark for tp, log in self._logs.items() if log.log_end_offset}
+        return [
+            self._recovery_file.holding(encode_offsets(self._recovery_points)),
+            self._watermark_file.holding(encode_offsets(high_watermarks)),
+        ]
 
     def close(self) -> None:
         """Close in order: snapshots, indexes and data durable, and a marker that says so. Raises OSError."""
@@ -242,7 +277,7 @@ class LogDirectory:
                 log.close()
             if not self._in_memory:
                 self.write_checkpoints()
-                if self.clean or not self._unopened:
+                if (self.clean or not self._unopened) and not any(log.offline for log in self._logs.values()):
                     self._store.replace(CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}', durable=True)
                 # Partitions that an unclean stop left unchecked and nobody opened are checked at the next start;
                 # for those closed just now their recovery point makes that free.
@@ -326,7 +361,7 @@ class LogDirectory:
                 f"names topic {topic_id_text(found)}, which was never deleted; {tp.topic} is {topic_id_text(topic_id)}"
             )
             raise CorruptLogFile(f"{store.place}/{PARTITION_METADATA}", 0, why)
-        aside = f"{tp}.{found.hex()}{_STRAY}"
+        aside = f"{tp}.{found.hex()}{STRAY}"
         logger.warning("%s belongs to an earlier topic of id %s: now %s", store.place, topic_id_text(found), aside)
         self._log_store.rename(str(tp), aside)
         self._unopened.discard(tp)
@@ -345,7 +380,7 @@ class LogDirectory:
 
         Raises OSError.
         """
-        self._store.replace(RECOVERY_POINTS, encode_offsets(self._recovery_points), durable=True)
+        self._recovery_file.holding(encode_offsets(self._recovery_points)).sync()
         self._write_log_starts()
         self._outlived.clear()
 
@@ -386,23 +421,3 @@ class LogDirectory:
 def _sync_all(pins: Sequence[Syncable]) -> None:
     for pin in pins:
         pin.sync()
-
-
-def _parse(name: str) -> TopicPartition | None:
-    """The partition that a directory of this name belongs to; None for other directories."""
-    topic, dash, partition = name.rpartition("-")
-    if not dash or not partition.isascii() or not partition.isdigit() or not _TOPIC.fullmatch(topic):
-        return None
-    return TopicPartition(topic, int(partition))
-
-
-def _lock(path: Path) -> int:
-    """Lock the directory for this process, against ourselves (flock) and against a Kafka (POSIX lock)."""
-    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(fd)
-        raise DirectoryInUse(f"{path.parent} is in use by another broker") from error
-    return fd

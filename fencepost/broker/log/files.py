@@ -3,11 +3,10 @@
 import errno
 import logging
 import os
-import resource
-from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 
+from fencepost.broker.log.descriptor_pool import DescriptorPool
 from fencepost.broker.log.disk import SYSTEM_DISK, Disk
 from fencepost.broker.log.store import (
     NEVER_WRITTEN,
@@ -25,33 +24,6 @@ _READ_BYTES = 1 << 20
 _TEMPORARY = ".tmp"
 
 logger = logging.getLogger(__name__)
-
-
-class DescriptorPool:
-    """Bounds the descriptors held open: on a new one, a file not used since the last round gives its own back."""
-
-    def __init__(self, capacity: int | None = None) -> None:
-        soft_limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        self._capacity = capacity if capacity is not None else max(16, min(4096, soft_limit // 2))
-        self._holders: OrderedDict[DiskFile, None] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._holders)
-
-    def admit(self, file: "DiskFile") -> None:
-        """`file` has just opened a descriptor."""
-        while len(self._holders) >= self._capacity:
-            holder, _ = self._holders.popitem(last=False)
-            if holder.recently_used:
-                holder.recently_used = False
-                self._holders[holder] = None
-            else:
-                holder.descriptor = None
-        self._holders[file] = None
-
-    def forget(self, file: "DiskFile") -> None:
-        """`file` has let its descriptor go by itself."""
-        self._holders.pop(file, None)
 
 
 class _FileSync:
@@ -78,6 +50,18 @@ class _DirectorySync:
 
     def sync(self) -> None:
         self._store.sync_entries(self._changes)
+
+
+class _Replacement:
+    """A small file that waits to be put in place, durably, by another thread than the store's."""
+
+    def __init__(self, store: "FileStore", name: str, data: Bytes) -> None:
+        self._store = store
+        self._name = name
+        self._data = data
+
+    def sync(self) -> None:
+        self._store.put(self._name, self._data)
 
 
 class DiskFile:
@@ -290,13 +274,7 @@ class FileStore:
 
     def replace(self, name: str, data: Bytes, *, durable: bool = False, whole: bool = False) -> None:
         self.make()
-        temporary = self._path_of(name + _TEMPORARY)
-        try:
-            self._write_whole(temporary, data, durable or whole)
-            self.disk.rename(temporary, self._path_of(name))
-        except OSError:
-            self._unlink(temporary)
-            raise
+        self._put(name, data, durable or whole)
         self.changes += 1
         if durable:
             for entry in self.pin_entries():
@@ -317,6 +295,24 @@ class FileStore:
                 self.disk.fsync(fd)
         finally:
             self.disk.close(fd)
+
+    def replacement(self, name: str, data: Bytes) -> Syncable:
+        self.make()
+        return _Replacement(self, name, data)
+
+    def put(self, name: str, data: Bytes) -> None:
+        """Put a file in place and return when it is durable; callable from any thread, since it counts no change."""
+        self._put(name, data, True)
+        self._sync_directory(self._place)
+
+    def _put(self, name: str, data: Bytes, synced: bool) -> None:
+        temporary = self._path_of(name + _TEMPORARY)
+        try:
+            self._write_whole(temporary, data, synced)
+            self.disk.rename(temporary, self._path_of(name))
+        except OSError:
+            self._unlink(temporary)
+            raise
 
     def remove(self, name: str) -> None:
         self._unlink(self._path_of(name))

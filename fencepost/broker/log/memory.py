@@ -48,6 +48,18 @@ class MemoryFile:
         """Nothing is held open."""
 
 
+class _Replacement:
+    """A small file that waits to be put in place."""
+
+    def __init__(self, store: "MemoryStore", name: str, data: Bytes) -> None:
+        self._store = store
+        self._name = name
+        self._data = data
+
+    def sync(self) -> None:
+        self._store.replace(self._name, self._data, durable=True)
+
+
 class MemoryStore:
     """A directory of `MemoryFile`s; what is durable here is what the process lives to see."""
 
@@ -90,6 +102,9 @@ class MemoryStore:
         fresh = self.new_file(name)
         fresh.write(0, data)
         self.files[name] = fresh
+
+    def replacement(self, name: str, data: Bytes) -> Syncable:
+        return _Replacement(self, name, data)
 
     def remove(self, name: str) -> None:
         self.files.pop(name, None)

@@ -19,7 +19,7 @@ from fencepost.broker.log.recovery import ALL_TRUSTED
 from fencepost.broker.log.results import AppendInfo, ReadResult, TimestampOffset, Watcher
 from fencepost.broker.log.retention import deletable
 from fencepost.broker.log.snapshots import SnapshotFiles
-from fencepost.broker.log.store import FileRegion, Store, Syncable
+from fencepost.broker.log.store import FileRegion, FlushFailed, Store, Syncable
 from fencepost.broker.log.txn_index import AbortedTransaction
 from fencepost.broker.log.validation import check_batch
 from fencepost.protocol.control_records import end_txn_marker
@@ -32,7 +32,10 @@ __all__ = ["AppendInfo", "AppendOrigin", "FileRegion", "PartitionLog", "ReadResu
 FLUSH_BYTES = 16 << 20
 """After so many bytes without a flush one is begun, whoever waits for it: small ones hold nobody up."""
 CHECKPOINT_BYTES = 64 << 20
-"""After so many bytes `checkpoint` takes a producer snapshot within a segment, so that recovery starts there."""
+"""After so many bytes a checkpoint is due, with a producer snapshot within a segment: recovery starts there."""
+CHECKPOINT_BYTES_MIN = 1 << 20
+CHECKPOINT_AGE_SECONDS = 15.0
+"""As many seconds after the last checkpoint the next one is due for fewer bytes, too: batches may be tiny."""
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +77,8 @@ class PartitionLog(ReadableLog):
         self._founded = bool(self.segments.size_bytes) and store.load(PARTITION_METADATA) is not None
         self.snapshots = SnapshotFiles(store)
         """The states of the producers that are kept beside the batches."""
-        self._bytes_at_snapshot = self.segments.size_bytes
+        self._checkpoint_bytes = self.segments.written_bytes
+        self._checkpoint_seconds = 0.0
 
     # Appending
 
@@ -266,21 +270,32 @@ class PartitionLog(ReadableLog):
                 self._delete_segments(0)
             except OSError as error:
                 logger.error("deleting records of %s failed: %s", self.tp, error)
+                if isinstance(error, FlushFailed):
+                    self.take_offline(error)
                 return ErrorCode.KAFKA_STORAGE_ERROR, before
             self._wake()
         return ErrorCode.NONE, self._log_start_offset
 
-    def housekeep(self, now_ms: int) -> list[Syncable]:
-        """Retention by time and size, forgetting idle producers, and a checkpoint where one is due. Raises OSError.
-
-        What it returns must be synced before a recovery point of now is written down.
-        """
+    def housekeep(self, now_ms: int) -> None:
+        """Retention by time and size, and forgetting idle producers. Raises OSError."""
+        if self.offline:
+            return
         self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
         self.producers.shrink(self.config.producer_ids_max)
         self._delete_segments(now_ms)
-        if self.segments.size_bytes - self._bytes_at_snapshot >= CHECKPOINT_BYTES:
-            return self.checkpoint()
-        return []
+
+    def checkpoint_due(self, seconds: float) -> bool:
+        """Whether so much was written since the last checkpoint that recovery would take its time.
+
+        `seconds` is now, on a clock that never goes back.
+        """
+        fresh_bytes = self.segments.written_bytes - self._checkpoint_bytes
+        old = seconds - self._checkpoint_seconds >= CHECKPOINT_AGE_SECONDS
+        if self.offline or self.deleted or fresh_bytes < (CHECKPOINT_BYTES_MIN if old else CHECKPOINT_BYTES):
+            return False
+        self._checkpoint_bytes = self.segments.written_bytes
+        self._checkpoint_seconds = seconds
+        return True
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment, which holds something, so that it can be compacted in time. Raises OSError."""
@@ -298,6 +313,14 @@ class PartitionLog(ReadableLog):
             return []
         self._take_snapshot()
         return [*self.snapshots.pins(self.log_end_offset), *pins, *self.store.pin_entries()]
+
+    def drop_passed_snapshots(self, offset: int) -> None:
+        """The checkpoint at `offset` is what recovery starts from: older ones within segments are of no use now.
+
+        Those at the segments' bases stay, as in Kafka. Raises OSError.
+        """
+        bases = {0, *(fact.next_offset for fact in self.segments.facts())}
+        self.snapshots.keep_below(offset, bases | {self.segments.first_offset})
 
     def close(self) -> None:
         """Checkpoint, make everything durable, let go of descriptors. Raises OSError."""
@@ -320,7 +343,6 @@ class PartitionLog(ReadableLog):
         self._wake()
 
     def _take_snapshot(self) -> None:
-        self._bytes_at_snapshot = self.segments.size_bytes
         self.snapshots.write(self.log_end_offset, self.producers.entries())
 
     def _delete_segments(self, now_ms: int) -> None:

@@ -160,6 +160,10 @@ class Store(Protocol):
         """
         ...
 
+    def replacement(self, name: str, data: Bytes) -> Syncable:
+        """What puts a small file in place durably, as `replace` does, when it is synced: from any thread."""
+        ...
+
     def remove(self, name: str) -> None:
         """Delete a file; no error when there is none. Raises OSError."""
         ...

@@ -152,9 +152,9 @@ def test_large_pieces_are_file_regions_that_outlive_their_segment(tmp_path):
 
 
 def test_descriptors_are_bounded_and_files_are_opened_again_when_needed(tmp_path, monkeypatch):
-    from fencepost.broker.log import files
+    from fencepost.broker.log import descriptor_pool
 
-    monkeypatch.setattr(files.resource, "getrlimit", lambda kind: (40, 40))
+    monkeypatch.setattr(descriptor_pool.resource, "getrlimit", lambda kind: (40, 40))
     before = len(os.listdir("/proc/self/fd"))
     directory = LogDirectory.open(tmp_path / "data", durability="os")
     logs = [directory.create(TP._replace(partition=n), TOPIC_ID, LogConfig(segment_bytes=200)) for n in range(12)]
