@@ -1,5 +1,6 @@
 """The broker's settings under Kafka's names, group by group: type, default, bounds, meaning."""
 
+import sys
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,7 @@ from fencepost.broker.listeners import listeners_problem
 HOUR_MS = 60 * 60 * 1000
 DAY_MS = 24 * HOUR_MS
 INT_MAX = 2**31 - 1
+DOUBLE_MAX = sys.float_info.max
 COMPRESSION_TYPES = ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd")
 TIMESTAMP_TYPES = ("CreateTime", "LogAppendTime")
 _DYNAMIC = Update.CLUSTER_WIDE
@@ -131,6 +133,23 @@ class LogSettings:
     )
     log_message_timestamp_after_max_ms: int = setting(
         Kind.LONG, HOUR_MS, "How far ahead a record's timestamp may be (KIP-937).", low=0, update=_DYNAMIC
+    )
+    log_cleaner_enable: bool = setting(Kind.BOOLEAN, True, "Whether logs are compacted at all.")
+    log_cleaner_threads: int = setting(
+        Kind.INT, 1, "Taken for Kafka's sake: one task compacts one log after the other.", low=1, update=_DYNAMIC
+    )
+    log_cleaner_io_max_bytes_per_second: float = setting(
+        Kind.DOUBLE, DOUBLE_MAX, "The most a compaction reads and writes.", low=1, update=_DYNAMIC
+    )
+    log_cleaner_dedupe_buffer_size: int = setting(
+        Kind.LONG, 128 << 20, "Memory for the keys of one compaction, 24 bytes each.", low=1 << 10, update=_DYNAMIC
+    )
+    log_cleaner_io_buffer_load_factor: float = setting(
+        Kind.DOUBLE, 0.9, "How full that memory may become; more keys take another pass.", low=0, high=1,
+        update=_DYNAMIC,
+    )  # fmt: skip
+    log_cleaner_backoff_ms: int = setting(
+        Kind.LONG, 15_000, "How long the cleaner rests when nothing is due.", low=1, update=_DYNAMIC
     )
     log_cleaner_delete_retention_ms: int = setting(
         Kind.LONG, DAY_MS, "How long tombstones and markers outlive compaction.", low=0, update=_DYNAMIC

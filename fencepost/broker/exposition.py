@@ -56,6 +56,7 @@ class BrokerCollector(Collector):
         yield from self._transactions()
         yield from self._groups()
         yield from self._disk_and_loop()
+        yield from self._cleaner()
 
     def _topics(self) -> Iterator[Metric]:
         metrics = self._node.metrics
@@ -198,6 +199,32 @@ class BrokerCollector(Collector):
                 lag.add_metric(label, max(0, log.last_stable_offset - entry.offset))
         yield current
         yield lag
+
+    def _cleaner(self) -> Iterator[Metric]:
+        """Kafka's LogCleanerManager and LogCleaner, under the names that its JMX exporter makes of theirs."""
+        node, cleaner = self._node, self._node.cleaner
+        stats, seconds, delay_ms = cleaner.last
+        recopied = 100 * stats.written_bytes // stats.read_bytes if stats.read_bytes else 0
+        for name, text, value in (
+            ("manager_max_dirty_percent", "Dirty share of the dirtiest log", int(100 * cleaner.dirtiest_ratio)),
+            (
+                "manager_time_since_last_run_ms",
+                "Time since logs were last looked at",
+                node.clock.now_ms() - cleaner.looked_at_ms,
+            ),
+            ("_cleaner_recopy_percent", "What the last compaction wrote of what it read", recopied),
+            ("_max_clean_time_secs", "How long the last compaction took", int(seconds)),
+            ("_max_buffer_utilization_percent", "How full its key map was", int(100 * stats.map_utilization)),
+            ("_max_compaction_delay_secs", "By how much max.compaction.lag.ms was overdue", delay_ms // 1000),
+        ):
+            yield GaugeMetricFamily(f"kafka_log_logcleaner{name}", text, value=value)
+        for name, text, value in (
+            ("uncleanable_partitions_count", "Partitions whose compaction failed", len(cleaner.uncleanable())),
+            ("uncleanable_bytes", "Bytes of their logs", cleaner.uncleanable_bytes()),
+        ):
+            family = GaugeMetricFamily(f"kafka_log_logcleanermanager_{name}", text, labels=("logDirectory",))
+            family.add_metric((node.logs.place,), value)
+            yield family
 
     def _disk_and_loop(self) -> Iterator[Metric]:
         node = self._node

@@ -79,6 +79,7 @@ class Node:
         self.cleaner = LogCleaner(
             self.logs, lambda: cleaner_settings(self.config), self.clock.now_ms, self.commit.lose
         )
+        self.cleaner = LogCleaner(self.logs, lambda: cleaner_settings(self.config), self.clock.now_ms, self.commit.lose)
         try:
             self._build_coordinators()
         except BaseException:

@@ -17,6 +17,7 @@ from fencepost.coordinator.metadata.image import (
 from fencepost.coordinator.metadata.ports import ClusterFacts
 
 if TYPE_CHECKING:
+    from fencepost.broker.log.cleaner import CleanerSettings
     from fencepost.broker.log.config import LogConfig
     from fencepost.broker.node import Node
     from fencepost.coordinator.txn.config import TxnConfig
@@ -128,6 +129,19 @@ def metadata_log_config() -> "LogConfig":
         retention_bytes=UNLIMITED,
         cleanup_policy=frozenset(),
         max_message_bytes=4 * BATCH_BYTES_MAX,
+    )
+
+
+def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
+    """The log cleaner's share of the settings."""
+    from fencepost.broker.log.cleaner import CleanerSettings
+    from fencepost.broker.log.cleaning import CleaningLimits
+
+    return CleanerSettings(
+        enabled=config.log_cleaner_enable,
+        backoff_ms=config.log_cleaner_backoff_ms,
+        io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+        limits=CleaningLimits(config.log_cleaner_dedupe_buffer_size, config.log_cleaner_io_buffer_load_factor),
     )
 
 
