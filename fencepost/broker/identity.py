@@ -1,13 +1,24 @@
-"""Who this broker is: the cluster's id and the node's number, kept in `meta.properties` as Kafka keeps them."""
+"""Who this broker is: the cluster's id and the node's number, kept in `meta.properties` as Kafka keeps them.
+
+A comment in the file holds its checksum, and a twin stands beside it: a bit that flips there must neither give the
+cluster another name nor keep the broker from starting (docs/decisions/0013-damaged-files.md).
+"""
 
 import base64
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import crc32c
+
 META_PROPERTIES = "meta.properties"
+META_PROPERTIES_TWIN = META_PROPERTIES + ".twin"
 VERSION = "1"
+_CHECKSUM = "#crc32c "
 _UUID_BYTES = 16
+
+logger = logging.getLogger(__name__)
 
 
 class WrongDirectory(Exception):
@@ -24,14 +35,14 @@ def cluster_id_of(
     if directory is None:
         return wanted or _new_id(entropy)
     path = directory / META_PROPERTIES
-    found = _read(path)
+    found, whole = _whole(path, wanted is not None)
     known_cluster, known_node = found.get("cluster.id"), found.get("node.id", found.get("broker.id"))
     if wanted is not None and known_cluster is not None and wanted != known_cluster:
         raise WrongDirectory(f"{path} is of cluster {known_cluster}, not {wanted} (cluster.id)")
     if known_node is not None and known_node != str(node_id):
         raise WrongDirectory(f"{path} is of node {known_node}, not {node_id} (node.id)")
     cluster_id = known_cluster or wanted or _new_id(entropy)
-    if known_cluster is None or known_node is None:
+    if known_cluster is None or known_node is None or not whole:
         _write(path, {**found, "version": VERSION, "cluster.id": cluster_id, "node.id": str(node_id)})
     return cluster_id
 
@@ -42,23 +53,59 @@ def _new_id(entropy: Callable[[int], bytes]) -> str:
     return "A" + text[1:] if text.startswith("-") else text
 
 
-def _read(path: Path) -> dict[str, str]:
+def _whole(path: Path, replaceable: bool) -> tuple[dict[str, str], bool]:
+    """What the directory says of itself, and whether both its files say so under their checksums.
+
+    Raises WrongDirectory where both are damaged and the setting `cluster.id` does not say what they said.
+    """
+    twin = path.with_name(META_PROPERTIES_TWIN)
+    (found, checked), (spare, spare_checked) = _read(path), _read(twin)
+    if checked:
+        return found or {}, spare_checked
+    if spare_checked and spare is not None:
+        logger.warning("%s is damaged or was changed by hand: %s holds instead", path, twin.name)
+        return spare, False
+    if found is not None:
+        return found, False  # of an older version, or Kafka's own
+    if not path.exists() and not twin.exists():
+        return {}, False
+    if not replaceable:
+        raise WrongDirectory(f"{path} and its twin are damaged; say what the cluster is called (cluster.id)")
+    logger.warning("%s is damaged and written again from the settings", path)
+    return {}, False
+
+
+def _read(path: Path) -> tuple[dict[str, str] | None, bool]:
+    """The properties of a file, None where they are not right, and whether a checksum says that they are."""
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_bytes().decode("ascii").split("\n")
     except FileNotFoundError:
-        return {}
-    pairs = (line.partition("=") for line in lines if line.strip() and not line.lstrip().startswith("#"))
-    return {name.strip(): value.strip() for name, _, value in pairs}
+        return None, False
+    except UnicodeDecodeError:
+        return None, False
+    sums = [line for line in lines if line.startswith(_CHECKSUM)]
+    text = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    if sums and sums != [_checksum(text)]:
+        return None, False
+    pairs = (line.partition("=") for line in text)
+    return {name.strip(): value.strip() for name, _, value in pairs}, bool(sums)
+
+
+def _checksum(lines: Iterable[str]) -> str:
+    return f"{_CHECKSUM}{crc32c.crc32c(chr(10).join(lines).encode())}"
 
 
 def _write(path: Path, properties: dict[str, str]) -> None:
-    """Put the file in place whole and durable."""
-    temporary = path.with_suffix(".tmp")
-    with temporary.open("w") as file:
-        file.writelines(f"{name}={value}\n" for name, value in sorted(properties.items()))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    """Put the file and its twin in place whole and durable."""
+    lines = [f"{name}={value}" for name, value in sorted(properties.items())]
+    text = "\n".join([*lines, _checksum(lines), ""])
+    for target in (path.with_name(META_PROPERTIES_TWIN), path):
+        temporary = target.with_name(target.name + ".tmp")
+        with temporary.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
     directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(directory)

@@ -1,12 +1,13 @@
 """Kafka's small text files of a log directory: offset checkpoints, leader epochs, partition metadata."""
 
 import base64
+import logging
 import re
 from collections.abc import Iterable, Mapping
 
 import crc32c
 
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.store import CorruptLogFile, Store
 from fencepost.protocol.topics import TopicPartition
 
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -26,6 +27,8 @@ _CHECKSUM = "#crc32c"
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 NO_TOPIC_ID = bytes(16)
+
+logger = logging.getLogger(__name__)
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -51,6 +54,30 @@ def decode_offsets(data: bytes | None, place: str) -> dict[TopicPartition, int]:
         offsets[TopicPartition(topic, _number(partition, place, number))] = _number(offset, place, number)
         rows.append(" ".join(words))
     return offsets
+
+
+def load_offsets(store: Store, name: str) -> dict[TopicPartition, int] | None:
+    """The offsets of a checkpoint; None, and a line in the log, for one that is damaged. Raises OSError."""
+    try:
+        return decode_offsets(store.load(name), f"{store.place}/{name}")
+    except CorruptLogFile as error:
+        logger.warning("checkpoint passed over: %s", error)
+        return None
+
+
+def load_log_starts(store: Store) -> dict[TopicPartition, int] | None:
+    """The log start offsets, of the file or of its twin. Raises OSError."""
+    offsets = load_offsets(store, LOG_STARTS)
+    if offsets is None:
+        offsets = load_offsets(store, LOG_STARTS_TWIN)
+    if offsets is None:
+        logger.error("%s: records that DeleteRecords hid can be read again", store.place)
+    return offsets
+
+
+def load_topic_id(store: Store) -> bytes:
+    """The topic id in a partition's directory; zeros where there is none. Raises CorruptLogFile and OSError."""
+    return decode_partition_metadata(store.load(PARTITION_METADATA), f"{store.place}/{PARTITION_METADATA}")
 
 
 def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import trio
@@ -17,9 +17,10 @@ from fencepost.broker.log.checkpoints import (
     NO_TOPIC_ID,
     PARTITION_METADATA,
     RECOVERY_POINTS,
-    decode_offsets,
-    decode_partition_metadata,
     encode_offsets,
+    load_log_starts,
+    load_offsets,
+    load_topic_id,
     topic_id_text,
 )
 from fencepost.broker.log.commit import Durability
@@ -38,14 +39,13 @@ from fencepost.broker.log.lock import DirectoryInUse, lock_directory
 from fencepost.broker.log.log_store import LogStore
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.recovery import ALL_TRUSTED
+from fencepost.broker.log.recovery import ALL_TRUSTED, need_durable
 from fencepost.broker.log.segment_store import SegmentStore
 from fencepost.broker.log.store import CorruptLogFile, FlushFailed, Store, Syncable
 from fencepost.protocol.topics import TopicPartition
 
 _REMEDY = (
-    "`fencepost verify` tells more; restore the file from a backup, or stop the broker and put an empty file named"
-    f" {ACCEPT_LOSS} beside it, to have the log cut before the damage"
+    f"see `fencepost verify`; restore it from a backup, or put an empty file {ACCEPT_LOSS} beside it to cut the log"
 )
 
 logger = logging.getLogger(__name__)
@@ -89,12 +89,10 @@ class LogDirectory:
         self._recovery_file = ReplacedFile(store, RECOVERY_POINTS)
         self._watermark_file = ReplacedFile(store, HIGH_WATERMARKS)
         # An offset without a log is of one that was deleted: a new log of its name must not be opened by it.
-        known = self._load_offsets(RECOVERY_POINTS) or {}
-        self._recovery_points = {tp: offset for tp, offset in known.items() if tp in self._unopened}
-        self._log_starts = self._load_log_starts()
+        self._recovery_points = self._of_logs(load_offsets(store, RECOVERY_POINTS))
+        self._log_starts = self._of_logs(load_log_starts(store))
         self._log_starts_filed = b""
-        cleaned = self._load_offsets(CLEANER_OFFSETS) or {}
-        self._cleaned_to = {tp: offset for tp, offset in cleaned.items() if tp in self._unopened}
+        self._cleaned_to = self._of_logs(load_offsets(store, CLEANER_OFFSETS))
         if self.clean:
             store.remove(CLEAN_SHUTDOWN)
             for pin in store.pin_entries():
@@ -186,7 +184,7 @@ class LogDirectory:
     def topic_id_on_disk(self, tp: TopicPartition) -> bytes:
         """The id of the topic that a partition's directory belongs to; zeros where it does not say. Raises OSError."""
         try:
-            return self._identity(tp)
+            return load_topic_id(self._log_store.files(str(tp)))
         except CorruptLogFile as error:
             logger.warning("whose log this is can not be read: %s", error)
             return NO_TOPIC_ID
@@ -295,7 +293,7 @@ class LogDirectory:
             raise CorruptLogFile(known.place, known.position, known.why)
         try:
             if topic_id is None:
-                topic_id = self._identity(tp)
+                topic_id = load_topic_id(self._log_store.files(str(tp)))
             elif tp in self._unopened and not only_topic:
                 self._set_stray_aside(tp, topic_id)
             return self._recover(tp, topic_id, config)
@@ -316,13 +314,10 @@ class LogDirectory:
         if loss_accepted:
             recovery_point = trusted = 0
         opened = self._log_store.open(str(tp), config, log_start_offset, trusted)
-        if opened.segments.end_offset < recovery_point:
-            why = f"ends at offset {opened.segments.end_offset}, but everything below {recovery_point} was durable"
-            raise CorruptLogFile(store.place, 0, why)
+        need_durable(store, opened.segments.end_offset, recovery_point)
         log_start_offset = min(log_start_offset, opened.segments.end_offset)
         if on_disk and not self.clean and self._durability == "fsync":
-            # What is shown to readers must not be lost: the tail that the crash left in the page cache, and the names of
-            # the files, go down first.
+            # What readers are shown must not be lost: what the crash left in the page cache, names too, goes down first.
             _sync_all([*opened.segments.tail_pins(recovery_point), *store.pin_entries()])
             recovery_point = opened.segments.end_offset
         log = PartitionLog(
@@ -343,17 +338,13 @@ class LogDirectory:
         self._unopened.discard(tp)
         return log
 
-    def _identity(self, tp: TopicPartition) -> bytes:
-        store = self._log_store.files(str(tp))
-        return decode_partition_metadata(store.load(PARTITION_METADATA), f"{store.place}/{PARTITION_METADATA}")
-
     def _set_stray_aside(self, tp: TopicPartition, topic_id: bytes) -> None:
         """Put the log of a deleted topic out of the way of the new one of its name.
 
         Raises CorruptLogFile where it is of a topic that nobody deleted: a damaged file must not empty a partition.
         """
         store = self._log_store.files(str(tp))
-        found = self._identity(tp)
+        found = load_topic_id(store)
         if NO_TOPIC_ID in (found, topic_id) or found == topic_id:
             return
         if found not in self.deleted_topic_ids:
@@ -384,6 +375,9 @@ class LogDirectory:
         self._write_log_starts()
         self._outlived.clear()
 
+    def _of_logs(self, offsets: Mapping[TopicPartition, int] | None) -> dict[TopicPartition, int]:
+        return {tp: offset for tp, offset in (offsets or {}).items() if tp in self._unopened}
+
     def _start_moved(self, log: PartitionLog) -> None:
         self._log_starts[log.tp] = log.log_start_offset
         self._write_log_starts()
@@ -400,22 +394,6 @@ class LogDirectory:
             self._store.replace(LOG_STARTS_TWIN, data, durable=True)
             self._store.replace(LOG_STARTS, data, durable=True)
             self._log_starts_filed = data
-
-    def _load_log_starts(self) -> dict[TopicPartition, int]:
-        offsets = self._load_offsets(LOG_STARTS)
-        if offsets is None:
-            offsets = self._load_offsets(LOG_STARTS_TWIN)
-        if offsets is None:
-            logger.error("%s: records that DeleteRecords hid can be read again", self.place)
-        return {tp: offset for tp, offset in (offsets or {}).items() if tp in self._unopened}
-
-    def _load_offsets(self, name: str) -> dict[TopicPartition, int] | None:
-        """The offsets of a checkpoint; None, and a line in the log, for one that is damaged."""
-        try:
-            return decode_offsets(self._store.load(name), f"{self._store.place}/{name}")
-        except CorruptLogFile as error:
-            logger.warning("checkpoint passed over: %s", error)
-            return None
 
 
 def _sync_all(pins: Sequence[Syncable]) -> None:

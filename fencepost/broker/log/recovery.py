@@ -87,8 +87,14 @@ def _clear_leftovers(store: Store, names: Mapping[str, int]) -> list[int]:
 def _need_all_trusted(store: Store, names: Mapping[str, int], end_offset: int, recovery_point: int) -> None:
     """Raises CorruptLogFile where the log ends before what was durable: the end of its last file is missing."""
     known = max(snapshot_offsets(names), default=0) if recovery_point == ALL_TRUSTED else recovery_point
-    if end_offset < known:
-        raise CorruptLogFile(store.place, 0, f"ends at offset {end_offset}, but everything below {known} was durable")
+    need_durable(store, end_offset, known)
+
+
+def need_durable(store: Store, end_offset: int, durable_offset: int) -> None:
+    """Raises CorruptLogFile where a log that ends at `end_offset` once was durable further on."""
+    if end_offset < durable_offset:
+        why = f"ends at offset {end_offset}, but everything below {durable_offset} was durable"
+        raise CorruptLogFile(store.place, 0, why)
 
 
 def _drop_snapshots_above(store: Store, names: Mapping[str, int], end_offset: int) -> None:

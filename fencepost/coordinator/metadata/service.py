@@ -21,7 +21,7 @@ from fencepost.coordinator.metadata.commands import (
 )
 from fencepost.coordinator.metadata.config_controller import ConfigController
 from fencepost.coordinator.metadata.controller import TopicController
-from fencepost.coordinator.metadata.delta import Change, MetadataCorrupt
+from fencepost.coordinator.metadata.delta import Change, MetadataCorrupt, TopicDeleted
 from fencepost.coordinator.metadata.features import SUPPORTED, FeatureView, update_features
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, METADATA_VERSION, MetadataImage
 from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules, IdSource, Observer
@@ -88,22 +88,28 @@ class MetadataService:
         self._configs = ConfigController(facts, rules)
         self._loader = MetadataLoader()
         self._pending: deque[_Pending] = deque()
+        self.deleted_topic_ids: set[bytes] = set()
+        """Every topic that the log knows to have been deleted."""
         self._id_lock = trio.Lock()
         self._next_id = self._last_id = 0
 
-    async def start(self) -> None:
+    async def start(self, first_free_producer_id: int = 0) -> None:
         """Replay the log; end what a crash left open; write the first records of a new cluster.
 
-        Raises MetadataCorrupt.
+        Producer ids below `first_free_producer_id` may be in use though the log does not know of them. Raises
+        MetadataCorrupt where an undamaged record can not be understood, LogUnreadable for damage.
         """
         loader = MetadataLoader()
         for batch in self._log.replay():
-            loader.load_batch(batch.base_offset, _decode(batch.base_offset, [value for _, value in batch.records]))
+            records = _decode(batch.base_offset, [value for _, value in batch.records])
+            self._remember_deleted(loader.load_batch(batch.base_offset, records))
         self._loader = loader
         if METADATA_VERSION not in loader.image.features:
             self._write(bootstrap_records(self.facts, self._topics), "Bootstrap records")
         elif loader.open is not None:
             self._write([])
+        if self._loader.image.next_producer_id < first_free_producer_id:
+            self._write([ProducerIdsRecord(self.facts.node_id, -1, first_free_producer_id)])
         await self._log.durable(self._log.end_offset)
         self._pending.clear()
         self.image = self._loader.image
@@ -234,8 +240,12 @@ class MetadataService:
         while self._pending and self._pending[0].end_offset <= end_offset:
             pending = self._pending.popleft()
             self.image = pending.image
+            self._remember_deleted(pending.changes)
             if self.observer is not None and pending.changes:
                 self.observer(pending.changes)
+
+    def _remember_deleted(self, changes: Sequence[Change]) -> None:
+        self.deleted_topic_ids.update(change.topic.topic_id for change in changes if isinstance(change, TopicDeleted))
 
     def _write(self, records: Sequence[MetadataRecord], transaction: str | None = None) -> None:
         """Append one change: one atomic batch, or a KIP-868 transaction over several where it does not fit in one.

@@ -11,9 +11,8 @@ from fencepost.broker.log.commit import GroupCommit
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.coordinator.ports import LogWriteFailed, ProducerTag
+from fencepost.coordinator.ports import LogUnreadable, LogWriteFailed, ProducerTag
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import CorruptBatch
 from fencepost.protocol.topics import TopicPartition
 
 TP = TopicPartition("__transaction_state", 7)
@@ -67,7 +66,7 @@ async def test_a_flipped_bit_in_a_trusted_log_stops_the_replay(tmp_path: Path, c
     segment.write_bytes(data)
 
     directory, partition = open_log(tmp_path)
-    with pytest.raises(CorruptBatch, match="__transaction_state-7"):
+    with pytest.raises(LogUnreadable, match="__transaction_state-7 at offset 0"):
         list(PartitionCoordinatorLog(partition, commit).replay())
     directory.close()
 
