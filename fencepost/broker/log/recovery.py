@@ -140,7 +140,7 @@ class _Pass:
                 return False
             intact = self._scan(segment, position, start)
             self.end_offset = segment.next_offset
-            if not intact:
+            if not intact or self._ends_early(number):
                 self._drop_after(number)
             number += 1
             if number < len(self.segments):
@@ -217,6 +217,23 @@ class _Pass:
             )
         if not trusted and not check_crc(data, 0, header):
             raise CorruptLogFile(segment.file.place, at, "the batch's CRC-32C does not match its bytes")
+
+    def _ends_early(self, number: int) -> bool:
+        """Whether batches are missing between this segment and the next, lost with all that was not durable yet.
+
+        A power cut can take the end of a file at the border of a batch and leave the next file. Compaction leaves gaps,
+        too, but below the recovery point, or with a seal that knows of them.
+        """
+        segment = self.segments[number]
+        if number + 1 == len(self.segments) or segment.next_offset < self._recovery_point:
+            return False
+        successor = self.segments[number + 1].base_offset
+        if segment.next_offset == successor:
+            return False
+        seal = self._repairs.seal_of(segment)
+        if seal is None:
+            return not self._config.compacted
+        return (seal.end_offset, seal.log_bytes) != (successor, segment.size_bytes)
 
     def _cut(self, segment: Segment, error: CorruptLogFile) -> None:
         lost = segment.size_bytes - error.position

@@ -1,7 +1,8 @@
 """Producer snapshots: Kafka's `.snapshot` bytes, version 1, and behind them the duplicate windows (row P9).
 
-Kafka keeps one batch per producer across a restart. Here the batches before the last one follow Kafka's entries in a
-section of our own, which the checksum covers and Kafka's reader passes over: it reads as many entries as are counted.
+Kafka keeps one batch per producer across a restart. Here the batches before the last one (and the last one, where a
+marker gave its producer another time) follow Kafka's entries in a section of our own, which the checksum covers and
+Kafka's reader passes over: it reads as many entries as are counted.
 A snapshot without such batches is byte for byte Kafka's.
 """
 
@@ -51,7 +52,9 @@ def encode_snapshot(entries: Collection[ProducerEntry]) -> bytes:
             entry.coordinator_epoch,
             entry.txn_first_offset,
         )
-        earlier = entry.batches[:-1]
+        # Kafka's entry has one time for the producer and his last batch. After a marker the two differ.
+        whole = last.timestamp_ms != entry.last_timestamp_ms
+        earlier = entry.batches if whole else entry.batches[:-1]
         if earlier:
             count += 1
             windows += _WINDOW_HEAD.pack(entry.producer_id, len(earlier))
@@ -101,7 +104,7 @@ def _entries(data: bytes, place: str) -> list[ProducerEntry]:
             data, at + number * _ENTRY.size
         )
         batches = earlier.get(producer_id, ())
-        if offset >= 0:
+        if offset >= 0 and not (batches and batches[-1].last_offset == offset):
             batches = (*batches, BatchMetadata(sequence, offset, delta, timestamp_ms))
         entries.append(ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms, first_offset, batches))
     return entries
