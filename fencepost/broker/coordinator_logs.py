@@ -159,7 +159,9 @@ def _batches(data: bytes, tp: TopicPartition) -> Iterator[_Batch]:
             raise CorruptBatch(f"{tp}: the batch at offset {header.base_offset} does not match its CRC-32C")
         commits: bool | None = None
         records: Sequence[KeyValue] = ()
-        if header.is_control:
+        if header.is_control and not header.record_count:
+            pass  # compaction emptied it: of its transaction nothing is left
+        elif header.is_control:
             marker = read_marker(data, position, header)
             commits = marker.type is ControlType.COMMIT
         else:

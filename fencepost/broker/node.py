@@ -76,9 +76,6 @@ class Node:
         )
         only_that_log = config.log_failure_policy == "offline"
         self.commit = GroupCommit(durability, self._log_lost if only_that_log else None)
-        self.cleaner = LogCleaner(
-            self.logs, lambda: cleaner_settings(self.config), self.clock.now_ms, self.commit.lose
-        )
         self.cleaner = LogCleaner(self.logs, lambda: cleaner_settings(self.config), self.clock.now_ms, self.commit.lose)
         try:
             self._build_coordinators()
