@@ -40,6 +40,11 @@ class StoredBatch(NamedTuple):
     body: memoryview
 
     @property
+    def size_bytes(self) -> int:
+        """Header and records."""
+        return _HEADER.size + len(self.body)
+
+    @property
     def is_control(self) -> bool:
         """Whether it holds a marker."""
         return bool(self.attributes & _CONTROL_BIT)

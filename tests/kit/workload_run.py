@@ -7,7 +7,7 @@ import signal
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing.context import ForkProcess
@@ -38,6 +38,7 @@ from tests.kit.workload_writers import (
     own_loose,
     own_transactions,
     own_transform,
+    raw_writes,
 )
 
 WRITERS: dict[str, Callable[[Task], object]] = {
@@ -45,6 +46,7 @@ WRITERS: dict[str, Callable[[Task], object]] = {
     "tv2": partial(trio.run, own_transactions),
     "loose1": confluent_loose,
     "loose2": partial(trio.run, own_loose),
+    "raw": raw_writes,
 }
 TRANSFORMS: dict[str, Callable[[Task], object]] = {
     "copy1": confluent_transform,
@@ -71,13 +73,19 @@ class Plan:
     transforms: int = 2
     """Members of each transform's group; only the first is a static one, the others make it rebalance."""
     bad_network: bool = True
+    raw: int = 0
+    """Producers without idempotence, who never send twice."""
+    readers: tuple[str, ...] = READERS
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """The broker's."""
 
     @property
     def roles(self) -> list[tuple[str, str]]:
         """(role, name) of every process."""
         several = [(role, f"{role}-{number}") for role in ("tv1", "tv2") for number in range(self.transactional)]
         several += [(role, f"{role}-{number}") for role in TRANSFORMS for number in range(self.transforms)]
-        return [*several, *((role, role) for role in ("loose1", "loose2", *READERS))]
+        several += [("raw", f"raw-{number}") for number in range(self.raw)]
+        return [*several, *((role, role) for role in ("loose1", "loose2", *self.readers))]
 
     @property
     def places(self) -> list[Place]:
@@ -127,7 +135,7 @@ class Run:
         self._broker = BrokerProcess(
             self.work_dir / "broker",
             data_dir=self.work_dir / "data",
-            settings={"group.initial.rebalance.delay.ms": "0"},
+            settings={"group.initial.rebalance.delay.ms": "0", **self.plan.settings},
             arguments=["--durability", self.plan.durability, *advertise],
         )
         self._processes: dict[str, _Process] = {}
@@ -143,9 +151,7 @@ class Run:
         """Work, break things, settle, check."""
         self._broker.start()
         try:
-            with Wire(self._broker.connect()) as wire:
-                for topic in topics():
-                    wire.create_topic(topic, self.plan.partitions, internal_segment_bytes=str(SEGMENT_BYTES))
+            self._create_topics()
             if self._listener is not None:
                 self._start(NETWORK, NETWORK)
             for role, name in self.plan.roles:
@@ -168,6 +174,11 @@ class Run:
     def _address(self) -> str:
         """What clients are told: the broker's own address, or that of the bad network before it."""
         return self._broker.address if self._listener is None else f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def _create_topics(self) -> None:
+        with Wire(self._broker.connect()) as wire:
+            for topic in topics():
+                wire.create_topic(topic, self.plan.partitions, internal_segment_bytes=str(SEGMENT_BYTES))
 
     # Processes
 
@@ -305,7 +316,8 @@ class Run:
         written = [place for place in self.plan.places if place[0] not in TRANSFORMS]
         self._until(partial(self._nothing_open, written), "transactions are still open")
         self.settle_seconds = time.monotonic() - began
-        self._until(self._copied, "the transforms do not finish", stalled=self._kill_the_stalled)
+        if self.plan.transforms:
+            self._until(self._copied, "the transforms do not finish", stalled=self._kill_the_stalled)
         for role, name in self.plan.roles:
             if role in TRANSFORMS:
                 self._processes.pop(name).end()
@@ -358,7 +370,7 @@ class Run:
             writers=[Writer.read(path) for path in sorted((self.work_dir / "writers").glob("*.jsonl"))],
             readers=[Reader.read(path) for path in sorted((self.work_dir / "readers").glob("*.jsonl"))],
             finals=finals,
-            transforms=[(LOOSE_TOPIC, output) for output in TRANSFORMS],
+            transforms=[(LOOSE_TOPIC, output) for output in TRANSFORMS] if self.plan.transforms else [],
         )
 
 

@@ -1,8 +1,10 @@
 """The writing processes of a chaos run: librdkafka (TV1) and the project's own client (TV2), each with its journal."""
 
 import random
+import socket
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,12 +16,18 @@ import trio
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 import fencepost
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.record_batch import build_batch
 from tests.kit.history import Journal
+from tests.kit.wire import ConnectionEnded, Wire
 
 FENCED = 3
 """Exit code of a producer that can not go on; the run starts its next incarnation."""
 WAIT_SECONDS = 20.0
 TRANSACTION_TOPIC, LOOSE_TOPIC = "t", "in"
+TRIMMED_TOPICS = RETAINED_TOPIC, COMPACTED_TOPIC = "retained", "compacted"
+TRIMMED = "trimmed"
+"""Folder of the journals of what was written to TRIMMED_TOPICS: those records need not stay."""
 _PRELOADED = (fencepost.Consumer, fencepost.Producer, fencepost.TransactionalProducer)
 """Imported before the run forks, so that its processes start at once."""
 _PATIENT = {"reconnect.backoff.ms": 20, "reconnect.backoff.max.ms": 200, "retry.backoff.ms": 20, "log_level": 0}
@@ -210,6 +218,47 @@ def confluent_transform(task: Task) -> None:
         except KafkaException as error:
             _undo(producer, error)
             _fatal(error)  # the next incarnation begins at the committed offsets
+
+
+# Without a client
+
+
+def raw_writes(task: Task) -> None:
+    """Batches without producer id, each sent once: what no answer came for may be there or not. Beside the loose topic
+    they go to topics that lose their old records (retention) and their overwritten ones (compaction).
+    """
+    chance, host_port = task.random, task.address.rpartition(":")
+    beside = task.journal.parent.with_name(TRIMMED)
+    journals = {LOOSE_TOPIC: Journal(task.journal)}
+    journals |= {topic: Journal(beside / f"{topic}-{task.label}.jsonl") for topic in TRIMMED_TOPICS}
+    number = 0
+    while True:
+        try:
+            with Wire(socket.create_connection((host_port[0], int(host_port[2])), 5)) as wire:
+                while True:
+                    number += 1
+                    topic = chance.choice((LOOSE_TOPIC, *TRIMMED_TOPICS))
+                    _write_raw(wire, task, journals[topic], topic, number)
+                    time.sleep(chance.uniform(0, 0.01))
+        except (OSError, ConnectionEnded):
+            time.sleep(0.02)
+
+
+def _write_raw(wire: Wire, task: Task, journal: Journal, topic: str, number: int) -> None:
+    partition = number % (task.partitions if topic == LOOSE_TOPIC else 1)
+    values = [f"{task.label}.{number}.{index}" for index in range(1 + number % 4)]
+    journal.write_many(["send", None, topic, partition, value] for value in values)
+    now_ms = int(time.time() * 1000)
+    records = [(now_ms, key_of(value), value.encode(), ()) for value in values]
+    answer = wire.produce(topic, build_batch(records), partition=partition)
+    if answer.error_code != ErrorCode.NONE:
+        raise ValueError(f"{topic}-{partition}: {ErrorCode(answer.error_code).name}")
+    journal.write_many(["ack", value, partition, answer.base_offset + index] for index, value in enumerate(values))
+
+
+def key_of(value: str) -> bytes:
+    """The key of a record of `raw_writes`: some hundred keys in all."""
+    return b"key-%d" % (zlib.crc32(value.encode()) % 200)
 
 
 # The project's own client

@@ -1,0 +1,140 @@
+"""Kill -9 in a loop under load, on one data directory that is never reset; after each, the files are read and judged.
+
+    python -m tests.kit.kill_loop --cycles 200 --seed 7 --durability fsync --partitions 3
+
+Idempotent, transactional and raw producers write while the broker is killed at random moments. While it is dead, a
+reader that has nothing in common with the broker goes on in its files where it stood: what was acknowledged is there.
+At the end, everything: each acknowledged record once and at its offset, order, no torn and no aborted transaction seen.
+"""
+
+import argparse
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Log, Place, Verdict
+from tests.kit.kill_check import FilesWatch, read_files, trimmed_problems
+from tests.kit.wire import Wire
+from tests.kit.workload_readers import fetch_places
+from tests.kit.workload_run import Plan, Run
+from tests.kit.workload_writers import COMPACTED_TOPIC, RETAINED_TOPIC, TRIMMED, TRIMMED_TOPICS
+
+RETAINED_BYTES, TRIMMED_SEGMENT_BYTES = 6000, 2000
+SETTINGS = {"log.retention.check.interval.ms": "300"}
+LIFE_SECONDS = (0.05, 1.5)
+"""Bounds of a broker's life between its start and its death."""
+
+
+@dataclass
+class KillLoop(Run):
+    """A chaos run with one kind of fault, many times over, and a look at the files after each."""
+
+    cycles: int = 10
+    restart_seconds: list[float] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        (self.work_dir / TRIMMED).mkdir(parents=True, exist_ok=True)
+        self._watch = FilesWatch(self.work_dir / "data", self.work_dir / "writers")
+
+    def go(self) -> Verdict:
+        """The cycles, and the verdict over all of them."""
+        verdict = super().go()
+        verdict.add("in the files", self.problems)
+        verdict.counts["batches read from the files of a dead broker"] = self._watch.batches
+        verdict.counts["acknowledged records found there"] = self._watch.found
+        return verdict
+
+    def _create_topics(self) -> None:
+        super()._create_topics()
+        small = {"internal_segment_bytes": str(TRIMMED_SEGMENT_BYTES)}
+        with Wire(self._broker.connect()) as wire:
+            wire.create_topic(RETAINED_TOPIC, 1, retention_bytes=str(RETAINED_BYTES), **small)
+            wire.create_topic(COMPACTED_TOPIC, 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.1", **small)
+
+    def _break_things(self, until: float) -> None:
+        """Not until a time, but so many times."""
+        self._rest(1.0)
+        for number in range(self.cycles):
+            self._rest(self._chance.uniform(*LIFE_SECONDS))
+            self._broker.kill()
+            self._note(f"cycle {number}", self._watch.look(self.plan.places))
+            began = time.monotonic()
+            self._broker.start()
+            self.restart_seconds.append(time.monotonic() - began)
+            self.faults["broker killed"] += 1
+
+    def _history(self, finals: dict[str, dict[str, dict[Place, Log]]]) -> History:
+        """With one more reader of everything: after a stop in order, out of the files."""
+        self._broker.start()
+        with Wire(self._broker.connect()) as wire:  # a log is opened, and its indexes made good, when it is asked for
+            fetch_places(wire, dict.fromkeys(self.plan.places, 0), READ_COMMITTED, 1)
+        self._note("at the end", [] if self._broker.stop() == 0 else ["the broker did not stop in order"])
+        self._note("at the end", self._watch.look(self.plan.places))
+        view, problems = read_files(self.work_dir / "data", self.plan.places)
+        self._note("at the end", problems)
+        finals[READ_COMMITTED]["the files"] = view.committed
+        finals[READ_UNCOMMITTED]["the files"] = view.everything
+        for topic in TRIMMED_TOPICS:
+            journals = sorted((self.work_dir / TRIMMED).glob(f"{topic}-*.jsonl"))
+            compacted = topic == COMPACTED_TOPIC
+            self._note(topic, trimmed_problems(self.work_dir / "data" / f"{topic}-0", journals, compacted=compacted))
+        return super()._history(finals)
+
+    def _note(self, when: str, found: Sequence[str]) -> None:
+        self.problems += [f"{when}: {problem}" for problem in found]
+
+
+def _report(run: KillLoop, verdict: Verdict, seconds: float) -> str:
+    plan, restarts = run.plan, sorted(run.restart_seconds)
+    facts = [f"faults: {dict(run.faults)}", f"checked: {dict(verdict.counts)}"]
+    if restarts:
+        facts.append(f"ready again after {restarts[len(restarts) // 2]:.2f} s (median), {restarts[-1]:.2f} s (longest)")
+    facts.append(f"took {seconds:.0f} s")
+    word = "VIOLATED" if verdict.violations else "nothing was lost"
+    again = f"python -m tests.kit.kill_loop --cycles {run.cycles} --seed {plan.seed}"
+    again += f" --durability {plan.durability} --partitions {plan.partitions}"
+    return "\n".join([f"{word} durability={plan.durability}", *verdict.violations, *facts, f"again: {again}"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The command line: a run and its verdict; 1 on a violation."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kit.kill_loop", description=__doc__)
+    parser.add_argument("--cycles", type=int, default=10)
+    parser.add_argument("--seed", default=None)
+    parser.add_argument("--durability", choices=["fsync", "os"], default="fsync")
+    parser.add_argument("--partitions", type=int, default=3)
+    parser.add_argument("--directory", type=Path, default=None, help="kept; else one that goes unless it is needed")
+    arguments = parser.parse_args(argv)
+    directory = arguments.directory or Path(tempfile.mkdtemp(prefix="fencepost-kills-"))
+    plan = Plan(
+        seconds=0,
+        seed=arguments.seed if arguments.seed is not None else str(random.randrange(10**6)),
+        durability=arguments.durability,
+        partitions=arguments.partitions,
+        transactional=2,
+        transforms=0,
+        raw=1,
+        readers=("wire",),
+        bad_network=False,
+        settings=SETTINGS,
+    )
+    run, began = KillLoop(plan, directory, cycles=arguments.cycles), time.monotonic()
+    verdict = run.go()
+    print(_report(run, verdict, time.monotonic() - began))
+    if verdict.violations:
+        print(f"journals, logs and data: {directory}")
+        return 1
+    if arguments.directory is None:
+        shutil.rmtree(directory)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
