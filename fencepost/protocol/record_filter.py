@@ -113,6 +113,12 @@ def emptied(header: BatchHeader) -> tuple[BatchHeader, bytearray]:
     )
 
 
+def vacated(header: BatchHeader) -> tuple[BatchHeader, bytearray]:
+    """An empty batch of nobody over the same offsets, where all that must stay known is where the next one begins."""
+    kinds = header.attributes & LOG_APPEND_TIME_BIT
+    return emptied(header._replace(attributes=kinds, producer_id=-1, producer_epoch=-1, base_sequence=-1))
+
+
 def _zigzag(data: bytes | bytearray, at: int) -> tuple[int, int]:
     value = data[at]
     at += 1

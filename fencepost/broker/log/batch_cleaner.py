@@ -9,7 +9,7 @@ from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.record_work import Work, batch_of, records_of
 from fencepost.broker.log.txn_index import TxnIndex
 from fencepost.protocol.record_batch import BatchHeader
-from fencepost.protocol.record_filter import RawRecord, emptied, filtered
+from fencepost.protocol.record_filter import RawRecord, emptied, filtered, vacated
 
 RECORDS_PER_STEP = 256
 
@@ -71,14 +71,12 @@ class BatchCleaner:
             aborted.append(entry)
         if not discardable or self._is_last_marker(header):
             return header, data
-        if not header.record_count:
-            return (header, data) if is_last else None
-        if not header.has_delete_horizon:
+        if header.record_count and not header.has_delete_horizon:
             body = yield from records_of(header, data)
             return (yield from batch_of(*filtered(header, body.data, list(body.records()), self._new_horizon_ms)))
-        if self._now_ms < header.base_timestamp:
+        if header.record_count and self._now_ms < header.base_timestamp:
             return header, data
-        return emptied(header) if is_last else None
+        return vacated(header) if is_last else None
 
     def _clean_data(self, header: BatchHeader, data: memoryview, is_last: bool) -> Generator[Work, Any, Kept]:
         is_aborted = self._transactions.data(header)
@@ -100,9 +98,9 @@ class BatchCleaner:
             return (yield from batch_of(*filtered(header, body.data, kept, horizon_ms)))
         if kept:
             return header, data
-        if is_last or self._is_last_data(header):
+        if self._is_last_data(header):
             return emptied(header) if header.record_count else (header, data)
-        return None
+        return vacated(header) if is_last else None
 
     def _stays(self, record: RawRecord, horizon_passed: bool) -> bool:
         if record.offset > self._map_end:
