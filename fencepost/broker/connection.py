@@ -2,31 +2,37 @@
 
 import logging
 import socket
-from collections.abc import Collection
+from collections.abc import Coroutine
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from fencepost.broker.context import CloseConnection, DurableReply, Endpoint, RequestContext
+from fencepost.broker.answers import Answer, answer_of
+from fencepost.broker.context import CloseConnection, Endpoint, RequestContext
 from fencepost.broker.dispatch import Route, UnservedRequest
 from fencepost.broker.frames import BadFrame, FrameBuffer
-from fencepost.broker.transmission import send_parts
-from fencepost.protocol.headers import RequestHeader, read_request_header, write_response_header
+from fencepost.broker.transmission import JOIN_BYTES_MAX, send_parts
+from fencepost.protocol.headers import RequestHeader, read_request_header
 from fencepost.protocol.registry import API_BY_KEY, API_VERSIONS, Api
 from fencepost.protocol.schema import DecodeError
 
 if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.node import Node
+    from fencepost.broker.repeated_produce import RepeatedProduce
     from fencepost.broker.server import Server
 
 logger = logging.getLogger(__name__)
 
-ROUNDS_BEFORE_CHECKPOINT = 8
+Unfinished = Coroutine[Any, Any, Any]
+
+ROUNDS_BEFORE_CHECKPOINT = 16
 BYTES_BEFORE_CHECKPOINT = 1 << 20
 """A MiB of batches is some milliseconds of work: whoever sends without a pause lets others run after it."""
 OUTPUT_FLUSH_BYTES = 1 << 20
 OUTPUT_FLUSH_ANSWERS = 128
+PRODUCE = 0
 
 
 class Connection:
@@ -49,12 +55,10 @@ class Connection:
         self._socket = sock
         self._listener = listener
         self._frames = FrameBuffer(server.request_bytes_max)
-        self._out: list[Any] = []
+        self._out: list[Answer] = []
         self._out_bytes = 0
-        self._out_answers = 0
         self._waits: dict[PartitionLog, int] = {}
-        self._durable: list[tuple[int, int, Api, RequestHeader, DurableReply]] = []
-        """The answers in `_out` that wait for the disk, with where they begin and end in it."""
+        self._repeated: RepeatedProduce | None = None
         self._scope = trio.CancelScope()
 
     async def run(self) -> None:
@@ -83,25 +87,31 @@ class Connection:
         self._frames.shrink()
 
     async def _serve(self) -> None:
-        frames = self._frames
+        """Receive, answer, send, as long as the socket has something; wait only where it has not.
+
+        A request that can be answered at once meets no coroutine on its way, nor trio's loop: at this place that is
+        worth more than all else.
+        """
+        frames, server, receive = self._frames, self._server, self._socket.recv_into
         rounds = worked_bytes = 0
         self.idle = False
         while True:
             try:
-                received = self._socket.recv_into(frames.space())
+                received = receive(frames.space())
             except BlockingIOError:
                 rounds = worked_bytes = 0
                 await self._wait_for_input()
                 continue
             if not received:
                 return
-            self.last_active = self._server.now
+            self.last_active = server.now
             frames.received(received)
             while (frame := frames.next_frame()) is not None:
-                await self._answer(frame)
-            if self._out or self._waits:
+                if (unfinished := self._answer(frame)) is not None:
+                    await unfinished
+            if self._out and not self._flushed_at_once():
                 await self._flush()
-            if self._server.draining:
+            if server.draining:
                 return
             rounds += 1
             worked_bytes += received
@@ -116,9 +126,16 @@ class Connection:
         finally:
             self.idle = False
 
-    async def _answer(self, frame: memoryview) -> None:
+    # Answering. What these functions return, unless it is None, must be awaited before anything else is done: the
+    # handler has to wait, or the answers have to leave first.
+
+    def _answer(self, frame: memoryview) -> Unfinished | None:
         """Handle one request and put its answer behind those that wait to be sent."""
         self.requests += 1
+        if self._repeated is not None:
+            answer = self._repeated.answer(frame)
+            if answer is not None:
+                return self._enqueue(answer)
         header = read_request_header(frame)
         dispatch = self._server.dispatch
         if header.api_key == API_VERSIONS and not API_BY_KEY[API_VERSIONS].serves(header.api_version):
@@ -127,15 +144,6 @@ class Connection:
         else:
             route = dispatch.route(header.api_key, header.api_version)
             request = _decode(route.api, frame, header)
-        if not route.prompt and self._out:
-            await self._flush()
-        reply = await self._handle(route, request, header)
-        if reply is not None:
-            self._enqueue(route, header, reply)
-            if self._out_bytes >= OUTPUT_FLUSH_BYTES or self._out_answers >= OUTPUT_FLUSH_ANSWERS:
-                await self._flush()
-
-    async def _handle(self, route: Route, request: Any, header: RequestHeader) -> Any:
         context = RequestContext(
             header.api_key,
             header.api_version,
@@ -144,28 +152,83 @@ class Connection:
             self.peer.host,
             self._listener,
         )
+        if self._out and not route.prompt:
+            return self._handle_after_flush(route, request, context)
+        unfinished = self._handle(route, request, context)
+        if header.api_key == PRODUCE and unfinished is None:
+            self._learn(frame, request, context)
+        return unfinished
+
+    def _handle(self, route: Route, request: Any, context: RequestContext) -> Unfinished | None:
         clock = self._node.clock
         began = clock.monotonic()
+        reply = route.handle(self._node, request, context)
+        if isinstance(reply, CoroutineType):
+            return self._handle_waiting(route, reply, context, began)
+        self._node.metrics.count_request(context.api_key, clock.monotonic() - began)
+        if reply is None:
+            return None
+        return self._enqueue(answer_of(route.api, context.api_version, context.correlation_id, reply))
+
+    async def _handle_waiting(self, route: Route, waiting: Unfinished, context: RequestContext, began: float) -> None:
         self.busy_in_handler = True
         try:
-            return await route.handle(self._node, request, context)
+            reply = await waiting
         finally:
             self.busy_in_handler = False
-            self._node.metrics.count_request(header.api_key, clock.monotonic() - began)
+            self._node.metrics.count_request(context.api_key, self._node.clock.monotonic() - began)
+        if reply is not None:
+            unfinished = self._enqueue(answer_of(route.api, context.api_version, context.correlation_id, reply))
+            if unfinished is not None:
+                await unfinished
 
-    def _enqueue(self, route: Route, header: RequestHeader, reply: Any) -> None:
-        if isinstance(reply, DurableReply):
-            for log, end_offset in reply.waits.items():
-                if end_offset > self._waits.get(log, -1):
-                    self._waits[log] = end_offset
-            parts = _frame(route.api, header, reply.response)
-            at = len(self._out)
-            self._durable.append((at, at + len(parts), route.api, header, reply))
-        else:
-            parts = _frame(route.api, header, reply)
-        self._out += parts
-        self._out_bytes += sum(map(len, parts))
-        self._out_answers += 1
+    async def _handle_after_flush(self, route: Route, request: Any, context: RequestContext) -> None:
+        await self._flush()
+        unfinished = self._handle(route, request, context)
+        if unfinished is not None:
+            await unfinished
+
+    def _learn(self, frame: memoryview, request: Any, context: RequestContext) -> None:
+        if self._repeated is None:
+            from fencepost.broker.repeated_produce import RepeatedProduce  # here: it is the handler's, see Dispatch
+
+            self._repeated = RepeatedProduce(self._node)
+        self._repeated.learn(frame, request, context)
+
+    # Sending
+
+    def _enqueue(self, answer: Answer) -> Unfinished | None:
+        waits = self._waits
+        for log, end_offset in answer.waits:
+            if end_offset > waits.get(log, -1):
+                waits[log] = end_offset
+        self._out.append(answer)
+        self._out_bytes += answer.size_bytes
+        if self._out_bytes >= OUTPUT_FLUSH_BYTES or len(self._out) >= OUTPUT_FLUSH_ANSWERS:
+            return self._flush()
+        return None
+
+    def _flushed_at_once(self) -> bool:
+        """Send all answers if nothing has to be waited for; False: nothing was sent, and `_flush` has to do it."""
+        if self._out_bytes > JOIN_BYTES_MAX:
+            return False
+        if self._waits:
+            settled = self._node.commit.settled
+            for log, end_offset in self._waits.items():
+                if not settled(log, end_offset):
+                    return False
+            self._waits = {}
+        data = b"".join([part for answer in self._out for part in answer.parts])
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            return False
+        if sent < len(data):
+            rest = memoryview(data)[sent:]
+            self._out, self._out_bytes = [Answer([rest], len(rest))], len(rest)
+            return False
+        self._out, self._out_bytes = [], 0
+        return True
 
     async def _flush(self) -> None:
         """Wait until the answers may leave, and send them all."""
@@ -174,28 +237,13 @@ class Connection:
             self._waits = {}
             lost = await self._node.commit_all(waits)
             if lost:
-                self._tell_of(lost)
-            self._durable.clear()
-        out, self._out = self._out, []
-        self._out_bytes = self._out_answers = 0
-        await send_parts(self._socket, out, self._made_progress)
-
-    def _tell_of(self, lost: "Collection[PartitionLog]") -> None:
-        """These logs went offline: write the answers that waited for them anew, the last one first."""
-        for start, stop, api, header, reply in reversed(self._durable):
-            reply.refuse(lost)
-            self._out[start:stop] = _frame(api, header, reply.response)
+                for answer in self._out:
+                    answer.refuse(lost)
+        out, self._out, self._out_bytes = self._out, [], 0
+        await send_parts(self._socket, [part for answer in out for part in answer.parts], self._made_progress)
 
     def _made_progress(self) -> None:
         self.last_active = self._server.now
-
-
-def _frame(api: Api, header: RequestHeader, reply: Any) -> list[Any]:
-    """An answer as pieces to be sent, its length in front."""
-    parts = api.response.encode_parts(reply, header.api_version)
-    head = write_response_header(api, header.api_version, header.correlation_id)
-    size = len(head) + sum(map(len, parts))
-    return [size.to_bytes(4, "big") + head, *parts]
 
 
 def _decode(api: Api, frame: memoryview, header: RequestHeader) -> Any:

@@ -2,7 +2,7 @@
 
 import importlib
 import pkgutil
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.broker import handlers
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from fencepost.broker.context import RequestContext
     from fencepost.broker.node import Node
 
-Handler = Callable[["Node", Any, "RequestContext"], Awaitable[Any]]
+Handler = Callable[["Node", Any, "RequestContext"], Any]
+"""A coroutine function; or a function that answers at once, and returns a coroutine only where it has to wait."""
 
 PROMPT = frozenset({0, 2, 10, 17, 18, 23, 36, 61})
 """APIs whose handlers never wait for other clients or for time. Answers that are ready may wait for them, so that one

@@ -6,10 +6,10 @@ TRANSACTION_ABORTABLE, v12 adds partitions to the transaction by itself (KIP-890
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.broker.context import CloseConnection, DurableReply, RequestContext
-from fencepost.broker.log.partition import AppendOrigin, PartitionLog
+from fencepost.broker.log.partition import AppendInfo, AppendOrigin, PartitionLog
 from fencepost.broker.log.producer_state import ALREADY_OPEN, VerificationGuard
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
@@ -31,14 +31,15 @@ ABORTABLE_SINCE = 11
 IMPLICIT_ADD_SINCE = 12
 TOPIC_ID_SINCE = 13
 
-_ATTRIBUTES_LOW_BYTE = 22
-_TRANSACTIONAL = 0x10
+ATTRIBUTES_LOW_BYTE = 22
+TRANSACTIONAL = 0x10
 _CODEC_MASK, _ZSTD = 0x07, 4
+_OK = ErrorCode.NONE
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that Kafka lets write to internal topics (its tools use it)."""
 
 
-class _Write:
+class Write:
     """One partition of the request: what to append, where, and the answer that is filled in."""
 
     __slots__ = ("answer", "batch", "counters", "error", "guard", "log", "message", "tp")
@@ -57,7 +58,7 @@ class _Write:
     def is_transactional(self) -> bool:
         """By the batch's own attributes; whether the batch is sound is for the log to say."""
         batch = self.batch
-        return len(batch) > _ATTRIBUTES_LOW_BYTE and bool(batch[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL)
+        return len(batch) > ATTRIBUTES_LOW_BYTE and bool(batch[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL)
 
     def fail(self, error: ErrorCode, message: str | None = None) -> None:
         """Refuse this partition's batch."""
@@ -71,7 +72,7 @@ class _Durable(DurableReply):
     __slots__ = ("_node", "_writes")
 
     def __init__(
-        self, response: Any, waits: Mapping[PartitionLog, int], node: "Node", writes: "Sequence[_Write]"
+        self, response: Any, waits: Mapping[PartitionLog, int], node: "Node", writes: "Sequence[Write]"
     ) -> None:
         super().__init__(response, waits)
         self._node = node
@@ -81,43 +82,81 @@ class _Durable(DurableReply):
         """No ack for what was appended to a log that went offline before it was durable."""
         for write in self._writes:
             log = write.log
-            if log is None or log not in lost or write.error is not ErrorCode.NONE:
-                continue
-            if log.high_watermark < self.waits.get(log, -1):
-                write.fail(ErrorCode.KAFKA_STORAGE_ERROR, f"{write.tp} went offline: a flush failed")
-                write.answer.base_offset = write.answer.log_append_time_ms = -1
-                _fill_error(self._node, write)
+            if (
+                log is not None
+                and log in lost
+                and log.high_watermark < self.waits.get(log, -1)
+                and write.error is ErrorCode.NONE
+            ):
+                note_loss(self._node, write)
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
-    """Append every batch, in order; the answer waits for the disk where acks=all asks for it."""
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Append every batch, in order; the answer waits for the disk where acks=all asks for it.
+
+    A coroutine is returned only where a coordinator must be asked first, or a writer held back.
+    """
     topics, writes = _resolve(node, request, context)
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         _fail_all(writes, ErrorCode.INVALID_REQUIRED_ACKS)
     else:
-        transactional = [write for write in writes if write.error is ErrorCode.NONE and write.is_transactional]
+        transactional = [write for write in writes if write.error is _OK and write.is_transactional]
         if transactional:
-            await _check_transactions(node, request, context, transactional, writes)
-    waits: dict[PartitionLog, int] = {}
-    now_ms = node.clock.now_ms()
-    transaction_version = _transaction_version(context)
-    for write in writes:
-        if write.error is ErrorCode.NONE:
-            _append(write, waits, now_ms, transaction_version)
-        if write.error is not ErrorCode.NONE:
-            _fill_error(node, write)
+            unsettled = _check_transactions(request, context, transactional, writes)
+            if unsettled is not None:
+                return _settle_first(node, request, context, topics, writes, unsettled)
+    waits = _append_all(node, request, context, writes)
+    if request.acks != ACKS_ALL and node.commit.is_behind(waits):
+        return _ease_first(node, request, topics, writes, waits)
+    return _answer(node, request, topics, writes, waits)
+
+
+async def _settle_first(
+    node: "Node",
+    request: Any,
+    context: RequestContext,
+    topics: list[Any],
+    writes: list[Write],
+    unsettled: "_Unsettled",
+) -> Any:
+    await _settle(node, request.transactional_id, unsettled, context.api_version)
+    waits = _append_all(node, request, context, writes)
+    return await _ease_first(node, request, topics, writes, waits)
+
+
+async def _ease_first(
+    node: "Node", request: Any, topics: list[Any], writes: list[Write], waits: dict[PartitionLog, int]
+) -> Any:
     if request.acks != ACKS_ALL:
-        for log in waits:
-            node.commit.schedule(log)
         await node.commit.ease(waits)
     return _answer(node, request, topics, writes, waits)
 
 
-def _resolve(node: "Node", request: Any, context: RequestContext) -> tuple[list[Any], list[_Write]]:
+def _append_all(node: "Node", request: Any, context: RequestContext, writes: list[Write]) -> dict[PartitionLog, int]:
+    """Append what has not failed; how far each log must be durable for it."""
+    waits: dict[PartitionLog, int] = {}
+    now_ms = node.clock.now_ms()
+    transaction_version = _transaction_version(context)
+    for write in writes:
+        if write.error is _OK:
+            assert write.log is not None
+            info = write.log.append(
+                write.batch, AppendOrigin.CLIENT, now_ms, transaction_version=transaction_version, guard=write.guard
+            )
+            note_outcome(node, write, info, waits)
+        else:
+            _fill_error(node, write)
+    if request.acks != ACKS_ALL:
+        for log in waits:
+            node.commit.schedule(log)
+    return waits
+
+
+def _resolve(node: "Node", request: Any, context: RequestContext) -> tuple[list[Any], list[Write]]:
     """The answer's topics and one write per partition, those that can not be written marked with their error."""
     version = context.api_version
     topics: list[Any] = []
-    writes: list[_Write] = []
+    writes: list[Write] = []
     for topic in request.topic_data:
         missing: ErrorCode | None = None
         name = topic.name
@@ -130,7 +169,7 @@ def _resolve(node: "Node", request: Any, context: RequestContext) -> tuple[list[
             tp = TopicPartition(name, part.index)
             log = node.partition(tp)
             batch = part.records if part.records is not None else b""
-            write = _Write(tp, log, batch, ErrorCode.NONE if log is not None else missing or node.absence(tp))
+            write = Write(tp, log, batch, ErrorCode.NONE if log is not None else missing or node.absence(tp))
             if log is not None:
                 write.counters = node.metrics.topic(name)
                 write.counters.produce_requests += 1
@@ -141,21 +180,21 @@ def _resolve(node: "Node", request: Any, context: RequestContext) -> tuple[list[
     return topics, writes
 
 
-def _check_batch(node: "Node", write: _Write, version: int, context: RequestContext) -> None:
+def _check_batch(node: "Node", write: Write, version: int, context: RequestContext) -> None:
     """What depends on the request's version or on the topic, not on the log's state (L8, L9)."""
     batch = write.batch
     if node.is_internal(write.tp.topic) and context.client_id != ADMIN_CLIENT_ID:
         write.fail(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Clients can not write to internal topic {write.tp.topic}")
     elif not len(batch):
         write.fail(ErrorCode.INVALID_RECORD, f"No record batch was sent for partition {write.tp}")
-    elif version < ZSTD_SINCE and len(batch) > _ATTRIBUTES_LOW_BYTE and _codec(batch) == _ZSTD:
+    elif version < ZSTD_SINCE and len(batch) > ATTRIBUTES_LOW_BYTE and _codec(batch) == _ZSTD:
         write.fail(
             ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"zstd needs Produce v{ZSTD_SINCE} or later, this was v{version}"
         )
 
 
 def _codec(batch: Any) -> int:
-    return int(batch[_ATTRIBUTES_LOW_BYTE]) & _CODEC_MASK
+    return int(batch[ATTRIBUTES_LOW_BYTE]) & _CODEC_MASK
 
 
 def _transaction_version(context: RequestContext) -> int:
@@ -163,24 +202,32 @@ def _transaction_version(context: RequestContext) -> int:
     return 2 if context.api_version >= IMPLICIT_ADD_SINCE else 0
 
 
-def _fail_all(writes: list[_Write], error: ErrorCode) -> None:
+def _fail_all(writes: list[Write], error: ErrorCode) -> None:
     for write in writes:
         if write.error is ErrorCode.NONE:
             write.fail(error)
 
 
-async def _check_transactions(
-    node: "Node", request: Any, context: RequestContext, transactional: list[_Write], writes: list[_Write]
-) -> None:
-    """See to it that each transactional batch belongs to a transaction its coordinator knows (T15, T16).
+class _Unsettled(NamedTuple):
+    """Batches of one producer, of whose transaction the logs know nothing yet."""
+
+    producer_id: int
+    producer_epoch: int
+    writes: list[Write]
+
+
+def _check_transactions(
+    request: Any, context: RequestContext, transactional: list[Write], writes: list[Write]
+) -> _Unsettled | None:
+    """See whether each transactional batch belongs to a transaction, and which of that the coordinator must say (T15).
 
     Where the log already has an open transaction of the producer, that was settled by an earlier batch.
     """
     if request.transactional_id is None:
         _fail_all(writes, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return
+        return None
     producer: tuple[int, int] | None = None
-    unsettled: list[_Write] = []
+    unsettled: list[Write] = []
     for write in transactional:
         try:
             header = read_header(write.batch)
@@ -189,7 +236,7 @@ async def _check_transactions(
         if producer is not None and header.producer_id != producer[0]:
             for other in transactional:
                 other.fail(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "One request carries several producers' transactions")
-            return
+            return None
         producer = (header.producer_id, header.producer_epoch)
         assert write.log is not None
         guard = write.log.verify(
@@ -198,44 +245,36 @@ async def _check_transactions(
         if guard is not None:
             unsettled.append(write)
         write.guard = guard or ALREADY_OPEN
-    if producer is not None and unsettled:
-        await _settle(node, request.transactional_id, producer, unsettled, context.api_version)
+    return _Unsettled(*producer, unsettled) if producer is not None and unsettled else None
 
 
-async def _settle(
-    node: "Node",
-    transactional_id: str,
-    producer: tuple[int, int],
-    unsettled: list[_Write],
-    version: int,
-) -> None:
-    """Ask the coordinator, and refuse what it refuses; what a marker overtakes, the log refuses by its guard."""
+async def _settle(node: "Node", transactional_id: str, unsettled: _Unsettled, version: int) -> None:
+    """Ask the coordinator, and refuse what it refuses (T15, T16); what a marker overtakes, its guard refuses."""
     codes = await node.transactions.ensure_partitions(
         transactional_id,
-        producer[0],
-        producer[1],
-        {write.tp for write in unsettled},
+        unsettled.producer_id,
+        unsettled.producer_epoch,
+        {write.tp for write in unsettled.writes},
         add=version >= IMPLICIT_ADD_SINCE,
         knows_abortable=version >= ABORTABLE_SINCE,
     )
-    for write in unsettled:
+    for write in unsettled.writes:
         code = codes[write.tp]
         if code is not ErrorCode.NONE:
             write.fail(code, f"The transaction of {transactional_id!r} takes no batch for {write.tp}: {code.name}")
 
 
-def _append(write: _Write, waits: dict[PartitionLog, int], now_ms: int, transaction_version: int) -> None:
+def note_outcome(node: "Node", write: Write, info: AppendInfo, waits: dict[PartitionLog, int]) -> None:
+    """Take what the log said to the batch into the answer, the counters, and what must become durable."""
     log, answer = write.log, write.answer
     assert log is not None
-    info = log.append(
-        write.batch, AppendOrigin.CLIENT, now_ms, transaction_version=transaction_version, guard=write.guard
-    )
-    if info.error is not ErrorCode.NONE:
+    if info.error is not _OK:
         write.fail(info.error, info.message)
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
             for index, message in info.record_errors
         ]
+        _fill_error(node, write)
         return
     answer.base_offset = info.base_offset
     answer.log_append_time_ms = info.log_append_time_ms
@@ -249,14 +288,21 @@ def _append(write: _Write, waits: dict[PartitionLog, int], now_ms: int, transact
         counters.bytes_in += len(write.batch)
 
 
-def _fill_error(node: "Node", write: _Write) -> None:
+def note_loss(node: "Node", write: Write) -> None:
+    """The log went offline before the batch was durable."""
+    write.fail(ErrorCode.KAFKA_STORAGE_ERROR, f"{write.tp} went offline: a flush failed")
+    write.answer.base_offset = write.answer.log_append_time_ms = write.answer.log_start_offset = -1
+    _fill_error(node, write)
+
+
+def _fill_error(node: "Node", write: Write) -> None:
     answer = write.answer
     answer.error_code = write.error
     answer.error_message = write.message
     (write.counters or node.metrics.no_topic).failed_produce_requests += 1
 
 
-def _answer(node: "Node", request: Any, topics: list[Any], writes: list[_Write], waits: dict[PartitionLog, int]) -> Any:
+def _answer(node: "Node", request: Any, topics: list[Any], writes: list[Write], waits: dict[PartitionLog, int]) -> Any:
     """By acks: when durable, at once, or never."""
     if request.acks == ACKS_ALL:
         response = ProduceResponse.cls(responses=topics)

@@ -187,8 +187,8 @@ class _Fetch:
             counters.failed_fetch_requests += 1
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
-    """Read at once; where that gives too little, wait for more up to `max_wait_ms` and read again."""
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Read at once; where that gives too little, a coroutine that waits for more up to `max_wait_ms` and reads again."""
     if request.session_id != 0 and request.session_epoch not in NO_SESSION_EPOCHS:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
@@ -197,8 +197,12 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     response, settled = fetch.read()
     if settled or request.max_wait_ms <= 0 or not fetch.topics:
         return response
+    return _read_later(node, fetch, min(request.max_wait_ms, WAIT_MS_MAX))
+
+
+async def _read_later(node: "Node", fetch: _Fetch, max_wait_ms: int) -> Any:
     with node.purgatory.park(fetch.logs) as parked:
-        await parked.wait_until(fetch.ready, min(request.max_wait_ms, WAIT_MS_MAX))
+        await parked.wait_until(fetch.ready, max_wait_ms)
     return fetch.read()[0]
 
 

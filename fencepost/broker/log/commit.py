@@ -83,10 +83,18 @@ class GroupCommit:
         if log.offline:
             raise LogOffline(log.tp)
 
+    def settled(self, log: PartitionLog, end_offset: int) -> bool:
+        """Whether `wait` would return at once and have nothing flushed either."""
+        return log.high_watermark >= end_offset and log.segments.written_bytes < log.flush_at_bytes
+
     def schedule(self, log: PartitionLog) -> None:
         """Have the log made durable soon, without waiting (acks=0 and acks=1)."""
         if log.high_watermark < log.log_end_offset or log.segments.written_bytes >= log.flush_at_bytes:
             self._enlist(log)
+
+    def is_behind(self, logs: Iterable[PartitionLog]) -> bool:
+        """Whether `ease` would wait."""
+        return any(log.unflushed_bytes > BACKLOG_BYTES for log in logs)
 
     async def ease(self, logs: Iterable[PartitionLog]) -> None:
         """Hold a writer back who does not wait for the disk, while too much is unflushed; else without a checkpoint."""
