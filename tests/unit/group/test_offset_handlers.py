@@ -115,10 +115,12 @@ async def test_unstable_positions_are_named_where_stable_ones_are_asked_for_t6(n
     assert fetched(version, await node.ask(9, version, fetch_request(version))) == [(0, -1, 0), (1, -1, 0)]
 
 
-def txn_request(version: int, **fields: Any) -> Any:
+def txn_request(version: int, topic_id: bytes = TOPIC_ID, **fields: Any) -> Any:
     Partition = api28_txn_offset_commit.TxnOffsetCommitRequestPartition
     topic = api28_txn_offset_commit.TxnOffsetCommitRequestTopic(
-        name="t", partitions=[Partition(partition_index=0, committed_offset=7, committed_metadata="note")]
+        name="t",
+        topic_id=topic_id,
+        partitions=[Partition(partition_index=0, committed_offset=7, committed_metadata="note")],
     )
     whole = {"transactional_id": "x", "group_id": "g", "producer_id": 7, "producer_epoch": 2, "topics": [topic]}
     return api28_txn_offset_commit.TxnOffsetCommitRequest(**{**whole, **fields})
@@ -171,3 +173,31 @@ async def test_a_stale_generation_is_fenced_from_v3_on_kip_447(node: Node) -> No
     stale = {"generation_id_or_member_epoch": generation - 1, "member_id": member_id}
     assert txn_error(await node.ask(28, 3, txn_request(3, **stale))) == ErrorCode.ILLEGAL_GENERATION
     assert txn_error(await node.ask(28, 2, txn_request(2))) == ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", versions(28, since=3))
+async def test_a_generation_of_a_group_that_is_not_there_is_refused_by_version_t5(node: Node, version: int) -> None:
+    """KIP-1319: GROUP_ID_NOT_FOUND from v6 on, ILLEGAL_GENERATION before."""
+    lost = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+    expected = ErrorCode.GROUP_ID_NOT_FOUND if version >= 6 else ErrorCode.ILLEGAL_GENERATION
+    assert txn_error(await node.ask(28, version, txn_request(version, **lost))) == expected
+
+
+@pytest.mark.parametrize("version", versions(28, since=3))
+async def test_who_commits_is_checked_against_the_group_t5(node: Node, version: int) -> None:
+    """KIP-447. A group of the classic protocol says ILLEGAL_GENERATION in v6, too; STALE_MEMBER_EPOCH is KIP-848's."""
+    member_id, generation = await node.one_member()
+    for member, asked, expected in (
+        (member_id, generation, ErrorCode.NONE),
+        (member_id, generation - 1, ErrorCode.ILLEGAL_GENERATION),
+        (member_id, generation + 1, ErrorCode.ILLEGAL_GENERATION),
+        ("stranger", generation, ErrorCode.UNKNOWN_MEMBER_ID),
+        ("", -1, ErrorCode.NONE),
+    ):
+        request = txn_request(version, generation_id_or_member_epoch=asked, member_id=member)
+        assert txn_error(await node.ask(28, version, request)) == expected, (member, asked)
+
+
+async def test_a_topic_id_that_nobody_has_is_told_and_adds_nothing_t5(node: Node) -> None:
+    assert txn_error(await node.ask(28, 6, txn_request(6, UNKNOWN_ID))) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert node.transactions.asked == []
