@@ -57,7 +57,8 @@ class GroupCommit:
         self.sync_seconds = 0.0
         """Time spent in them, waiting for the disk."""
         self._lost = lost
-        self._next = _Round()
+        self._current = self._next = _Round()
+        self._ended = False
         self._asked = trio.Event()
         self._threads = SyncThreads()
 
@@ -67,7 +68,7 @@ class GroupCommit:
         Raises LogOffline: then it never will be.
         """
         while log.high_watermark < end_offset:
-            if log.offline:
+            if log.offline or self._ended:
                 raise LogOffline(log.tp)
             await self._enlist(log).done.wait()
         if log.segments.written_bytes >= log.flush_at_bytes:
@@ -79,8 +80,9 @@ class GroupCommit:
 
         Raises LogOffline.
         """
-        await self._enlist(log).done.wait()
-        if log.offline:
+        if not self._ended:
+            await self._enlist(log).done.wait()
+        if log.offline or self._ended:
             raise LogOffline(log.tp)
 
     def settled(self, log: PartitionLog, end_offset: int) -> bool:
@@ -103,25 +105,30 @@ class GroupCommit:
                 await self._catch_up(log)
 
     async def _catch_up(self, log: PartitionLog) -> None:
-        while log.unflushed_bytes > BACKLOG_BYTES and not log.offline:
+        while log.unflushed_bytes > BACKLOG_BYTES and not log.offline and not self._ended:
             await self._enlist(log).done.wait()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Do the rounds until cancelled. Raises OSError when a flush failed and the process must end.
 
-        Nobody who waited is told that his bytes are safe then.
+        Whoever still waits then, or asks later, is told that his log is offline: there may be those whom no
+        cancellation reaches.
         """
         task_status.started()
         try:
             await self._rounds()
         finally:
+            self._ended = True
+            self._current.done.set()
+            self._next.done.set()
             self._threads.close()
 
     async def _rounds(self) -> NoReturn:
         while True:
             await self._asked.wait()
             self._asked = trio.Event()
-            current, self._next = self._next, _Round()
+            current = self._current = self._next
+            self._next = _Round()
             ends: list[tuple[PartitionLog, int]] = []
             pins: list[Syncable] = []
             owners: list[PartitionLog] = []
