@@ -60,10 +60,8 @@ def scan(body: bytes | bytearray, header: BatchHeader) -> Iterator[RawRecord]:
             if not last_delta < delta <= header.last_offset_delta or at + max(value_size, 0) >= end or end > len(body):
                 raise CorruptBatch(f"the record at byte {start} of the batch at offset {header.base_offset} is none")
             last_delta = delta
-            place = (start, rest, end)
-            yield new(
-                RawRecord, (header.base_offset + delta, header.base_timestamp + time_delta, key, value_size >= 0, *place)
-            )
+            offset, timestamp_ms = header.base_offset + delta, header.base_timestamp + time_delta
+            yield new(RawRecord, (offset, timestamp_ms, key, value_size >= 0, start, rest, end))
             at = end
     except IndexError:
         raise CorruptBatch(f"the batch at offset {header.base_offset} ends within a record") from None
