@@ -59,7 +59,7 @@ def _whole(path: Path, replaceable: bool) -> tuple[dict[str, str], bool]:
     Raises WrongDirectory where both are damaged and the setting `cluster.id` does not say what they said.
     """
     twin = path.with_name(META_PROPERTIES_TWIN)
-    (found, checked), (spare, spare_checked) = _read(path), _read(twin)
+    (found, checked), (spare, spare_checked) = read_properties(path), read_properties(twin)
     if checked:
         return found or {}, spare_checked
     if spare_checked and spare is not None:
@@ -75,7 +75,7 @@ def _whole(path: Path, replaceable: bool) -> tuple[dict[str, str], bool]:
     return {}, False
 
 
-def _read(path: Path) -> tuple[dict[str, str] | None, bool]:
+def read_properties(path: Path) -> tuple[dict[str, str] | None, bool]:
     """The properties of a file, None where they are not right, and whether a checksum says that they are."""
     try:
         lines = path.read_bytes().decode("ascii").split("\n")

@@ -17,9 +17,22 @@ def lock_directory(directory: Path) -> int:
     The descriptor that is returned holds the lock until it is closed. Raises DirectoryInUse and OSError.
     """
     fd = os.open(directory / LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    return _locked(fd, directory, fcntl.LOCK_EX)
+
+
+def lock_shared(directory: Path) -> int | None:
+    """As `lock_directory`, for somebody who only reads; None where no broker was ever here. Nothing is written."""
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fd = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    return _locked(fd, directory, fcntl.LOCK_SH)
+
+
+def _locked(fd: int, directory: Path, kind: int) -> int:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+        fcntl.lockf(fd, kind | fcntl.LOCK_NB)
     except OSError as error:
         os.close(fd)
         raise DirectoryInUse(f"{directory} is in use by another broker") from error

@@ -1,15 +1,42 @@
 """A segment's batches one after the other, whole, and what they mean for the producers: for recovery and repair."""
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from fencepost.broker.log.producer_state import ProducerStates
-from fencepost.broker.log.segment import Segment
 from fencepost.broker.log.store import CorruptLogFile
 from fencepost.broker.log.txn_index import AbortedTransaction
 from fencepost.protocol.control_records import ControlType, control_type, read_marker
 from fencepost.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 
 CHUNK_BYTES = 1 << 20
+
+
+class ReadableFile(Protocol):
+    """What a scan needs of a file."""
+
+    @property
+    def place(self) -> str:
+        """The file's name for messages to people."""
+        ...
+
+    def read(self, position: int, length: int) -> bytes:
+        """At most `length` bytes from `position` on. Raises OSError."""
+        ...
+
+
+class Batches(Protocol):
+    """What a scan needs of a segment."""
+
+    @property
+    def file(self) -> ReadableFile:
+        """The file of its batches."""
+        ...
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches in it."""
+        ...
 
 
 def replay(
@@ -45,7 +72,7 @@ def replay(
 
 
 def batches(
-    segment: Segment, position: int, chunk_bytes: int = CHUNK_BYTES
+    segment: "Batches", position: int, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """Every batch from `position` on, whole. Raises CorruptLogFile at the first bytes that can not be one."""
     size = segment.size_bytes
@@ -64,7 +91,7 @@ def batches(
         position += at
 
 
-def _header_at(segment: Segment, position: int, chunk: memoryview, at: int) -> BatchHeader | None:
+def _header_at(segment: "Batches", position: int, chunk: memoryview, at: int) -> BatchHeader | None:
     """The header at `at`; None where the chunk ends within it but the file goes on."""
     if len(chunk) - at < HEADER_SIZE and position + HEADER_SIZE <= segment.size_bytes:
         return None
@@ -74,11 +101,11 @@ def _header_at(segment: Segment, position: int, chunk: memoryview, at: int) -> B
         raise CorruptLogFile(segment.file.place, position, str(error)) from error
 
 
-def _header_size(segment: Segment, position: int) -> int:
+def _header_size(segment: "Batches", position: int) -> int:
     return read_header(segment.file.read(position, HEADER_SIZE), whole=False).size_bytes
 
 
-def _large_batch(segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
+def _large_batch(segment: "Batches", position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
     """The one batch at `position` that is larger than a chunk."""
     header = _header_at(segment, position, memoryview(segment.file.read(position, HEADER_SIZE)), 0)
     assert header is not None, "the file reaches at least to the end of the header"

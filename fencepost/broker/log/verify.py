@@ -1,0 +1,205 @@
+"""The check of a whole data directory, without a broker and without writing a byte (`fencepost verify`)."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from fencepost.broker.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LEADER_EPOCHS,
+    LOG_STARTS,
+    LOG_STARTS_TWIN,
+    NO_TOPIC_ID,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    decode_offsets,
+    decode_partition_metadata,
+    encode_partition_metadata,
+    topic_id_text,
+)
+from fencepost.broker.log.layout import ACCEPT_LOSS, DELETED, STRAY, partition_of
+from fencepost.broker.log.lock import LOCK_FILE
+from fencepost.broker.log.recovery import ALL_TRUSTED
+from fencepost.broker.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, offset_in_name
+from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX
+from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.verify_files import child_names, file_names, load
+from fencepost.broker.log.verify_partition import Expectations, PartitionCheck, RecordCheck
+from fencepost.broker.log.verify_report import Level, Report
+from fencepost.protocol.topics import TopicPartition
+
+_CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, LOG_STARTS_TWIN, HIGH_WATERMARKS, CLEANER_OFFSETS)
+_HALF_DONE = (".tmp", ".cleaned", ".swap", ".deleted")
+_IN_PARTITION = (LEADER_EPOCHS, PARTITION_METADATA)
+_SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What the metadata says, where it could be read, and what the records of internal topics must be."""
+
+    topic_ids: Mapping[str, bytes] | None = None
+    """By name; None where nothing is known."""
+    partitions: Mapping[str, int] | None = None
+    """How many partitions each topic has."""
+    compacted: Collection[str] = ()
+    """The topics whose segments may have gaps."""
+    records: Mapping[str, RecordCheck] | None = None
+    """By topic."""
+    own_files: Collection[str] = ()
+    """Files of the directory that others look after."""
+
+
+class DirectoryCheck:
+    """One check of a data directory."""
+
+    def __init__(self, directory: Path, report: Report, *, shallow: bool = False) -> None:
+        self._directory = directory
+        self._report = report
+        self._shallow = shallow
+        names = file_names(directory)
+        self._clean = CLEAN_SHUTDOWN in names
+        self._offsets = {name: self._load_offsets(name) for name in _CHECKPOINTS if name in names}
+        self.partitions = {tp: name for name in child_names(directory) if (tp := partition_of(name)) is not None}
+        """The directories of partitions."""
+
+    @property
+    def clean(self) -> bool:
+        """Whether the broker ended in order: then nothing may be torn."""
+        return self._clean
+
+    def total_bytes(self, chosen: Collection[TopicPartition]) -> int:
+        """Bytes of batches that a check of these will read. Raises OSError."""
+        total = 0
+        for tp in chosen:
+            path = self._directory / self.partitions[tp]
+            total += sum((path / name).stat().st_size for name in file_names(path) if name.endswith(LOG_SUFFIX))
+        return total
+
+    def check_surroundings(self, knowledge: Knowledge) -> None:
+        """The files and directories that belong to no partition. Raises OSError."""
+        known = {LOCK_FILE, CLEAN_SHUTDOWN, *_CHECKPOINTS, *knowledge.own_files}
+        for name in file_names(self._directory):
+            if name not in known:
+                self._left_over(name, name.endswith(_HALF_DONE))
+        for name in child_names(self._directory):
+            if partition_of(name) is None:
+                self._strange_directory(name)
+        starts = [self._offsets.get(name) for name in (LOG_STARTS, LOG_STARTS_TWIN)]
+        if LOG_STARTS in self._offsets and starts == [None, None]:
+            meaning = "Records that DeleteRecords hid will be readable again: restore the file from a backup"
+            self._report.damage(LOG_STARTS, "neither it nor its twin can be read", meaning)
+        for name, offsets in self._offsets.items():
+            for tp, offset in (offsets or {}).items():
+                if offset < 0 or (tp not in self.partitions and offset > 0):
+                    what = f"speaks of {tp} at offset {offset}, of which there is no directory"
+                    self._report.add(Level.WARNING, name, what, "If it was not deleted, restore it from a backup")
+
+    def check_partition(self, tp: TopicPartition, knowledge: Knowledge) -> None:
+        """One partition, with all files in its directory. Raises OSError."""
+        name = self.partitions[tp]
+        directory = self._directory / name
+        self._check_names(name, file_names(directory))
+        self._check_identity(tp, name, knowledge)
+        before = len(self._report.findings)
+        PartitionCheck(directory, self._expectations(tp, knowledge), self._report).run()
+        if len(self._report.findings) == before or not self._report.damaged:
+            self._check_bounds(tp)
+
+    def _expectations(self, tp: TopicPartition, knowledge: Knowledge) -> Expectations:
+        durable = self._offset(RECOVERY_POINTS, tp)
+        compacted = tp.topic in knowledge.compacted or self._offset(CLEANER_OFFSETS, tp) > 0
+        expected = Expectations(
+            recovery_point=durable,
+            known_end=durable,
+            log_start_offset=self._offset(LOG_STARTS, tp),
+            compacted=compacted,
+            shallow=self._shallow,
+            records=(knowledge.records or {}).get(tp.topic),
+        )
+        return replace(expected, recovery_point=ALL_TRUSTED) if self._clean else expected
+
+    def _check_bounds(self, tp: TopicPartition) -> None:
+        """Checkpoints against the log; that it ends too early is told of where the log is."""
+        facts = self._report.partitions[-1]
+        for name in (LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS):
+            offset = self._offset(name, tp)
+            if offset > facts.log_end_offset:
+                what = f"{tp} is at {offset}, beyond the log's end at {facts.log_end_offset}"
+                level = Level.DAMAGE if self._clean else Level.WARNING
+                self._report.add(level, name, what, "It is bounded by the log at the next start")
+
+    def _check_identity(self, tp: TopicPartition, name: str, knowledge: Knowledge) -> None:
+        file = f"{name}/{PARTITION_METADATA}"
+        data = load(self._directory / name / PARTITION_METADATA)
+        if data is None:
+            self._report.add(Level.WARNING, file, "is missing", "The next start takes the log for what its name says")
+            found = NO_TOPIC_ID
+        else:
+            try:
+                found = decode_partition_metadata(data, file)
+            except CorruptLogFile as error:
+                self._report.damage(file, error.why, "The partition is offline until the file is restored")
+                return
+            if data.strip() != encode_partition_metadata(found):
+                self._report.damage(file, "is not as it was written", "Nothing follows, unless the topic id is wrong")
+        if knowledge.topic_ids is None:
+            return
+        wanted = knowledge.topic_ids.get(tp.topic)
+        if wanted is None or tp.partition >= (knowledge.partitions or {}).get(tp.topic, 0):
+            what = "no metadata knows this partition"
+            meaning = (
+                "Its topic was deleted, or the metadata is damaged; it is left alone until the metadata says deleted"
+            )
+            self._report.add(Level.WARNING, name, what, meaning)
+        elif found not in (wanted, NO_TOPIC_ID):
+            what = f"names topic {topic_id_text(found)}, the metadata says {topic_id_text(wanted)}"
+            meaning = "The partition is offline: write the right id into the file, or move the directory away"
+            self._report.damage(file, what, meaning)
+
+    def _check_names(self, label: str, names: Collection[str]) -> None:
+        bases = {offset_in_name(name, LOG_SUFFIX) for name in names}
+        for name in names:
+            if name in _IN_PARTITION:
+                continue
+            suffix = next((s for s in _SUFFIXES if offset_in_name(name, s) is not None), None)
+            if suffix is None:
+                if name == ACCEPT_LOSS:
+                    meaning = "The next start cuts this log before its first damaged batch"
+                    self._report.add(Level.WARNING, f"{label}/{name}", "is there", meaning)
+                else:
+                    self._left_over(f"{label}/{name}", name.endswith(_HALF_DONE))
+            elif suffix != SNAPSHOT_SUFFIX and offset_in_name(name, suffix) not in bases:
+                self._report.add(Level.WARNING, f"{label}/{name}", "belongs to no segment", "The next start deletes it")
+
+    def _left_over(self, file: str, half_done: bool) -> None:
+        what = "was left half done by a crash" if half_done else "is not a file of this broker"
+        meaning = "The next start finishes or deletes it" if half_done else "It is left alone"
+        self._report.add(Level.WARNING, file, what, meaning)
+
+    def _strange_directory(self, name: str) -> None:
+        if name.endswith(STRAY):
+            what, meaning = "was set aside", "Nobody reads it: delete it when it is not needed any more"
+        elif name.endswith(DELETED):
+            what, meaning = "is a partition whose deletion a crash interrupted", "The next start deletes it"
+        else:
+            what, meaning = "is no directory of this broker", "It is left alone"
+        self._report.add(Level.WARNING, name, what, meaning)
+
+    def _offset(self, name: str, tp: TopicPartition) -> int:
+        offsets = self._offsets.get(name)
+        if offsets is None and name == LOG_STARTS:
+            offsets = self._offsets.get(LOG_STARTS_TWIN)
+        return (offsets or {}).get(tp, 0)
+
+    def _load_offsets(self, name: str) -> dict[TopicPartition, int] | None:
+        try:
+            return decode_offsets(load(self._directory / name), name)
+        except CorruptLogFile as error:
+            meaning = "Without it the next start reads more than it would have to"
+            if name in (LOG_STARTS, LOG_STARTS_TWIN):
+                meaning = "The next start takes the other of the two files"
+            self._report.damage(name, error.why, meaning, position=error.position)
+            return None

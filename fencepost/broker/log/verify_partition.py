@@ -1,0 +1,254 @@
+"""The check of one partition's directory: its batches one by one, and all else against what they say.
+
+The batches are replayed from the log's beginning, or from the snapshot there, with the rules that recovery uses; the
+indexes and snapshots are never asked what is in the log, only compared with it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from fencepost.broker.log.checkpoints import LEADER_EPOCHS, decode_epochs
+from fencepost.broker.log.epochs import LeaderEpochs
+from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.log.producer_state import ProducerStates
+from fencepost.broker.log.recovery import ALL_TRUSTED
+from fencepost.broker.log.scanning import batches, replay
+from fencepost.broker.log.segment import file_name
+from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX
+from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.verify_files import ReadSegment, file_names, load, segment_bases
+from fencepost.broker.log.verify_indexes import IndexCheck, Place, SegmentFacts, Wanted
+from fencepost.broker.log.verify_report import Level, PartitionFacts, Report
+from fencepost.broker.log.verify_snapshots import SnapshotCheck
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc
+from fencepost.protocol.records import Record, decode_records
+
+RESTORE = "Records that were acknowledged are hurt: restore the file from a backup"
+TORN = "A crash leaves this: it was never acknowledged, and the next start cuts it off"
+
+RecordCheck = Callable[[BatchHeader, list[Record]], str | None]
+"""Says what is wrong with the records of a batch beyond their bytes, for logs whose records have a meaning here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expectations:
+    """What the rest of the data directory says of a partition."""
+
+    recovery_point: int = ALL_TRUSTED
+    """Below, everything was durable; ALL_TRUSTED after a shutdown in order."""
+    known_end: int = 0
+    """The log was once durable up to here."""
+    log_start_offset: int = 0
+    compacted: bool = False
+    """Whether gaps are to be expected in segments that are closed."""
+    shallow: bool = False
+    """Leave the records packed: checksums and headers only."""
+    records: RecordCheck | None = None
+
+
+class PartitionCheck:
+    """One walk over a partition."""
+
+    def __init__(self, directory: Path, expected: Expectations, report: Report) -> None:
+        self._directory = directory
+        self._label = directory.name
+        self._expected = expected
+        self._report = report
+        self._producers = ProducerStates()
+        self._known = True
+        """Whether the producers' state is what the log so far gives; not after a damaged batch."""
+        self._begun = False
+        self._next_offset = 0
+        self._epochs = self._load_epochs()
+
+    def run(self) -> None:
+        """Look at everything. Raises OSError."""
+        names = file_names(self._directory)
+        bases = segment_bases(names)
+        self._snapshots = SnapshotCheck(self._directory, names, self._expected, self._report)
+        if bases:
+            self._next_offset = bases[0]
+        for number, base_offset in enumerate(bases):
+            successor = bases[number + 1] if number + 1 < len(bases) else None
+            self._begin_at(base_offset)
+            self._check_segment(base_offset, successor)
+        self._snapshots.finish(self._next_offset)
+        self._check_end(bases)
+
+    # Batches
+
+    def _begin_at(self, base_offset: int) -> None:
+        """The state at a segment's beginning: as replayed, or where that is not possible, the snapshot's."""
+        if self._known and (self._begun or base_offset == 0):
+            return
+        found = self._snapshots.state_at(base_offset)
+        self._producers = ProducerStates(found or ())
+        self._known = found is not None
+
+    def _check_segment(self, base_offset: int, successor: int | None) -> None:
+        segment = ReadSegment(self._directory, base_offset)
+        self._report.segments += 1
+        self._begun = True
+        file = f"{self._label}/{segment.name}"
+        known_before = self._known
+        facts = SegmentFacts(self._directory, self._label, base_offset, 0, segment.size_bytes, False)
+        facts.compacted = self._expected.compacted
+        wanted = Wanted(self._directory, base_offset)
+        self._next_offset = base_offset
+        try:
+            for position, header, data in batches(segment, 0):
+                if not self._check_batch(file, position, header, data, successor):
+                    facts.whole = False
+                    if self._torn():
+                        self._report.advance(segment.size_bytes - position)
+                        break
+                self._take(facts, file, position, header, data, wanted)
+                self._report.advance(header.size_bytes)
+        except CorruptLogFile as error:
+            facts.whole = False
+            self._stop_at(file, error.position, error.why)
+            self._report.advance(segment.size_bytes - error.position)
+        finally:
+            segment.file.close()
+        end_offset = self._next_offset
+        trusted = end_offset <= self._expected.recovery_point and (
+            successor is not None or self._expected.recovery_point == ALL_TRUSTED
+        )
+        facts.final, facts.exact = trusted, known_before
+        facts.next_offset = end_offset if successor is None else successor
+        IndexCheck(facts, self._report).run()
+        if successor is not None:
+            if facts.whole and end_offset < successor and not self._expected.compacted:
+                what = f"ends at offset {end_offset}, the next segment begins at {successor}"
+                self._report.damage(file, what, RESTORE, position=facts.log_bytes, offset=end_offset)
+            self._next_offset = max(self._next_offset, successor)
+        if not facts.whole:
+            self._known = False
+
+    def _torn(self) -> bool:
+        """Whether a bad batch at the present offset is what a crash leaves, and no loss."""
+        return self._next_offset >= self._expected.recovery_point
+
+    def _stop_at(self, file: str, position: int, what: str) -> None:
+        torn = self._torn()
+        self._report.add(
+            Level.NOTE if torn else Level.DAMAGE,
+            file,
+            what,
+            TORN if torn else f"{RESTORE}; the rest of the segment can not be read either",
+            position=position,
+            offset=self._next_offset,
+        )
+
+    def _check_batch(
+        self, file: str, position: int, header: BatchHeader, data: memoryview, successor: int | None
+    ) -> bool:
+        """Whether the batch is what was written."""
+        self._report.batches += 1
+        self._report.records += header.record_count
+        self._report.size_bytes += header.size_bytes
+        why = self._wrong_offsets(header, successor)
+        if why is None and not check_crc(data, 0, header):
+            why = "the CRC-32C of the batch does not match its bytes"
+        if why is None and not self._expected.shallow:
+            why = self._wrong_records(file, position, header, data)
+        if why is None:
+            self._check_epoch(file, position, header)
+            return True
+        self._stop_at(file, position, why)
+        return False
+
+    def _wrong_offsets(self, header: BatchHeader, successor: int | None) -> str | None:
+        if header.base_offset < self._next_offset:
+            return f"base offset {header.base_offset} does not rise, {self._next_offset} was to come"
+        if header.base_offset > self._next_offset and (successor is None or not self._expected.compacted):
+            return f"base offset {header.base_offset} leaves a gap, {self._next_offset} was to come"
+        if successor is not None and header.last_offset >= successor:
+            return f"offset {header.last_offset} reaches into the next segment, which begins at {successor}"
+        return None
+
+    def _wrong_records(self, file: str, position: int, header: BatchHeader, data: memoryview) -> str | None:
+        try:
+            records = decode_records(data, 0, header)
+        except CorruptBatch as error:
+            return f"the records can not be read: {error}"
+        largest = max((record.timestamp_ms for record in records), default=-1)
+        if records and not header.timestamp_type and largest != header.max_timestamp:
+            what = f"the largest timestamp is {largest} ms, the header says {header.max_timestamp} ms"
+            meaning = "The checksum is right, so its producer wrote it so; searches by time may miss a record"
+            self._report.add(Level.WARNING, file, what, meaning, position=position, offset=header.base_offset)
+        if self._expected.records is not None and not header.is_control:
+            return self._expected.records(header, records)
+        return None
+
+    def _check_epoch(self, file: str, position: int, header: BatchHeader) -> None:
+        if self._epochs is None:
+            return
+        known = self._epochs.epoch_of(header.base_offset)
+        if known != header.partition_leader_epoch:
+            what = f"is of leader epoch {header.partition_leader_epoch}, {LEADER_EPOCHS} says {known}"
+            meaning = "No checksum covers the epoch; the records are whole"
+            self._report.damage(file, what, meaning, position=position, offset=header.base_offset)
+            self._epochs = None  # once is enough
+
+    def _take(
+        self,
+        facts: SegmentFacts,
+        file: str,
+        position: int,
+        header: BatchHeader,
+        data: memoryview,
+        wanted: Wanted,
+    ) -> None:
+        """Fold a batch into the state, and compare the snapshot that was made right before it."""
+        self._snapshots.reach(header.base_offset, self._producers if self._known and facts.whole else None)
+        facts.largest_ms = max(facts.largest_ms, header.max_timestamp)
+        if wanted.has(position, header.base_offset, header.last_offset):
+            facts.places.append(
+                Place(position, header.base_offset, header.last_offset, header.max_timestamp, facts.largest_ms)
+            )
+        if header.producer_id >= 0 and facts.whole:
+            try:
+                aborted = replay(self._producers, file, position, header, data)
+            except CorruptLogFile as error:
+                facts.whole = False
+                self._stop_at(file, position, error.why)
+            else:
+                if aborted is not None:
+                    facts.aborted.append(aborted)
+        self._next_offset = max(self._next_offset, header.next_offset)
+        self._snapshots.reach(self._next_offset, self._producers if self._known and facts.whole else None)
+
+    # What stands beside
+
+    def _load_epochs(self) -> LeaderEpochs | None:
+        file = f"{self._label}/{LEADER_EPOCHS}"
+        try:
+            data = load(self._directory / LEADER_EPOCHS)
+            entries = decode_epochs(data, file)
+        except CorruptLogFile as error:
+            self._report.damage(file, error.why, "The next start makes it again from the batches")
+            return None
+        for before, after in pairwise(entries):
+            if before[0] >= after[0] or before[1] >= after[1]:
+                self._report.damage(file, f"epoch {after} does not follow {before}", "Clients may be told to truncate")
+                return None
+        return LeaderEpochs(MemoryStore(), entries) if data is not None else None
+
+    def _check_end(self, bases: list[int]) -> None:
+        expected = self._expected
+        end_offset = self._next_offset
+        if end_offset < expected.known_end:
+            file = f"{self._label}/{file_name(bases[-1], '.log')}" if bases else self._label
+            what = f"the log ends at offset {end_offset}, but everything below {expected.known_end} was durable"
+            self._report.damage(file, what, RESTORE, offset=end_offset)
+        start = max(bases[0] if bases else 0, min(expected.log_start_offset, end_offset))
+        undecided = self._producers.first_undecided_offset()
+        stable = end_offset if undecided is None else max(undecided, start)
+        count = sum(1 for _ in self._producers.open_transactions())
+        self._report.partitions.append(PartitionFacts(self._label, start, end_offset, stable, count))
+
+
+__all__ = ["ALL_TRUSTED", "SNAPSHOT_SUFFIX", "Expectations", "PartitionCheck", "RecordCheck"]

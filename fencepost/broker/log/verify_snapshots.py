@@ -1,0 +1,108 @@
+"""Whether the producer snapshots of a partition say what its batches say (rows P9, P10)."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fencepost.broker.log.producer_state import NO_EPOCH, ProducerEntry, ProducerStates
+from fencepost.broker.log.segment import file_name
+from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX, decode_snapshot, snapshot_offsets
+from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.verify_files import load
+from fencepost.broker.log.verify_report import Level, Report
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.verify_partition import Expectations
+
+MEANING = "Sequences or open transactions would be remembered wrongly: delete it, an older one and the batches will do"
+AHEAD = "A crash leaves this; the next start deletes it"
+
+
+class SnapshotCheck:
+    """The snapshots of one partition, compared one after the other while its batches are replayed."""
+
+    def __init__(self, directory: Path, names: Sequence[str], expected: "Expectations", report: Report) -> None:
+        self._directory = directory
+        self._expected = expected
+        self._report = report
+        self._offsets = snapshot_offsets(dict.fromkeys(names, 0))
+        self._next = 0
+
+    def state_at(self, offset: int) -> list[ProducerEntry] | None:
+        """The producers at `offset`, if a snapshot that can be read says so."""
+        if offset not in self._offsets:
+            return None
+        try:
+            return self._load(offset)
+        except CorruptLogFile:
+            return None
+
+    def reach(self, offset: int, producers: ProducerStates | None) -> None:
+        """The replay stands at `offset`; with no `producers` it does not know what they should be."""
+        while self._next < len(self._offsets) and self._offsets[self._next] <= offset:
+            self._check(self._offsets[self._next], producers)
+            self._next += 1
+
+    def finish(self, end_offset: int) -> None:
+        """The log ends: what is left speaks of what is not there."""
+        for offset in self._offsets[self._next :]:
+            durable = offset <= self._expected.recovery_point
+            self._report.add(
+                Level.DAMAGE if durable else Level.NOTE,
+                self._file(offset),
+                f"is of offset {offset}, but the log ends at {end_offset}",
+                "Records that were acknowledged are missing: restore the log from a backup" if durable else AHEAD,
+                offset=offset,
+            )
+        self._next = len(self._offsets)
+
+    def _file(self, offset: int) -> str:
+        return f"{self._directory.name}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+
+    def _load(self, offset: int) -> list[ProducerEntry]:
+        return decode_snapshot(load(self._directory / file_name(offset, SNAPSHOT_SUFFIX)) or b"", self._file(offset))
+
+    def _check(self, offset: int, producers: ProducerStates | None) -> None:
+        file = self._file(offset)
+        try:
+            entries = self._load(offset)
+        except CorruptLogFile as error:
+            level = Level.DAMAGE if offset <= self._expected.recovery_point else Level.NOTE
+            self._report.add(level, file, error.why, MEANING, position=error.position, offset=offset)
+            return
+        if producers is None:
+            return
+        why = _difference(entries, producers, self._expected.compacted)
+        if why is not None:
+            self._report.damage(file, why, MEANING, offset=offset)
+
+
+def _difference(entries: Sequence[ProducerEntry], replayed: ProducerStates, compacted: bool) -> str | None:
+    """What a snapshot says otherwise than the batches do; None where it may well be of this log.
+
+    A producer that the batches know and the snapshot does not has expired, if it has no transaction open. Kafka keeps
+    one batch of each. Compaction takes batches away that a snapshot still knows.
+    """
+    known = {entry.producer_id: entry for entry in entries}
+    for transaction in replayed.open_transactions():
+        if transaction.producer_id not in known:
+            return f"does not know that producer {transaction.producer_id} has a transaction open"
+    for entry in entries:
+        should = replayed.get(entry.producer_id)
+        if should is None:
+            if not compacted or entry.txn_first_offset >= 0:
+                return f"speaks of producer {entry.producer_id}, which never wrote here"
+        elif not _may_be(entry, should, compacted):
+            return f"has {entry} where the log says {should}"
+    return None
+
+
+def _may_be(entry: ProducerEntry, should: ProducerEntry, compacted: bool) -> bool:
+    if (entry.epoch, entry.txn_first_offset) != (should.epoch, should.txn_first_offset):
+        return False
+    if compacted:
+        return True
+    if entry.coordinator_epoch not in (should.coordinator_epoch, NO_EPOCH):  # it may have expired and come again
+        return False
+    batches = should.batches[-len(entry.batches) :] if entry.batches else ()
+    return entry.last_timestamp_ms == should.last_timestamp_ms and entry.batches == batches

@@ -1,0 +1,130 @@
+"""The check behind `fencepost verify`: the log's own, and what only the broker knows of identity and records."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from fencepost.broker.identity import META_PROPERTIES, META_PROPERTIES_TWIN, read_properties
+from fencepost.broker.log.scanning import batches
+from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.verify import DirectoryCheck, Knowledge
+from fencepost.broker.log.verify_files import ReadSegment, file_names, segment_bases
+from fencepost.broker.log.verify_report import Report
+from fencepost.broker.metadata_log import METADATA_PARTITION, METADATA_TOPIC_ID
+from fencepost.coordinator.group import codec as group_codec
+from fencepost.coordinator.metadata.delta import MetadataCorrupt
+from fencepost.coordinator.metadata.image import MetadataImage
+from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
+from fencepost.coordinator.metadata.transactions import MetadataLoader
+from fencepost.coordinator.txn import codec as txn_codec
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc
+from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_record
+from fencepost.protocol.records import Record, decode_records
+
+
+def verify(
+    directory: Path,
+    report: Report,
+    *,
+    topic: str | None = None,
+    partition: int | None = None,
+    shallow: bool = False,
+    begin: Callable[[int], None] = lambda total_bytes: None,
+) -> None:
+    """Check a data directory, or those of its partitions that are asked for; `begin` hears how much there is to read.
+
+    Raises OSError, and LookupError where no partition is of that name.
+    """
+    check = DirectoryCheck(directory, report, shallow=shallow)
+    chosen = [
+        tp
+        for tp in sorted(check.partitions)
+        if (topic is None or tp.topic == topic) and (partition is None or tp.partition == partition)
+    ]
+    if (topic is not None or partition is not None) and not chosen:
+        raise LookupError(f"{directory} holds no such partition")
+    knowledge = _knowledge(directory)
+    begin(check.total_bytes(chosen))
+    if topic is None and partition is None:
+        _check_identity(directory, report)
+        check.check_surroundings(knowledge)
+    for tp in chosen:
+        check.check_partition(tp, knowledge)
+
+
+def _check_identity(directory: Path, report: Report) -> None:
+    """The two files that say whose directory this is must be under their checksums, and must agree."""
+    read = {name: read_properties(directory / name) for name in (META_PROPERTIES, META_PROPERTIES_TWIN)}
+    checked = [properties for properties, is_checked in read.values() if is_checked]
+    for name, (properties, is_checked) in read.items():
+        if (directory / name).exists() and (properties is None or (checked and not is_checked)):
+            report.damage(name, "is not as it was written", "The next start takes the other of the two files")
+    if checked and checked != [checked[0]] * 2:
+        report.damage(META_PROPERTIES, "is not the same as its twin", "The first that is undamaged holds")
+
+
+def _knowledge(directory: Path) -> Knowledge:
+    """What the metadata says up to its first damaged batch, which the check of its partition tells of."""
+    records = {METADATA_TOPIC: _metadata_record, GROUP_TOPIC: _group_record, TRANSACTION_TOPIC: _transaction_record}
+    own_files = (META_PROPERTIES, META_PROPERTIES_TWIN)
+    image = _image(directory / str(METADATA_PARTITION))
+    if image is None:
+        return Knowledge(compacted=(GROUP_TOPIC, TRANSACTION_TOPIC), records=records, own_files=own_files)
+    topics = image.topics_by_name.values()
+    compacted = {GROUP_TOPIC, TRANSACTION_TOPIC}
+    compacted |= {t.name for t in topics if "compact" in image.topic_config(t.name).get("cleanup.policy", "")}
+    return Knowledge(
+        topic_ids={METADATA_TOPIC: METADATA_TOPIC_ID, **{topic.name: topic.topic_id for topic in topics}},
+        partitions={METADATA_TOPIC: 1, **{topic.name: topic.partitions for topic in topics}},
+        compacted=compacted,
+        records=records,
+        own_files=own_files,
+    )
+
+
+def _image(directory: Path) -> MetadataImage | None:
+    loader = MetadataLoader()
+    try:
+        for base_offset, records in _metadata_batches(directory):
+            loader.load_batch(base_offset, [decode_metadata_record(record.value or b"") for record in records])
+    except (FileNotFoundError, CorruptLogFile, CorruptBatch, MetadataCorrupt, MetadataRecordError):
+        return None  # what is wrong there is told of when that partition's turn comes
+    return loader.image
+
+
+def _metadata_batches(directory: Path) -> Iterator[tuple[int, Sequence[Record]]]:
+    for base in segment_bases(file_names(directory)):
+        segment = ReadSegment(directory, base)
+        try:
+            for _, header, data in batches(segment, 0):
+                if not check_crc(data, 0, header):
+                    raise CorruptBatch(f"offset {header.base_offset}: the CRC-32C does not match")
+                yield header.base_offset, decode_records(data, 0, header)
+        finally:
+            segment.file.close()
+
+
+def _metadata_record(header: BatchHeader, records: list[Record]) -> str | None:
+    for record in records:
+        try:
+            decode_metadata_record(record.value or b"")
+        except MetadataRecordError as error:
+            return f"the record at offset {record.offset} is none of the metadata: {error}"
+    return None
+
+
+def _group_record(header: BatchHeader, records: list[Record]) -> str | None:
+    for record in records:
+        try:
+            group_codec.decode(record.key, record.value)
+        except group_codec.CorruptRecord as error:
+            return f"the record at offset {record.offset} is none of a group: {error}"
+    return None
+
+
+def _transaction_record(header: BatchHeader, records: list[Record]) -> str | None:
+    for record in records:
+        try:
+            txn_codec.decode(record.key, record.value)
+        except txn_codec.UnreadableRecord as error:
+            return f"the record at offset {record.offset} is none of a transaction: {error}"
+    return None
