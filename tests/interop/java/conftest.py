@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,4 +46,4 @@ def mine(directories: dict[str, Shown], tmp_path: Path, request: pytest.FixtureR
     """A copy that a test may change; it names the state by @pytest.mark.parametrize("mine", [...], indirect=True)."""
     original = directories[request.param]
     shutil.copytree(original.data_dir, tmp_path / "data")
-    return Shown(original.state, tmp_path / "data", original.wrote)
+    return replace(original, data_dir=tmp_path / "data")

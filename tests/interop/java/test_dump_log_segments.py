@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.interop.java.dumped import Dumped, DumpedFile, read_dump
+from tests.interop.java.dumped import Dumped, DumpedFile, newest_by_key, read_dump
 from tests.interop.java.jars import RESOLVE_TIMEOUT_SECONDS
 from tests.interop.java.kafka_jvm import KafkaJvm, ToolFailed
-from tests.interop.java.written import CODECS, COPIER, GROUP, Place, Shown
+from tests.interop.java.written import CODECS, COMPACTED, COPIER, GROUP, TOMBSTONE, Place, Shown
 from tests.kit.segment_files import batches_in, batches_of, txn_entries
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(RESOLVE_TIMEOUT_SECONDS + 60)]
@@ -147,7 +147,7 @@ def test_transactions_can_be_read(kafka: KafkaJvm, shown: Shown) -> None:
         key["data"]["transactionalId"]: payload["data"]["transactionStatus"]
         for key, payload in decoded(kafka, shown, "__transaction_state", "--transaction-log-decoder")
     }
-    assert state.keys() == {"tv1", "tv2", "mixed-a", "mixed-b", "mixed-c", COPIER}
+    assert state.keys() == {"tv1", "tv2", "mixed-a", "mixed-b", "mixed-c", "compact-1", "compact-2", COPIER}
     assert state[COPIER] == COMPLETE_ABORT
     assert state["mixed-a"] == (COMPLETE_COMMIT if shown.state == "stopped" else ONGOING)
 
@@ -158,6 +158,23 @@ def test_metadata_can_be_read(kafka: KafkaJvm, shown: Shown) -> None:
     topics = {payload["data"]["name"] for payload in payloads if payload["type"] == "TOPIC_RECORD"}
     assert {name for name, _ in shown.wrote} <= topics
     assert any(payload["type"] == "PRODUCER_IDS_RECORD" for payload in payloads)
+
+
+def test_a_compacted_partition_is_as_valid_as_any(kafka: KafkaJvm, shown: Shown) -> None:
+    """L4 to L6: batches written anew, empty ones, tombstones and markers with a delete horizon among them."""
+    directory = shown.data_dir / f"{COMPACTED}-0"
+    dumped = dump(kafka, sorted(directory.glob("*.log")), *DEEP)
+    records = [record for file in dumped.files.values() for record in file.records]
+    assert 0 < len(records) < shown.compacted.records // 2
+    batches = [batch for file in dumped.files.values() for batch in file.batches]
+    assert int(batches[-1]["last"]) + 1 == shown.compacted.end_offset
+    assert any(batch["horizon"] != ".empty" for batch in batches)
+    left = {key: value for key, value in newest_by_key(dumped).items() if value != TOMBSTONE}
+    assert left == {key: value for key, value in shown.newest.items() if value != TOMBSTONE}
+    if shown.state != "killed":
+        indexes = sorted(path for path in directory.iterdir() if path.suffix in ALL_SUFFIXES and path.suffix != ".log")
+        dump(kafka, indexes)
+        dump(kafka, [path for path in indexes if path.suffix in (".index", ".timeindex")], "--index-sanity-check")
 
 
 @pytest.mark.parametrize("mine", ["stopped"], indirect=True)

@@ -14,9 +14,10 @@ import trio
 from confluent_kafka import Producer, TopicPartition
 
 import fencepost
+from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api61_describe_producers import DescribeProducersRequest, TopicRequest
-from fencepost.protocol.record_batch import iter_headers
+from fencepost.protocol.record_batch import build_batch, iter_headers
 from tests.interop.confluent_steps import WAIT_SECONDS, consumer_of, poll_records, transactional_producer
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import NOW_MS, Wire, batch_of, records_in
@@ -24,6 +25,8 @@ from tests.kit.wire import NOW_MS, Wire, batch_of, records_in
 DESCRIBE_PRODUCERS, TV2_PRODUCE, TV2_END = 61, 12, 5
 SMALL = {"internal_segment_bytes": "4000", "index_interval_bytes": "500"}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+SETTINGS = {"group.initial.rebalance.delay.ms": "0", "log.cleaner.backoff.ms": "100"}
+COMPACTED, TOMBSTONE = "compacted", ""
 GROUP, COPIER = "readers", "copies"
 OPEN_TIMEOUT_MS = 600_000
 Place = tuple[str, int]
@@ -67,6 +70,9 @@ class Writing:
         self.broker = broker
         self.wrote: dict[Place, Wrote] = {}
         self.wire = Wire(broker.connect())
+        self.compacted = Wrote()
+        self.newest: dict[str, str] = {}
+        """Key -> the value that compaction must leave, in the topic COMPACTED."""
 
     def topic(self, name: str, partitions: int = 1, **configs: str) -> list[Wrote]:
         """A topic of small segments."""
@@ -89,6 +95,7 @@ class Writing:
         trio.run(self.own_transactions)
         self.interleaved()
         self.offsets()
+        self.compact()
 
     def plain(self) -> None:
         """Without producer ids, keys and tombstones and headers among them; and stamped by the broker."""
@@ -223,21 +230,63 @@ class Writing:
             (producer.commit_transaction if commit else producer.abort_transaction)(WAIT_SECONDS)
         consumer.close()
 
+    def compact(self) -> None:
+        """A compacted topic: keys written again and again in all codecs, tombstones, committed and aborted keys."""
+        quickly = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01"}
+        self.wire.create_topic(COMPACTED, 1, internal_segment_bytes="2000", index_interval_bytes="300", **quickly)
+        for number in range(90):
+            kind = number % 3  # without a producer, committed, aborted
+            values = {f"key-{(number + n) % 12}": None if number % 5 == 4 else f"value-{number}" for n in range(4)}
+            records = [(NOW_MS, key.encode(), value and value.encode(), ()) for key, value in values.items()]
+            name = None if kind == 0 else f"compact-{kind}"
+            producer = (-1, -1) if name is None else self._begin(name)
+            batch = build_batch(
+                records,
+                compression=list(Compression)[number % len(CODECS)],
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                base_sequence=-1 if name is None else 0,
+                transactional=name is not None,
+            )
+            answer = self.wire.produce(COMPACTED, batch, version=TV2_PRODUCE, transactional_id=name)
+            assert answer.error_code == ErrorCode.NONE, answer
+            self.compacted.records += 4
+            if name is not None:
+                ended = self.wire.end_txn(name, producer, commit=kind == 1, version=TV2_END)
+                assert ended.error_code == ErrorCode.NONE
+            if kind < 2:
+                self.newest |= {key: value or TOMBSTONE for key, value in values.items()}
+        self._await_compaction()
+
+    def _await_compaction(self) -> None:
+        deadline, before = time.monotonic() + WAIT_SECONDS, -1
+        while True:
+            now = len(records_in(self.wire.fetch(COMPACTED)))
+            if now == before < self.compacted.records // 2:
+                return
+            before = now
+            assert time.monotonic() < deadline, f"{now} of {self.compacted.records} records are still there"
+            time.sleep(0.3)
+
     def ask(self) -> None:
         """Note what the broker says of every partition; a partition that nobody used since the start is opened."""
+        self._note(COMPACTED, 0, self.compacted, self.wire.fetch(COMPACTED))
         for (topic, partition), wrote in self.wrote.items():
             answer = self._with_all_markers(topic, partition, wrote)
             found = len(records_in(answer))
             assert found == wrote.records, f"{topic}-{partition}: {found} records instead of {wrote.records}"
-            wrote.end_offset, wrote.last_stable_offset = answer.high_watermark, answer.last_stable_offset
-            committed = self.wire.fetch(topic, partition=partition, isolation=1)
-            wrote.aborted = [(one.producer_id, one.first_offset) for one in committed.aborted_transactions or ()]
-            request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[partition])])
-            described = self.wire.call(DESCRIBE_PRODUCERS, 0, request).topics[0].partitions[0]
-            wrote.producers = {
-                one.producer_id: (one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
-                for one in described.active_producers
-            }
+            self._note(topic, partition, wrote, answer)
+
+    def _note(self, topic: str, partition: int, wrote: Wrote, answer: Any) -> None:
+        wrote.end_offset, wrote.last_stable_offset = answer.high_watermark, answer.last_stable_offset
+        committed = self.wire.fetch(topic, partition=partition, isolation=1)
+        wrote.aborted = [(one.producer_id, one.first_offset) for one in committed.aborted_transactions or ()]
+        request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[partition])])
+        described = self.wire.call(DESCRIBE_PRODUCERS, 0, request).topics[0].partitions[0]
+        wrote.producers = {
+            one.producer_id: (one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
+            for one in described.active_producers
+        }
 
     def _with_all_markers(self, topic: str, partition: int, wrote: Wrote) -> Any:
         """The whole partition; EndTxn is answered before the markers stand (section 0, row 13)."""
@@ -272,6 +321,8 @@ class Shown:
     state: str
     data_dir: Path
     wrote: dict[Place, Wrote]
+    compacted: Wrote
+    newest: dict[str, str]
 
     def partition(self, place: Place) -> Path:
         """A partition's directory."""
@@ -285,15 +336,13 @@ class Shown:
 
 def shown_directories(work_dir: Path) -> Iterator[Shown]:
     """The directory after a stop in order, after kill -9, and after the start that follows a kill -9."""
-    with BrokerProcess(
-        work_dir, data_dir=work_dir / "data", settings={"group.initial.rebalance.delay.ms": "0"}
-    ) as broker:
+    with BrokerProcess(work_dir, data_dir=work_dir / "data", settings=SETTINGS) as broker:
         writing = Writing(broker)
 
         def shown(state: str) -> Shown:
             copy = work_dir / state
             shutil.copytree(work_dir / "data", copy)
-            return Shown(state, copy, deepcopy(writing.wrote))
+            return Shown(state, copy, deepcopy(writing.wrote), deepcopy(writing.compacted), dict(writing.newest))
 
         writing.everything()
         writing.ask()
@@ -305,6 +354,7 @@ def shown_directories(work_dir: Path) -> Iterator[Shown]:
         writing.ask()
         broker.kill()
         yield shown("killed")
+        broker.settings["log.cleaner.enable"] = "false"  # while it runs its files are copied
         broker.start()
         writing.reconnect()
         writing.ask()
