@@ -109,4 +109,4 @@ def test_the_judge_sees_what_should_not_be_gone(partition: Path, tmp_path: Path,
         journal.write("send", None, *PLACE, value)
         journal.write("ack", value, 0, offset)
     problems = trimmed_problems(partition, [tmp_path / "trimmed.jsonl"], compacted=compacted)
-    assert problems[0] == "d: acknowledged at 3, found at None"
+    assert problems == ["d: acknowledged at 3, found at None"]

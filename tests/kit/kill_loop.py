@@ -25,7 +25,7 @@ from tests.kit.workload_run import Plan, Run
 from tests.kit.workload_writers import COMPACTED_TOPIC, RETAINED_TOPIC, TRIMMED, TRIMMED_TOPICS
 
 RETAINED_BYTES, TRIMMED_SEGMENT_BYTES = 6000, 2000
-SETTINGS = {"log.retention.check.interval.ms": "300"}
+SETTINGS = {"log.retention.check.interval.ms": "300", "log.cleaner.backoff.ms": "100"}
 LIFE_SECONDS = (0.05, 1.5)
 """Bounds of a broker's life between its start and its death."""
 
@@ -56,7 +56,7 @@ class KillLoop(Run):
         small = {"internal_segment_bytes": str(TRIMMED_SEGMENT_BYTES)}
         with Wire(self._broker.connect()) as wire:
             wire.create_topic(RETAINED_TOPIC, 1, retention_bytes=str(RETAINED_BYTES), **small)
-            wire.create_topic(COMPACTED_TOPIC, 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.1", **small)
+            wire.create_topic(COMPACTED_TOPIC, 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.01", **small)
 
     def _break_things(self, until: float) -> None:
         """Not until a time, but so many times."""
