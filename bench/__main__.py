@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from bench import cases
-from bench.cases import CASES, Case
+from bench.cases import CASES, LARGE_CASES, Case
 from bench.report import Measured, circumstances, table, write
 from bench.target import OwnBroker, Target
 
@@ -20,10 +20,17 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description="Load against fencepost, and a Kafka beside it.")
     parser.add_argument("--kafka", metavar="HOST:PORT", help="another broker, measured in the same run")
     parser.add_argument("--kafka-pid", type=int, help="its process id, for CPU and memory")
+    parser.add_argument(
+        "--kafka-fsync",
+        metavar="HOST:PORT",
+        help="a Kafka with log.flush.interval.messages=1, measured where fencepost's answers wait for the disk",
+    )
+    parser.add_argument("--kafka-fsync-pid", type=int, help="its process id")
     parser.add_argument("--name", default="Kafka", help="what to call it in the table")
     parser.add_argument("--scale", type=float, default=1.0, help="share of each case's load")
     parser.add_argument("--rounds", type=int, default=2, help="runs of each case; the order turns round each time")
     parser.add_argument("--only", default="", help="cases whose name contains this")
+    parser.add_argument("--large", action="store_true", help="write 10 GB to each broker as well, one at a time")
     parser.add_argument(
         "--durability",
         default="os,fsync",
@@ -64,6 +71,31 @@ def run_start_ups(brokers: list[OwnBroker]) -> list[Measured]:
     return found
 
 
+def targets_of(options: argparse.Namespace, brokers: list[OwnBroker]) -> tuple[list[Target], list[tuple[str, str]]]:
+    """Who is measured, and who is compared with whom: what acknowledges from the disk with what does so too."""
+    targets: list[Target] = list(brokers)
+    pairs = []
+    for durability, name, address, pid in (
+        ("os", options.name, options.kafka, options.kafka_pid),
+        ("fsync", f"{options.name} (fsync)", options.kafka_fsync, options.kafka_fsync_pid),
+    ):
+        if address:
+            targets.append(Target(name, address, pid, durability))
+            pairs += [(broker.name, name) for broker in brokers if broker.durability == durability]
+    return targets, pairs
+
+
+def run_cases(options: argparse.Namespace, targets: list[Target]) -> list[Measured]:
+    """Every case that was asked for, on everybody whom it concerns."""
+    measured = []
+    for case in [*CASES, *(LARGE_CASES if options.large else [])]:
+        if options.only in case.name:
+            once = case.run is cases.memory or case in LARGE_CASES
+            whom = [one for one in targets if one.durability == "os" or case.with_fsync]
+            measured += run_case(case, whom or targets, 1 if once else options.rounds, options.scale)
+    return measured
+
+
 def main() -> int:
     """Measure and write the table."""
     options = parse_options()
@@ -72,24 +104,19 @@ def main() -> int:
             OwnBroker(f"fencepost ({durability})", Path(directory), durability)
             for durability in options.durability.split(",")
         ]
-        targets: list[Target] = list(brokers)
-        if options.kafka:
-            targets.append(Target(options.name, options.kafka, options.kafka_pid))
+        targets, pairs = targets_of(options, brokers)
         measured = run_start_ups(brokers) if options.only in "start-up" else []
         try:
             for broker in brokers:
                 broker.start()
             for target in targets:
                 cases.warm_up(target, options.scale)
-            for case in CASES:
-                if options.only in case.name:
-                    rounds = 1 if case.run is cases.memory else options.rounds
-                    measured += run_case(case, targets, rounds, options.scale)
+            measured += run_cases(options, targets)
         finally:
             for broker in brokers:
                 broker.stop()
     command = shlex.join(["python", "-m", "bench", *sys.argv[1:]])
-    text = f"{table(measured, options.name if options.kafka else None)}\n\n{circumstances(command)}"
+    text = f"{table(measured, pairs)}\n\n{circumstances(command)}"
     path = write(OUT, measured, text)
     print(f"\n{text}\n\nWritten to {path}")
     return 0

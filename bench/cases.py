@@ -4,13 +4,16 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from bench import workers
-from bench.raw import RawProducer
+from bench.pour import TOPIC, create_topic, pour_in_process
+from bench.raw import RawFetcher, RawProducer, produce_error
 from bench.target import Target
 from bench.workers import Job
 
 WARM_UP_REQUESTS = 300
+PARKING_SECONDS = 0.002
 Result = dict[str, float]
 """Metric -> value of one run."""
 
@@ -28,6 +31,8 @@ class Case:
 
     name: str
     run: Callable[[Target, float], Result]
+    with_fsync: bool = False
+    """Measured too where the answer waits for the disk."""
 
 
 def _topic(target: Target, partitions: int) -> str:
@@ -47,30 +52,63 @@ def _loaded(target: Target, kind: str, jobs: list[Job], unit: str) -> Result:
     return result
 
 
-def produce(size_bytes: int, partitions: int, records: int, codec: str = "none") -> Callable[[Target, float], Result]:
-    """Two processes produce with confluent-kafka's default batches."""
+def produce(
+    size_bytes: int, partitions: int, records: int, codec: str = "none", batch_bytes: int | None = None
+) -> Callable[[Target, float], Result]:
+    """Two processes produce with confluent-kafka's batches, of default size or of `batch_bytes`."""
 
     def run(target: Target, scale: float) -> Result:
         topic = _topic(target, partitions)
         share = int(records * scale) // 2
-        options = {"compression.type": codec}
+        options = _options(batch_bytes) | {"compression.type": codec}
         jobs = [Job(target.address, topic, number, share, size_bytes, partitions, options) for number in range(2)]
         return _loaded(target, "produce", jobs, RECORDS)
 
     return run
 
 
-def consume(size_bytes: int, partitions: int, records: int) -> Callable[[Target, float], Result]:
+def consume(
+    size_bytes: int, partitions: int, records: int, batch_bytes: int | None = None
+) -> Callable[[Target, float], Result]:
     """One process reads what was written before, read_committed."""
 
     def run(target: Target, scale: float) -> Result:
         topic = _topic(target, partitions)
-        count = int(records * scale)
-        job = Job(target.address, topic, 0, count, size_bytes, partitions, {})
+        job = Job(target.address, topic, 0, int(records * scale), size_bytes, partitions, _options(batch_bytes))
         workers.run("produce", [job])
-        return _loaded(target, "consume", [job], RECORDS)
+        return _loaded(target, "consume", [job._replace(options={})], RECORDS)
 
     return run
+
+
+def fetch(size_bytes: int, partitions: int, records: int, passes: int = 4) -> Callable[[Target, float], Result]:
+    """A bare socket reads the same data some times over: what the broker can give, whatever a client can take."""
+
+    def run(target: Target, scale: float) -> Result:
+        topic = _topic(target, partitions)
+        count = int(records * scale)
+        workers.run("produce", [Job(target.address, topic, 0, count, size_bytes, partitions, {})])
+        before, size, elapsed = target.cpu_seconds(), 0, 0.0
+        for _ in range(passes):
+            fetcher = RawFetcher(target.address, topic, partitions)
+            began = time.perf_counter()
+            while fetcher.records < count:
+                fetcher.ask()
+                fetcher.take()
+            elapsed += time.perf_counter() - began
+            size += fetcher.size_bytes
+            fetcher.close()
+        after = target.cpu_seconds()
+        result = {RECORDS: count * passes / elapsed, "MB/s": size / elapsed / 1e6}
+        if before is not None and after is not None:
+            result[CPU] = (after - before) / (count * passes) * 1e6
+        return result
+
+    return run
+
+
+def _options(batch_bytes: int | None) -> dict[str, Any]:
+    return {} if batch_bytes is None else {"batch.size": batch_bytes}
 
 
 def transactions(producers: int, count: int, partitions: int = 8) -> Callable[[Target, float], Result]:
@@ -90,24 +128,77 @@ def one_at_a_time(requests: int, size_bytes: int = 100) -> Callable[[Target, flo
 
     def run(target: Target, scale: float) -> Result:
         producer = RawProducer(target.address, _topic(target, 1), size_bytes)
-        for _ in range(WARM_UP_REQUESTS):
-            producer.produce()
-        times = []
+        _answered(producer, WARM_UP_REQUESTS)
+        before = target.cpu_seconds()
         started = time.perf_counter()
-        for _ in range(int(requests * scale)):
-            sent = time.perf_counter()
-            code = producer.produce()
-            times.append(time.perf_counter() - sent)
-            if code:
-                raise RuntimeError(f"produce was answered with error {code}")
+        times = _answered(producer, int(requests * scale))
         elapsed = time.perf_counter() - started
+        after = target.cpu_seconds()
         producer.close()
-        times.sort()
-        return {
-            ACKS: len(times) / elapsed,
-            P50: times[len(times) // 2] * 1e3,
-            P99: times[len(times) * 99 // 100] * 1e3,
-        }
+        result = {ACKS: len(times) / elapsed, **_percentiles(times)}
+        if before is not None and after is not None:
+            result["broker CPU ms per ack"] = (after - before) / len(times) * 1e3
+        return result
+
+    return run
+
+
+def _answered(producer: RawProducer, count: int) -> list[float]:
+    """Seconds of each of `count` round trips. Raises RuntimeError when the last was refused."""
+    times = []
+    for _ in range(count):
+        seconds, answer = producer.round_trip()
+        times.append(seconds)
+    code = produce_error(answer)
+    if code:
+        raise RuntimeError(f"produce was answered with error {code}")
+    return times
+
+
+def produce_to_fetch(rounds: int, size_bytes: int = 100) -> Callable[[Target, float], Result]:
+    """A fetch waits for data (long poll); from the produce request to the record's arrival at the one who waits."""
+
+    def run(target: Target, scale: float) -> Result:
+        topic = _topic(target, 1)
+        producer, fetcher = RawProducer(target.address, topic, size_bytes), RawFetcher(target.address, topic, 1)
+        times = []
+        for number in range(-WARM_UP_REQUESTS, int(rounds * scale)):
+            fetcher.ask()
+            time.sleep(PARKING_SECONDS)  # until the fetch waits in the broker
+            sent = time.perf_counter()
+            producer.send(producer.frame)
+            answer = fetcher.receive()
+            if number >= 0:
+                times.append(time.perf_counter() - sent)
+            fetcher.note(answer)
+            producer.receive()
+        if fetcher.records != len(times) + WARM_UP_REQUESTS:
+            raise RuntimeError(f"{fetcher.records} records came back from {len(times) + WARM_UP_REQUESTS}")
+        producer.close()
+        fetcher.close()
+        return _percentiles(times)
+
+    return run
+
+
+def _percentiles(times: list[float]) -> Result:
+    times.sort()
+    return {P50: times[len(times) // 2] * 1e3, P99: times[len(times) * 99 // 100] * 1e3}
+
+
+def large(total_bytes: int, partitions: int = 8) -> Callable[[Target, float], Result]:
+    """Requests of 1 MiB, five in flight, until so much is written; what the broker holds then."""
+
+    def run(target: Target, scale: float) -> Result:
+        create_topic(target.address, partitions)
+        before = target.cpu_seconds()
+        seconds = pour_in_process(target.address, int(total_bytes * scale), partitions)
+        after = target.cpu_seconds()
+        result = memory(target, scale) | {"MB/s": total_bytes * scale / seconds / 1e6}
+        if before is not None and after is not None:
+            result["broker CPU s per GB"] = (after - before) / (total_bytes * scale) * 1e9
+        workers.delete_topic(target.address, TOPIC)
+        return result
 
     return run
 
@@ -118,18 +209,41 @@ def memory(target: Target, scale: float) -> Result:
     return {} if held is None else {"MiB": held / 2**20}
 
 
+ONE_AT_A_TIME = "acknowledgements, one at a time, 100 B"
+SMALL, LARGE = (100, 1_000_000), (1024, 200_000)
+"""Sizes of records in bytes, and how many of them."""
+BATCHES = {"default": None, "16 KiB": 16_384}
+
+
+def _name(kind: str, size_bytes: int, partitions: int, batches: str) -> str:
+    size = f"{size_bytes} B" if size_bytes < 1024 else f"{size_bytes // 1024} KiB"
+    return f"{kind} {size}, {partitions} partition{'s' * (partitions > 1)}, {batches} batches"
+
+
+def _grid(kind: str, make: Callable[..., Callable[[Target, float], Result]]) -> list[Case]:
+    """Both sizes, one partition and eight, default batches and small ones."""
+    return [
+        Case(_name(kind, size, partitions, label), make(size, partitions, records, batch_bytes=batch_bytes))
+        for size, records in (SMALL, LARGE)
+        for partitions in (1, 8)
+        for label, batch_bytes in BATCHES.items()
+    ]
+
+
 CASES = [
-    Case("acknowledgements, one at a time, 100 B", one_at_a_time(5000)),
-    Case("produce 100 B, 1 partition", produce(100, 1, 1_000_000)),
-    Case("produce 100 B, 8 partitions", produce(100, 8, 1_000_000)),
-    Case("produce 1 KiB, 8 partitions", produce(1024, 8, 200_000)),
-    Case("produce 1 KiB, 8 partitions, lz4", produce(1024, 8, 200_000, "lz4")),
-    Case("consume 100 B, 8 partitions", consume(100, 8, 1_000_000)),
-    Case("consume 1 KiB, 8 partitions", consume(1024, 8, 200_000)),
-    Case("transactions of 10 records, 1 producer", transactions(1, 500)),
-    Case("transactions of 10 records, 8 producers", transactions(8, 2400)),
+    Case(ONE_AT_A_TIME, one_at_a_time(5000), with_fsync=True),
+    Case("from produce to a waiting fetch, 100 B", produce_to_fetch(2000)),
+    *_grid("produce", produce),
+    Case("produce 1 KiB, 8 partitions, default batches, lz4", produce(1024, 8, LARGE[1], "lz4")),
+    *_grid("consume", consume),
+    Case("bare fetch 100 B, 8 partitions", fetch(100, 8, SMALL[1])),
+    Case("bare fetch 1 KiB, 1 partition", fetch(1024, 1, LARGE[1])),
+    Case("transactions of 10 records, 1 producer", transactions(1, 500), with_fsync=True),
+    Case("transactions of 10 records, 8 producers", transactions(8, 2400), with_fsync=True),
     Case("memory after all this", memory),
 ]
+LARGE_CASES = [Case("10 GB written", large(10 * 10**9))]
+"""Only where asked for: each takes as much of the disk."""
 
 
 def warm_up(target: Target, scale: float) -> None:

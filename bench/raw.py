@@ -1,4 +1,4 @@
-"""One connection, one produce request at a time, on a bare socket: what is measured is the broker and not a client."""
+"""Bare sockets: what is measured is the broker, not a client. One request at a time, answers hardly looked at."""
 
 import socket
 import struct
@@ -7,46 +7,142 @@ from typing import Any
 
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from fencepost.protocol.record_batch import build_batch
-from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
+from fencepost.protocol.record_batch import build_batch, iter_headers
+from fencepost.protocol.registry import API_BY_KEY, Api
 
-PRODUCE = API_BY_KEY[0]
-VERSION = 9
+PRODUCE_VERSION = 9
+FETCH_VERSION = 12
 LENGTH = struct.Struct(">i")
 TIMEOUT_SECONDS = 30
+LARGEST_ANSWER_BYTES = 64 << 20
+READ_COMMITTED = 1
 
 
-class RawProducer:
-    """Sends the same produce request again and again."""
+class RawConnection:
+    """One connection; `send` a frame, then `receive` its answer."""
 
-    def __init__(self, address: str, topic: str, size_bytes: int) -> None:
+    def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
         self._socket = socket.create_connection((host, int(port)), TIMEOUT_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        records = build_batch([(int(time.time() * 1000), None, b"x" * size_bytes, ())])
-        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=bytes(records))])
-        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
-        frame = write_request_header(PRODUCE, VERSION, 1, "bench") + ProduceRequest.encode(request, VERSION)
-        self._frame = LENGTH.pack(len(frame)) + frame
+        self._view = memoryview(bytearray(64 << 10))
 
-    def produce(self) -> int:
-        """One request and its answer; returns the error code."""
-        self._socket.sendall(self._frame)
-        (size,) = LENGTH.unpack(self._read(4))
-        body = self._read(size)
-        _, start = read_response_header(PRODUCE, VERSION, body)
-        answer: Any = PRODUCE.response.decode(body, VERSION, start)
-        return int(answer.responses[0].partition_responses[0].error_code)
+    def send(self, frame: bytes) -> None:
+        """Send a whole frame."""
+        self._socket.sendall(frame)
+
+    def receive(self) -> memoryview:
+        """One answer without its length; valid until the next."""
+        view = self._view
+        have = self._socket.recv_into(view)
+        while have < LENGTH.size:
+            have += self._more(have)
+        size = LENGTH.unpack_from(view)[0] + LENGTH.size
+        if size > len(view):
+            if size > LARGEST_ANSWER_BYTES:
+                raise ValueError(f"an answer of {size} bytes")
+            self._view = memoryview(bytearray(size))
+            self._view[:have] = view[:have]
+            view = self._view
+        while have < size:
+            have += self._more(have)
+        return view[LENGTH.size : size]
+
+    def _more(self, have: int) -> int:
+        count = self._socket.recv_into(self._view[have:])
+        if not count:
+            raise ConnectionError("the broker closed the connection")
+        return count
 
     def close(self) -> None:
         """Close the connection."""
         self._socket.close()
 
-    def _read(self, size: int) -> bytes:
-        parts = b""
-        while len(parts) < size:
-            part = self._socket.recv(size - len(parts))
-            if not part:
-                raise ConnectionError("the broker closed the connection")
-            parts += part
-        return parts
+
+class RawProducer(RawConnection):
+    """Sends the same produce request again and again."""
+
+    def __init__(self, address: str, topic: str, size_bytes: int) -> None:
+        super().__init__(address)
+        records = build_batch([(int(time.time() * 1000), None, b"x" * size_bytes, ())])
+        data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=bytes(records))])
+        request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
+        self.frame = _frame(API_BY_KEY[0], PRODUCE_VERSION, request)
+
+    def produce(self) -> int:
+        """One request and its answer; returns the error code."""
+        self.send(self.frame)
+        return produce_error(self.receive())
+
+    def round_trip(self) -> tuple[float, memoryview]:
+        """Seconds from the request to its whole answer, and the answer."""
+        sent = time.perf_counter()
+        self._socket.sendall(self.frame)
+        answer = self.receive()
+        return time.perf_counter() - sent, answer
+
+
+class RawFetcher(RawConnection):
+    """Reads one topic's partitions from the beginning, all in each request, as fast as answers come."""
+
+    def __init__(self, address: str, topic: str, partitions: int, *, max_wait_ms: int = 1000) -> None:
+        super().__init__(address)
+        self._topic = topic
+        self._max_wait_ms = max_wait_ms
+        self.offsets = [0] * partitions
+        self.records = self.size_bytes = self.answers = 0
+
+    def ask(self) -> None:
+        """Ask for what comes next in every partition; partitions take turns at being the first."""
+        numbers = list(range(len(self.offsets)))
+        turn = self.answers % len(numbers)
+        asks = [
+            FetchPartition(partition=number, fetch_offset=self.offsets[number], partition_max_bytes=1 << 20)
+            for number in numbers[turn:] + numbers[:turn]
+        ]
+        request = FetchRequest(
+            max_wait_ms=self._max_wait_ms,
+            min_bytes=1,
+            max_bytes=50 << 20,
+            isolation_level=READ_COMMITTED,
+            session_epoch=-1,
+            topics=[FetchTopic(topic=self._topic, partitions=asks)],
+        )
+        self.send(_frame(API_BY_KEY[1], FETCH_VERSION, request))
+
+    def take(self) -> int:
+        """Receive an answer and note it; returns how many records came."""
+        return self.note(self.receive())
+
+    def note(self, received: memoryview) -> int:
+        """Go on behind what an answer brought; returns how many records that is."""
+        answer: Any = _decoded(API_BY_KEY[1], FETCH_VERSION, received)
+        came = 0
+        self.answers += 1
+        for topic in answer.responses:
+            for part in topic.partitions:
+                if part.error_code:
+                    raise RuntimeError(f"fetch was answered with error {part.error_code}")
+                for _, header in iter_headers(part.records or b""):
+                    came += header.record_count
+                    self.offsets[part.partition_index] = header.next_offset
+                self.size_bytes += len(part.records or b"")
+        self.records += came
+        return came
+
+
+def produce_error(answer: memoryview) -> int:
+    """The error code in the answer to a `RawProducer`'s request."""
+    value: Any = _decoded(API_BY_KEY[0], PRODUCE_VERSION, answer)
+    return int(value.responses[0].partition_responses[0].error_code)
+
+
+def _decoded(api: Api, version: int, answer: memoryview) -> Any:
+    _, start = read_response_header(api, version, answer)
+    return api.response.decode(answer, version, start)
+
+
+def _frame(api: Api, version: int, request: Any) -> bytes:
+    frame = write_request_header(api, version, 1, "bench") + api.request.encode(request, version)
+    return LENGTH.pack(len(frame)) + frame

@@ -20,11 +20,11 @@ class Measured(NamedTuple):
     value: float
 
 
-def table(measured: list[Measured], reference: str | None) -> str:
-    """A markdown table with a row for each case and metric."""
+def table(measured: list[Measured], pairs: list[tuple[str, str]]) -> str:
+    """A markdown table with a row for each case and metric; `pairs` are (broker, what it is compared with)."""
     brokers = list(dict.fromkeys(one.broker for one in measured))
-    compared = [name for name in brokers if reference is not None and name != reference]
-    heads = ["case", "metric", *brokers, *(f"{name} / {reference}" for name in compared)]
+    pairs = [pair for pair in pairs if set(pair) <= set(brokers)]
+    heads = ["case", "metric", *brokers, *(f"{ours} / {theirs}" for ours, theirs in pairs)]
     lines = ["| " + " | ".join(heads) + " |", "|---|---" + "|---:" * (len(heads) - 2) + "|"]
     for case, metric in dict.fromkeys((one.case, one.metric) for one in measured):
         medians = {
@@ -34,9 +34,9 @@ def table(measured: list[Measured], reference: str | None) -> str:
         }
         better = "less" if metric in LESS_IS_BETTER or "CPU" in metric else "more"
         cells = [case, f"{metric} ({better} is better)", *(_number(medians.get(name)) for name in brokers)]
-        of_reference = medians.get(reference or "")
-        for name in compared:
-            cells.append(f"**{medians[name] / of_reference:.2f}x**" if name in medians and of_reference else "")
+        for ours, theirs in pairs:
+            ratio = medians[ours] / medians[theirs] if ours in medians and medians.get(theirs) else None
+            cells.append("" if ratio is None else f"**{ratio:.2f}x**")
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -19,6 +19,8 @@ class Target:
     name: str
     address: str
     pid: int | None = None
+    durability: str = "os"
+    """What an acknowledgement means: `os`, the page cache has it; `fsync`, the disk has it."""
 
     def cpu_seconds(self) -> float | None:
         """User and system time of the whole process tree so far."""
@@ -40,9 +42,8 @@ class OwnBroker(Target):
     """A `fencepost serve` that the benchmark starts and ends itself."""
 
     def __init__(self, name: str, directory: Path, durability: str) -> None:
-        super().__init__(name, "")
+        super().__init__(name, "", None, durability)
         self._directory = directory
-        self._durability = durability
         self._process: subprocess.Popen[str] | None = None
         self._log = (directory / f"{name}.log").open("a")
 
@@ -50,7 +51,7 @@ class OwnBroker(Target):
         """Start on a fresh directory and return when the ready line was read."""
         data = self._directory / f"{self.name}-{time.monotonic_ns()}"
         command = [sys.executable, "-m", "fencepost", "serve", "--data", str(data), "--listen", "127.0.0.1:0"]
-        command += ["--set", f"durability={self._durability}", "--set", "group.initial.rebalance.delay.ms=0"]
+        command += ["--set", f"durability={self.durability}", "--set", "group.initial.rebalance.delay.ms=0"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log, text=True
         )
