@@ -172,6 +172,9 @@ class DiskFile:
             return None
         return _FileSync(self._disk, self.descriptor or self._open(), self.place)
 
+    def follow(self, name: str) -> None:
+        self._path = f"{self._directory.place}/{name}"
+
     def close(self) -> None:
         self.descriptor = None
         self._pool.forget(self)

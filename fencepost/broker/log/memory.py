@@ -44,6 +44,9 @@ class MemoryFile:
     def pin(self) -> Syncable | None:
         return None
 
+    def follow(self, name: str) -> None:
+        """It is held by itself, not by its name."""
+
     def close(self) -> None:
         """Nothing is held open."""
 

@@ -275,13 +275,14 @@ class Segment:
         except FileNotFoundError:
             return
         self.names[suffix] = to
-        holder = {INDEX_SUFFIX: self.offsets, TIME_INDEX_SUFFIX: self.times, TXN_INDEX_SUFFIX: self.aborted}.get(suffix)
-        if suffix == LOG_SUFFIX:
-            self.file.close()
-            self.file = self.store.open(to)
-        elif holder is not None:
-            holder.file.close()
-            holder.file = self.store.open(to)
+        files = {
+            LOG_SUFFIX: self.file,
+            INDEX_SUFFIX: self.offsets.file,
+            TIME_INDEX_SUFFIX: self.times.file,
+            TXN_INDEX_SUFFIX: self.aborted.file,
+        }
+        if suffix in files:
+            files[suffix].follow(to)
 
     def delete(self) -> None:
         """Delete the segment's files, the data first: an index without data is cleared away at the next start."""

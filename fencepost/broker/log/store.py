@@ -119,6 +119,10 @@ class StoredFile(Protocol):
         """What to sync so that all writes so far are durable; None where nothing was ever written."""
         ...
 
+    def follow(self, name: str) -> None:
+        """The file has got another name in its directory: go by that one from now on."""
+        ...
+
     def close(self) -> None:
         """Let go of descriptors; the file can be used again all the same."""
         ...
