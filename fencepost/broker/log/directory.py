@@ -2,30 +2,22 @@
 
 import logging
 import os
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from pathlib import Path
 
 import trio
 
-from fencepost.broker.log.checkpointing import ReplacedFile
 from fencepost.broker.log.checkpoints import (
     CLEAN_SHUTDOWN,
-    CLEANER_OFFSETS,
-    HIGH_WATERMARKS,
-    LOG_STARTS,
-    LOG_STARTS_TWIN,
     NO_TOPIC_ID,
     PARTITION_METADATA,
-    RECOVERY_POINTS,
-    encode_offsets,
-    load_log_starts,
-    load_offsets,
     load_topic_id,
     topic_id_text,
 )
 from fencepost.broker.log.commit import Durability
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.files import FileStore
+from fencepost.broker.log.kept_offsets import KeptOffsets
 from fencepost.broker.log.layout import (
     ACCEPT_LOSS,
     DELETED,
@@ -71,9 +63,7 @@ class LogDirectory:
         self._in_memory = lock_fd is None
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._unopened: set[TopicPartition] = set()
-        self._offline: dict[TopicPartition, CorruptLogFile] = {}
-        self._outlived: set[TopicPartition] = set()
-        """Deleted logs of which the checkpoints on disk may still speak."""
+        self._offline: dict[TopicPartition, CorruptLogFile | FlushFailed] = {}
         self.deleted_topic_ids: Container[bytes] = frozenset()
         """The topics that the metadata remembers to have deleted: only their logs are ever set aside or deleted."""
         for name in self._log_store.names():
@@ -86,13 +76,7 @@ class LogDirectory:
         """Whether the last run ended in order."""
         self.lose: Callable[[PartitionLog, OSError], None] | None = None
         """Told of a log whose flush failed in `housekeep`; without it the failure is raised."""
-        self._recovery_file = ReplacedFile(store, RECOVERY_POINTS)
-        self._watermark_file = ReplacedFile(store, HIGH_WATERMARKS)
-        # An offset without a log is of one that was deleted: a new log of its name must not be opened by it.
-        self._recovery_points = self._of_logs(load_offsets(store, RECOVERY_POINTS))
-        self._log_starts = self._of_logs(load_log_starts(store))
-        self._log_starts_filed = b""
-        self._cleaned_to = self._of_logs(load_offsets(store, CLEANER_OFFSETS))
+        self._kept = KeptOffsets(store, self._unopened)
         if self.clean:
             store.remove(CLEAN_SHUTDOWN)
             for pin in store.pin_entries():
@@ -169,9 +153,14 @@ class LogDirectory:
             log.mark_deleted()
         self._unopened.discard(tp)
         self._offline.pop(tp, None)
-        self._forget_offsets(tp)
+        self._kept.forget(tp)
         identity = (log.topic_id if log is not None else NO_TOPIC_ID).hex()
-        self._log_store.delete(str(tp), f"{tp}.{identity}{DELETED}")
+        try:
+            self._log_store.delete(str(tp), f"{tp}.{identity}{DELETED}")
+        except OSError:
+            if str(tp) in self._log_store.names():
+                self._unopened.add(tp)  # what is left is a deleted topic's still: no new one may find it as its own
+            raise
 
     def partitions(self) -> Collection[TopicPartition]:
         """Every partition that has a log, opened or not."""
@@ -213,13 +202,11 @@ class LogDirectory:
 
     def cleaned_to(self, tp: TopicPartition) -> int:
         """The first dirty offset of a log as its last compaction left it; 0 where there was none."""
-        return self._cleaned_to.get(tp, 0)
+        return self._kept.cleaned_to.get(tp, 0)
 
     def note_cleaned(self, tp: TopicPartition, offset: int) -> None:
         """A compaction came up to `offset`. A crash may lose the checkpoint: then more is compacted. Raises OSError."""
-        self._cleaned_to[tp] = offset
-        if not self._in_memory:
-            self._store.replace(CLEANER_OFFSETS, encode_offsets(self._cleaned_to))
+        self._kept.note_cleaned(tp, offset)
 
     async def housekeep(self, now_ms: int) -> None:
         """Retention and producer expiry of every log, a few at a time; call it every minute or so.
@@ -244,7 +231,7 @@ class LogDirectory:
                 logger.error("upkeep of %s failed: %s", tp, error)
         try:
             if not self._in_memory:
-                self._write_log_starts()
+                self._kept.write_log_starts(self._logs.values())
         except OSError as error:
             logger.error("log starts of %s not written: %s", self.place, error)
 
@@ -253,7 +240,7 @@ class LogDirectory:
         if self._in_memory:
             return
         _sync_all(self.checkpoint_files(self._logs.values()))
-        self._write_log_starts()
+        self._kept.write_log_starts(self._logs.values())
 
     def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[Syncable]:
         """What writes the recovery points of `logs`, and all high watermarks, when it is synced, from any thread."""
@@ -261,12 +248,9 @@ class LogDirectory:
             return []
         for log in logs:
             if log.log_end_offset and not log.offline and not log.deleted:
-                self._recovery_points[log.tp] = log.recovery_point
+                self._kept.recovery_points[log.tp] = log.recovery_point
         high_watermarks = {tp: log.high_watermark for tp, log in self._logs.items() if log.log_end_offset}
-        return [
-            self._recovery_file.holding(encode_offsets(self._recovery_points)),
-            self._watermark_file.holding(encode_offsets(high_watermarks)),
-        ]
+        return self._kept.recovery_files(high_watermarks)
 
     def close(self) -> None:
         """Close in order: snapshots, indexes and data durable, and a marker that says so. Raises OSError."""
@@ -289,8 +273,10 @@ class LogDirectory:
     ) -> PartitionLog:
         """Open a log. One whose files are damaged is told of once, and not looked at again in this run."""
         known = self._offline.get(tp)
-        if known is not None:
+        if isinstance(known, CorruptLogFile):
             raise CorruptLogFile(known.place, known.position, known.why)
+        if known is not None:
+            raise FlushFailed(known.errno, known.strerror, known.filename)
         try:
             if topic_id is None:
                 topic_id = load_topic_id(self._log_store.files(str(tp)))
@@ -301,14 +287,17 @@ class LogDirectory:
             logger.error("%s is damaged and offline: %s; %s", tp, error, _REMEDY)
             self._offline[tp] = error
             raise
+        except FlushFailed as error:
+            logger.error("%s is offline until the next start, a second flush would prove nothing: %s", tp, error)
+            self._offline[tp] = error
+            raise
 
     def _recover(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
         store = self._log_store.files(str(tp))
         on_disk = tp in self._unopened
-        if tp in self._outlived:
-            self._forget_on_disk()
-        log_start_offset = self._log_starts.get(tp, 0)
-        recovery_point = self._recovery_points.get(tp, 0)
+        self._kept.give_name(tp, self._logs.values)
+        log_start_offset = self._kept.log_starts.get(tp, 0)
+        recovery_point = self._kept.recovery_points.get(tp, 0)
         trusted = ALL_TRUSTED if self.clean else recovery_point
         loss_accepted = on_disk and store.load(ACCEPT_LOSS) is not None
         if loss_accepted:
@@ -317,7 +306,7 @@ class LogDirectory:
         need_durable(store, opened.segments.end_offset, recovery_point)
         log_start_offset = min(log_start_offset, opened.segments.end_offset)
         if on_disk and not self.clean and self._durability == "fsync":
-            # What readers are shown must not be lost: what the crash left in the page cache, names too, goes down first.
+            # What readers are shown must not be lost: what the crash left in the page cache, and names, go down first.
             _sync_all([*opened.segments.tail_pins(recovery_point), *store.pin_entries()])
             recovery_point = opened.segments.end_offset
         log = PartitionLog(
@@ -356,44 +345,10 @@ class LogDirectory:
         logger.warning("%s belongs to an earlier topic of id %s: now %s", store.place, topic_id_text(found), aside)
         self._log_store.rename(str(tp), aside)
         self._unopened.discard(tp)
-        self._forget_offsets(tp)
-
-    def _forget_offsets(self, tp: TopicPartition) -> None:
-        """What the checkpoints say of this partition was said of a log that is no more."""
-        self._cleaned_to.pop(tp, None)
-        if tp in self._log_starts or tp in self._recovery_points:
-            self._outlived.add(tp)
-            self._log_starts.pop(tp, None)
-            self._recovery_points.pop(tp, None)
-
-    def _forget_on_disk(self) -> None:
-        """Before a log takes the name of one that is gone: the next start must not open it by the other's offsets.
-
-        Raises OSError.
-        """
-        self._recovery_file.holding(encode_offsets(self._recovery_points)).sync()
-        self._write_log_starts()
-        self._outlived.clear()
-
-    def _of_logs(self, offsets: Mapping[TopicPartition, int] | None) -> dict[TopicPartition, int]:
-        return {tp: offset for tp, offset in (offsets or {}).items() if tp in self._unopened}
+        self._kept.forget(tp)
 
     def _start_moved(self, log: PartitionLog) -> None:
-        self._log_starts[log.tp] = log.log_start_offset
-        self._write_log_starts()
-
-    def _write_log_starts(self) -> None:
-        for tp, log in self._logs.items():
-            # Also where the first segment begins just there: until its directory is synced, deleted ones can come back.
-            if log.log_start_offset > 0:
-                self._log_starts[tp] = log.log_start_offset
-            else:
-                self._log_starts.pop(tp, None)
-        data = encode_offsets(self._log_starts)
-        if data != self._log_starts_filed:
-            self._store.replace(LOG_STARTS_TWIN, data, durable=True)
-            self._store.replace(LOG_STARTS, data, durable=True)
-            self._log_starts_filed = data
+        self._kept.write_log_starts(self._logs.values())
 
 
 def _sync_all(pins: Sequence[Syncable]) -> None:

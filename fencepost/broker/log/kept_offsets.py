@@ -1,0 +1,83 @@
+"""What the checkpoint files of a data directory remember of each log, and that they forget logs that are gone."""
+
+from collections.abc import Callable, Collection, Mapping
+
+from fencepost.broker.log.checkpointing import ReplacedFile
+from fencepost.broker.log.checkpoints import (
+    CLEANER_OFFSETS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    LOG_STARTS_TWIN,
+    RECOVERY_POINTS,
+    encode_offsets,
+    load_log_starts,
+    load_offsets,
+)
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.store import Store, Syncable
+from fencepost.protocol.topics import TopicPartition
+
+
+class KeptOffsets:
+    """Recovery points, log starts and the cleaner's offsets of the logs in one data directory.
+
+    An offset without a log is of one that was deleted. It is passed over at start, and gone from the disk before
+    another log takes the name: that one must not be opened by it.
+    """
+
+    def __init__(self, store: Store, known: Collection[TopicPartition]) -> None:
+        self._store = store
+        self._recovery_file = ReplacedFile(store, RECOVERY_POINTS)
+        self._watermark_file = ReplacedFile(store, HIGH_WATERMARKS)
+        self.recovery_points = _of_logs(known, load_offsets(store, RECOVERY_POINTS))
+        self.log_starts = _of_logs(known, load_log_starts(store))
+        self.cleaned_to = _of_logs(known, load_offsets(store, CLEANER_OFFSETS))
+        self._log_starts_filed = b""
+        self._outlived: set[TopicPartition] = set()
+
+    def recovery_files(self, high_watermarks: Mapping[TopicPartition, int]) -> list[Syncable]:
+        """What writes the recovery points and high watermarks down when it is synced, from any thread."""
+        return [
+            self._recovery_file.holding(encode_offsets(self.recovery_points)),
+            self._watermark_file.holding(encode_offsets(high_watermarks)),
+        ]
+
+    def write_log_starts(self, logs: Collection[PartitionLog]) -> None:
+        """Make the log starts durable, those of `logs` as they are now. Raises OSError."""
+        for log in logs:
+            # Also where the first segment begins just there: until its directory is synced, deleted ones can come back.
+            if log.log_start_offset > 0:
+                self.log_starts[log.tp] = log.log_start_offset
+            else:
+                self.log_starts.pop(log.tp, None)
+        data = encode_offsets(self.log_starts)
+        if data != self._log_starts_filed:
+            self._store.replace(LOG_STARTS_TWIN, data, durable=True)
+            self._store.replace(LOG_STARTS, data, durable=True)
+            self._log_starts_filed = data
+
+    def note_cleaned(self, tp: TopicPartition, offset: int) -> None:
+        """A compaction came up to `offset`. A crash may lose the file: then more is compacted. Raises OSError."""
+        self.cleaned_to[tp] = offset
+        self._store.replace(CLEANER_OFFSETS, encode_offsets(self.cleaned_to))
+
+    def forget(self, tp: TopicPartition) -> None:
+        """What is known of this log was said of one that is no more."""
+        self.cleaned_to.pop(tp, None)
+        if tp in self.log_starts or tp in self.recovery_points:
+            self._outlived.add(tp)
+            self.log_starts.pop(tp, None)
+            self.recovery_points.pop(tp, None)
+
+    def give_name(self, tp: TopicPartition, logs: Callable[[], Collection[PartitionLog]]) -> None:
+        """A log is about to be opened: nothing on the disk may speak of another one of its name. Raises OSError."""
+        if tp in self._outlived:
+            self._recovery_file.holding(encode_offsets(self.recovery_points)).sync()
+            self.write_log_starts(logs())
+            self._outlived.clear()
+
+
+def _of_logs(
+    known: Collection[TopicPartition], offsets: Mapping[TopicPartition, int] | None
+) -> dict[TopicPartition, int]:
+    return {tp: offset for tp, offset in (offsets or {}).items() if tp in known}
