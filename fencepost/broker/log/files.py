@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fencepost.broker.log.descriptor_pool import DescriptorPool
 from fencepost.broker.log.disk import SYSTEM_DISK, Disk
+from fencepost.broker.log.file_sync import FileSync
 from fencepost.broker.log.store import (
     NEVER_WRITTEN,
     Bytes,
@@ -24,21 +25,6 @@ _READ_BYTES = 1 << 20
 _TEMPORARY = ".tmp"
 
 logger = logging.getLogger(__name__)
-
-
-class _FileSync:
-    """One fdatasync, with the descriptor it needs."""
-
-    def __init__(self, disk: Disk, descriptor: Descriptor, place: str) -> None:
-        self._disk = disk
-        self._descriptor = descriptor
-        self._place = place
-
-    def sync(self) -> None:
-        try:
-            self._disk.fdatasync(self._descriptor.fd)
-        except OSError as error:
-            raise FlushFailed(error.errno, f"fdatasync: {error.strerror}", self._place) from error
 
 
 class _DirectorySync:
@@ -170,7 +156,7 @@ class DiskFile:
     def pin(self) -> Syncable | None:
         if not self._exists:
             return None
-        return _FileSync(self._disk, self.descriptor or self._open(), self.place)
+        return FileSync(self._disk, self.descriptor or self._open(), self.place)
 
     def follow(self, name: str) -> None:
         self._path = f"{self._directory.place}/{name}"

@@ -137,6 +137,12 @@ class StoredLog(Protocol):
         """What to sync to make all batches so far durable. Raises OSError."""
         ...
 
+    def write_again(self, offset: int) -> None:
+        """Write all that stands at `offset` and above once more: a flush of it had failed, and only bytes that are
+        written anew are surely flushed. Raises OSError.
+        """
+        ...
+
     def tail_pins(self, offset: int) -> list[Syncable]:
         """What to sync to make durable all that stands at `offset` and above. Raises OSError."""
         ...

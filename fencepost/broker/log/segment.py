@@ -22,6 +22,7 @@ NO_TIMESTAMP_MS = -1
 
 _WALK = Struct(">qi11xi8xq")
 _WALK_CHUNK_BYTES = 8192
+_COPY_BYTES = 1 << 20
 _KNOWN_POSITIONS_MAX = 512
 _MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -283,6 +284,13 @@ class Segment:
         }
         if suffix in files:
             files[suffix].follow(to)
+
+    def write_again(self, offset: int) -> None:
+        """Write the batches from `offset` on to where they stand. Raises OSError."""
+        position = self.position_of(offset)
+        while data := self.file.read(position, _COPY_BYTES):
+            self.file.write(position, data)
+            position += len(data)
 
     def delete(self) -> None:
         """Delete the segment's files, the data first: an index without data is cleared away at the next start."""

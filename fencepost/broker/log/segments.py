@@ -163,6 +163,12 @@ class Segments:
             pins.append(pin)
         return pins + self.store.pin_entries()
 
+    def write_again(self, offset: int) -> None:
+        """Write the batches at `offset` and above once more, as `StoredLog` says. Raises OSError."""
+        for segment in self._segments:
+            if segment.next_offset > offset:
+                segment.write_again(max(offset, segment.base_offset))
+
     def tail_pins(self, offset: int) -> list[Syncable]:
         """What to sync to make durable all that stands at `offset` and above. Raises OSError."""
         return [pin for segment in self._segments if segment.next_offset > offset for pin in segment.pins()]
