@@ -77,7 +77,7 @@ def check(disk: SimDisk, durability: Durability, before: Promises, after: Promis
     keeps_all = durability == "os" and not power_was_cut
     binding = durability == "fsync" or not power_was_cut
     directory = reopen(disk, durability)
-    ends = {}
+    ends, starts = {}, {}
     for tp, promise in before.items():
         later = after.get(tp)
         if later is None or later.partition is not promise.partition:
@@ -87,15 +87,31 @@ def check(disk: SimDisk, durability: Durability, before: Promises, after: Promis
         log = directory.create(tp, promise.partition.topic_id, promise.partition.config)
         owed = (promise.end if keeps_all else promise.high) if binding else 0
         assert owed <= log.log_end_offset <= later.end, f"{tp} ends at {log.log_end_offset}, owed {owed} to {later.end}"
+        if not binding:  # what was deleted can be lost with the rest: the log begins again where it ends
+            promise = promise._replace(deleted_below=min(promise.deleted_below, log.log_end_offset), high=0)
         _check_log(tp, log, promise, later)
         ends[tp] = log.log_end_offset, sorted(log.producer_states())
+        starts[tp] = log.log_start_offset
     # What readers of that start could see outlives the next crash, too (row L2: the high watermark is durable).
     again = reopen(disk.power_cut(nothing) if durability == "fsync" else disk.kill(), durability)
     for tp, (end_offset, producers) in ends.items():
         log = again.create(tp, before[tp].partition.topic_id, before[tp].partition.config)
         found = log.log_end_offset, sorted(log.producer_states())
         assert found == (end_offset, producers), f"{tp} is another one when it is opened a second time"
-        _check_log(tp, log, before[tp], after.get(tp, before[tp]))
+        assert log.log_start_offset == starts[tp], f"{tp} begins elsewhere when it is opened a second time"
+
+
+def check_readers(directory: LogDirectory, promises: Promises) -> None:
+    """In the living process: whoever reads gets just what was acknowledged (row I1), whatever the disk refuses."""
+    for log in list(directory.logs()):
+        promise = promises.get(log.tp)
+        if promise is None:
+            continue
+        start, high = log.log_start_offset, log.high_watermark
+        assert high <= promise.high, f"{log.tp} shows offsets up to {high}, only {promise.high} are acknowledged"
+        batches = promise.partition.batches
+        expected = [batch.data for batch in batches if batch.last_offset >= start and batch.base_offset < high]
+        assert read_all(log, IsolationLevel.READ_UNCOMMITTED) == b"".join(expected), f"{log.tp} gives other bytes"
 
 
 def _check_log(tp: TopicPartition, log: PartitionLog, promise: Promise, later: Promise) -> None:

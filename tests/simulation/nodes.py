@@ -97,8 +97,7 @@ class SimDirectory:
         self.unsynced.clear()
 
     def forget_unsynced(self) -> None:
-        """A sync failed: what is on the platter stays as it is."""
-        self.unsynced.clear()
+        """A sync failed. Unlike pages, names stay in the journal until they are written, or for ever."""
 
     def copy(self, twins: "dict[int, SimFile | SimDirectory] | None" = None) -> "SimDirectory":
         """The same directory, with all that is in it, in the hands of another process."""

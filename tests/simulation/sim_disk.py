@@ -145,11 +145,11 @@ class SimDisk:
         ]
 
     def mkdir(self, path: str, mode: int) -> None:
-        """As `os.mkdir`."""
-        self._io("mkdir", path)
+        """As `os.mkdir`; that the name is taken is noticed before there is no room for it."""
         parent, name = self._parent(path)
         if name in parent.entries or not name:
             raise _error(errno.EEXIST, path)
+        self._io("mkdir", path)
         parent.change({name: SimDirectory()})
 
     def rename(self, path: str, to: str) -> None:

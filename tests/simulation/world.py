@@ -17,6 +17,7 @@ from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import assign_offset, build_batch
 from fencepost.protocol.topics import TopicPartition
+from tests.simulation.faults import Fault
 from tests.simulation.sim_disk import SimDisk
 
 NOW_MS = 1_700_000_000_000
@@ -76,13 +77,15 @@ class ProcessEnds(Exception):
 class World:
     """A data directory, its logs and its writers; an operation that is refused leaves its writer where it was."""
 
-    def __init__(self, durability: Durability, disk: SimDisk | None = None) -> None:
+    def __init__(self, durability: Durability, faults: Iterable[Fault] = ()) -> None:
         self.durability: Durability = durability
-        self.disk = disk or SimDisk()
+        self.disk = SimDisk()
+        self.disk.faults = list(faults)
         self.partitions: dict[TopicPartition, Partition] = {}
         self.refused = 0
         """Operations that the log answered with KAFKA_STORAGE_ERROR or an OSError."""
         self.now_ms = NOW_MS
+        self.deleted_topic_ids: set[bytes] = set()
         self._sequences: dict[tuple[bytes, int], int] = {}
         self._epochs: dict[tuple[bytes, int], int] = {}
         self.directory = self.open()
@@ -98,7 +101,9 @@ class World:
     def _open(self) -> LogDirectory:
         store = FileStore(DATA, DescriptorPool(DESCRIPTORS), disk=self.disk)
         store.make()
-        return LogDirectory.over(store, self.durability)
+        directory = LogDirectory.over(store, self.durability)
+        directory.deleted_topic_ids = self.deleted_topic_ids
+        return directory
 
     def promises(self) -> Promises:
         """What holds at this moment."""
@@ -115,6 +120,11 @@ class World:
         except OSError:
             self.refused += 1
             return None
+
+    def is_offline(self, tp: TopicPartition) -> bool:
+        """Whether a flush of the partition's log failed since the start."""
+        log = next((log for log in self.directory.logs() if log.tp == tp), None)
+        return tp in self.directory.offline() or (log is not None and log.offline)
 
     # Operations
 
@@ -212,7 +222,7 @@ class World:
             trio.run(self.directory.housekeep, self.now_ms)
         except OSError as error:
             raise ProcessEnds from error
-        self._look_at_all()
+        self.look()
 
     def checkpoint(self, tp: TopicPartition) -> None:
         """A producer snapshot within a segment, as every 64 MiB. Raises ProcessEnds when a flush fails."""
@@ -232,11 +242,11 @@ class World:
 
     def delete(self, tp: TopicPartition) -> None:
         """The topic is gone; if the disk refuses, the directory stays until somebody tries again."""
+        self.deleted_topic_ids.add(self.partitions.pop(tp).topic_id)
         try:
             self.directory.delete(tp)
         except OSError:
             self.refused += 1
-        del self.partitions[tp]
 
     def close(self) -> None:
         """A clean stop and a new start. Raises ProcessEnds when the stop failed half way."""
@@ -244,7 +254,7 @@ class World:
             self.directory.close()
         except OSError as error:
             raise ProcessEnds from error
-        self._look_at_all()
+        self.look()
         self.directory = self.open()
 
     def crash(self) -> None:
@@ -256,7 +266,8 @@ class World:
         self.disk.now_ms = self.now_ms
         self.directory = self.open()
 
-    def _look_at_all(self) -> None:
+    def look(self) -> None:
+        """Take note of what the open logs say now."""
         for log in list(self.directory.logs()):
             partition = self.partitions.get(log.tp)
             if partition is not None:
