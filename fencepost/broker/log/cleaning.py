@@ -5,6 +5,7 @@ superseded, aborted or expired, group by group, and each copy takes the place of
 may be appended to, read, rolled, cut from the front and deleted.
 """
 
+import errno
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -229,7 +230,7 @@ class Cleaning:
         self._stand(group[-1])
         copy.next_offset = max(copy.next_offset, group[-1].next_offset)
         if not copy.seal():
-            raise OSError(None, "the indexes of a compacted segment could not be written", copy.file.place)
+            raise OSError(errno.ENOSPC, "the indexes of a compacted segment can not be written", copy.file.place)
         copy.offsets.file.create()
         copy.times.file.create()
         if file_name(copy.base_offset, TXN_INDEX_SUFFIX) in self._log.store.sizes():
