@@ -140,7 +140,7 @@ class TxnNode:
     async def finalize(self, level: int) -> None:
         """UpdateFeatures: `transaction.version` at another level."""
         update = FeatureUpdateKey(feature="transaction.version", max_version_level=level, upgrade_type=SAFE_DOWNGRADE)
-        if level > self.node.metadata.features.finalized["transaction.version"]:
+        if level > self.node.metadata.features.finalized.get("transaction.version", 0):
             update.upgrade_type = 1
         answer = await self.ask(FEATURES, 2, UpdateFeaturesRequest(feature_updates=[update]))
         assert answer.error_code == ErrorCode.NONE, answer.error_message
