@@ -1,10 +1,11 @@
 """A partition log against a model made of plain lists: whatever happens to it, both tell the same story.
 
-Rules: P2, P3, P9 (sequences and windows), T9, T16 (markers), I1 to I3, I7 (visibility), L1 to L3 (rolling, recovery,
-deletion). Crashes tear the last batch at any byte; in `fsync` durability they may also lose all that was not synced.
+Rules: P2, P3, P9, P10 (sequences, windows, expiry), T9, T16 (markers), I1 to I3, I6, I7 (visibility, times), L1 to L3,
+L7 (rolling, recovery, deletion, LogAppendTime). Crashes tear the last batch at any byte; in `fsync` durability they may
+also lose all that was not synced.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 import hypothesis.strategies as st
 from hypothesis import settings
@@ -12,8 +13,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.log.producer_state import AppendOrigin
+from fencepost.broker.log.results import AppendInfo
+from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader, iter_headers
+from tests.property.log_model import Model, ModelBatch
 from tests.unit.log.kit import (
     COMMITTED,
     NOW_MS,
@@ -26,72 +31,14 @@ from tests.unit.log.kit import (
     headers,
     joined,
     log_file,
-    send,
     settle,
 )
 
 PRODUCERS = (1, 2, 3, 4)
-
-
-@dataclass
-class ModelBatch:
-    """One batch of the model's log."""
-
-    first: int
-    last: int
-    producer: int = -1
-    epoch: int = -1
-    sequence: int = -1
-    transactional: bool = False
-    commit: bool | None = None
-    """The verdict of a marker; None for data."""
-
-
-@dataclass
-class Model:
-    """What the log should hold, and what follows from it by definition."""
-
-    batches: list[ModelBatch] = field(default_factory=list)
-    start: int = 0
-    high: int = 0
-    epochs: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def end(self) -> int:
-        return self.batches[-1].last + 1 if self.batches else 0
-
-    def transactions(self) -> list[tuple[int, int, int | None, bool]]:
-        """(producer, first offset, marker's offset or None, aborted) of every transaction with data."""
-        found: list[tuple[int, int, int | None, bool]] = []
-        is_open: dict[int, int] = {}
-        for entry in self.batches:
-            if entry.commit is not None:
-                first = is_open.pop(entry.producer, None)
-                if first is not None:
-                    found.append((entry.producer, first, entry.first, not entry.commit))
-            elif entry.transactional:
-                is_open.setdefault(entry.producer, entry.first)
-        return found + [(producer, first, None, False) for producer, first in is_open.items()]
-
-    def is_open(self, producer: int) -> bool:
-        return any(p == producer and marker is None for p, _, marker, _ in self.transactions())
-
-    @property
-    def lso(self) -> int:
-        unstable = [first for _, first, marker, _ in self.transactions() if marker is None or marker >= self.high]
-        return max(self.start, min([self.high, *unstable]))
-
-    def window(self, producer: int) -> list[ModelBatch]:
-        """The producer's batches of its epoch since it began, oldest first."""
-        window: list[ModelBatch] = []
-        epoch = None
-        for entry in self.batches:
-            if entry.producer == producer:
-                if entry.epoch != epoch:
-                    window, epoch = [], entry.epoch
-                if entry.commit is None:
-                    window.append(entry)
-        return window[-5:]
+MARKER_BYTES = len(end_txn_marker(1, 0, True, 0, NOW_MS))
+DAY_MS = 24 * 3600 * 1000
+LATENESS_MS = (0, 0, 700, 2500, -400)
+"""How much older than the broker's clock a producer's timestamps are."""
 
 
 class LogMachine(RuleBasedStateMachine):
@@ -101,10 +48,35 @@ class LogMachine(RuleBasedStateMachine):
         segment_bytes=st.sampled_from([160, 400, 1500, 1 << 20]),
         interval=st.sampled_from([0, 100, 400, 4096]),
         durability=st.sampled_from(["os", "fsync"]),
+        append_time=st.booleans(),
+        retention=st.sampled_from([(-1, -1), (-1, -1), (4000, -1), (-1, 600), (3000, 900)]),
+        spares_open=st.sampled_from([True, True, False]),
+        expiration_ms=st.sampled_from([DAY_MS, 3000]),
+        segment_ms=st.sampled_from([DAY_MS, 1500]),
     )
-    def begin(self, segment_bytes: int, interval: int, durability: str) -> None:
-        self.config = LogConfig(segment_bytes=segment_bytes, index_interval_bytes=interval, retention_ms=-1)
+    def begin(
+        self,
+        segment_bytes: int,
+        interval: int,
+        durability: str,
+        append_time: bool,
+        retention: tuple[int, int],
+        spares_open: bool,
+        expiration_ms: int,
+        segment_ms: int,
+    ) -> None:
+        self.config = LogConfig(
+            segment_bytes=segment_bytes,
+            segment_ms=segment_ms,
+            index_interval_bytes=interval,
+            retention_ms=retention[0],
+            retention_bytes=retention[1],
+            retention_spares_open_transactions=spares_open,
+            producer_id_expiration_ms=expiration_ms,
+            message_timestamp_type="LogAppendTime" if append_time else "CreateTime",
+        )
         self.durability = durability
+        self.now_ms = NOW_MS
         self.store = MemoryStore()
         self.model = Model()
         self._open()
@@ -112,41 +84,57 @@ class LogMachine(RuleBasedStateMachine):
     def _open(self) -> None:
         self.directory = directory_over(self.store, self.durability)
         self.log = self.directory.create(TP, TOPIC_ID, self.config)
+        self.housekeep()  # a crash may have brought back producers that had been forgotten
+
+    def _send(self, data: bytearray) -> AppendInfo:
+        return self.log.append(data, AppendOrigin.CLIENT, self.now_ms)
+
+    def _batch(self, count: int, lateness_ms: int, *producer: int, transactional: bool = False) -> bytearray:
+        return batch(count, *producer, transactional=transactional, timestamp_ms=self.now_ms - lateness_ms)
+
+    def _stored_ms(self, lateness_ms: int) -> int:
+        return self.now_ms if self.config.stamps_append_time else self.now_ms - lateness_ms
 
     def _appended(self, entry: ModelBatch) -> None:
         self.model.batches.append(entry)
         if self.durability == "os":
             self.model.high = self.model.end
 
-    @rule(count=st.integers(1, 3))
-    def append_plain(self, count: int) -> None:
-        data = batch(count)
-        info = send(self.log, data)
+    # Writing
+
+    @rule(count=st.integers(1, 3), lateness_ms=st.sampled_from(LATENESS_MS))
+    def append_plain(self, count: int, lateness_ms: int) -> None:
+        data = self._batch(count, lateness_ms)
+        info = self._send(data)
         assert (info.error, info.base_offset) == (ErrorCode.NONE, self.model.end)
-        self._appended(ModelBatch(info.base_offset, info.last_offset))
+        assert info.log_append_time_ms == (self.now_ms if self.config.stamps_append_time else -1)
+        self._appended(ModelBatch(info.base_offset, info.last_offset, self._stored_ms(lateness_ms), len(data)))
 
     @rule(
         producer=st.sampled_from(PRODUCERS),
         count=st.integers(1, 3),
         transactional=st.booleans(),
         wrong=st.sampled_from([0, 0, 0, 1, 7]),
+        lateness_ms=st.sampled_from(LATENESS_MS),
     )
-    def append_of_producer(self, producer: int, count: int, transactional: bool, wrong: int) -> None:
+    def append_of_producer(self, producer: int, count: int, transactional: bool, wrong: int, lateness_ms: int) -> None:
         model = self.model
-        is_open = model.is_open(producer)
-        transactional = transactional or is_open
-        epoch = model.epochs.get(producer, 0)
+        transactional = transactional or model.is_open(producer)
+        epoch = model.epoch(producer)
         window = model.window(producer)
-        known = any(entry.producer == producer for entry in model.batches)
         sequence = (window[-1].sequence + window[-1].last - window[-1].first + 1 if window else 0) + wrong
-        data = batch(count, producer, epoch, sequence, transactional=transactional)
-        info = send(self.log, data)
-        if wrong and known:
+        data = self._batch(count, lateness_ms, producer, epoch, sequence, transactional=transactional)
+        info = self._send(data)
+        if wrong and model.of(producer):
             assert info.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
             return
         assert (info.error, info.base_offset, info.duplicate) == (ErrorCode.NONE, model.end, False)
-        self._appended(ModelBatch(info.base_offset, info.last_offset, producer, epoch, sequence, transactional))
-        model.epochs[producer] = epoch
+        stored_ms = self._stored_ms(lateness_ms)
+        self._appended(
+            ModelBatch(
+                info.base_offset, info.last_offset, stored_ms, len(data), producer, epoch, sequence, transactional
+            )
+        )
 
     @rule(producer=st.sampled_from(PRODUCERS), back=st.integers(0, 4))
     def repeat(self, producer: int, back: int) -> None:
@@ -154,28 +142,35 @@ class LogMachine(RuleBasedStateMachine):
         if back >= len(window):
             return
         old = window[-1 - back]
-        data = batch(old.last - old.first + 1, producer, old.epoch, old.sequence, transactional=old.transactional)
-        info = send(self.log, data)
+        count = old.last - old.first + 1
+        info = self._send(self._batch(count, 0, producer, old.epoch, old.sequence, transactional=old.transactional))
         assert (info.error, info.duplicate, info.base_offset) == (ErrorCode.NONE, True, old.first)
+        assert info.log_append_time_ms == (old.timestamp_ms if self.config.stamps_append_time else -1)
 
     @rule(producer=st.sampled_from(PRODUCERS), commit=st.booleans(), version=st.sampled_from([1, 2]))
     def mark(self, producer: int, commit: bool, version: int) -> None:
-        epoch = self.model.epochs.get(producer, 0) + (version == 2)
-        info = self.log.append_marker(producer, epoch, commit, 0, version, NOW_MS)
+        epoch = self.model.epoch(producer) + (version == 2)
+        info = self.log.append_marker(producer, epoch, commit, 0, version, self.now_ms)
         assert (info.error, info.base_offset) == (ErrorCode.NONE, self.model.end)
-        marker = ModelBatch(info.base_offset, info.base_offset, producer, epoch, -1, True, commit)
-        self.model.epochs[producer] = epoch
-        self._appended(marker)
+        offset = info.base_offset
+        self._appended(ModelBatch(offset, offset, self.now_ms, MARKER_BYTES, producer, epoch, -1, True, commit))
 
     @rule(producer=st.sampled_from(PRODUCERS))
     def zombie(self, producer: int) -> None:
-        epoch = self.model.epochs.get(producer, 0)
-        if not epoch or not any(entry.producer == producer for entry in self.model.batches):
+        epoch = self.model.epoch(producer)
+        if not epoch or not self.model.of(producer):
             return
         end = self.log.log_end_offset
-        assert send(self.log, batch(1, producer, epoch - 1, 0)).error is ErrorCode.INVALID_PRODUCER_EPOCH
-        assert self.log.append_marker(producer, epoch - 1, True, 0, 1, NOW_MS).error is ErrorCode.INVALID_PRODUCER_EPOCH
+        fenced = ErrorCode.INVALID_PRODUCER_EPOCH
+        assert self._send(self._batch(1, 0, producer, epoch - 1, 0)).error is fenced
+        assert self.log.append_marker(producer, epoch - 1, True, 0, 1, self.now_ms).error is fenced
         assert self.log.log_end_offset == end
+
+    # Time passes, upkeep is done
+
+    @rule(passed_ms=st.sampled_from([1, 400, 1000, 3000]))
+    def wait(self, passed_ms: int) -> None:
+        self.now_ms += passed_ms
 
     @rule()
     def sync(self) -> None:
@@ -187,12 +182,34 @@ class LogMachine(RuleBasedStateMachine):
         self.log.checkpoint()
         self.directory.write_checkpoints()
 
+    @rule()
+    def housekeep(self) -> None:
+        first_offset, ends = self._segments()
+        self.log.housekeep(self.now_ms)
+        self.model.expire(PRODUCERS, self.now_ms, self.config.producer_id_expiration_ms)
+        self.model.retain(first_offset, ends, self.config, self.now_ms)
+
+    def _segments(self) -> tuple[int, list[int]]:
+        """Where the log is divided is its own affair: the first segment's base offset and the end of each."""
+        segments = self.log.segments
+        return segments.first_offset, [fact.next_offset for fact in segments.facts()]
+
     @rule(back=st.integers(0, 12))
     def delete_records(self, back: int) -> None:
         offset = max(0, self.model.high - back)
+        first_offset, ends = self._segments()
         code, start = self.log.delete_records(offset)
-        self.model.start = max(self.model.start, offset)
+        if offset > self.model.start:
+            self.model.start = offset
+            self.model.retain(first_offset, ends, replace(self.config, retention_ms=-1), self.now_ms)
         assert (code, start) == (ErrorCode.NONE, self.model.start)
+
+    @rule(retention_ms=st.sampled_from([-1, 2000, 5000]), retention_bytes=st.sampled_from([-1, 300, 1200]))
+    def alter_retention(self, retention_ms: int, retention_bytes: int) -> None:
+        self.config = replace(self.config, retention_ms=retention_ms, retention_bytes=retention_bytes)
+        self.log.config = self.config
+
+    # Ends and beginnings
 
     @rule()
     def close_and_open(self) -> None:
@@ -218,14 +235,20 @@ class LogMachine(RuleBasedStateMachine):
         torn = data.draw(st.integers(1, last[-1].size_bytes))
         del file.data[len(file.data) - torn :]
         self.store = store
-        self.model.batches.pop()
-        self.model.high = self.model.end
-        self.model.start = min(self.model.start, self.model.end)
-        self._forget_epochs()
+        self.model.tear()
         self._open()
 
-    def _forget_epochs(self) -> None:
-        self.model.epochs = {entry.producer: entry.epoch for entry in self.model.batches if entry.producer >= 0}
+    # Reading
+
+    @rule(age_ms=st.integers(-500, 12_000))
+    def find_by_time(self, age_ms: int) -> None:
+        log, model = self.log, self.model
+        for isolation, upper in ((UNCOMMITTED, model.high), (COMMITTED, model.lso)):
+            found = log.offset_for_timestamp(self.now_ms - age_ms, isolation)
+            expected = model.first_at_or_after(self.now_ms - age_ms, upper)
+            assert (None if found is None else found.offset) == expected
+            newest = log.max_timestamp_offset(isolation)
+            assert (None if newest is None else (newest.timestamp_ms, newest.offset)) == model.newest(upper)
 
     @invariant()
     def bounds(self) -> None:
@@ -235,9 +258,12 @@ class LogMachine(RuleBasedStateMachine):
         assert log.log_start_offset <= log.last_stable_offset <= log.high_watermark <= log.log_end_offset
 
     @invariant()
-    def open_transactions(self) -> None:
-        undecided = [(first, p) for p, first, marker, _ in self.model.transactions() if marker is None]
-        assert [(txn.first_offset, txn.producer_id) for txn in self.log.open_transactions()] == sorted(undecided)
+    def producers(self) -> None:
+        model = self.model
+        undecided = [(txn.first_offset, txn.producer_id) for txn in self.log.open_transactions()]
+        assert undecided == model.open_transactions()
+        known = {producer for producer in PRODUCERS if model.of(producer) or model.is_open(producer)}
+        assert {entry.producer_id for entry in self.log.producer_states()} == known
 
     @invariant()
     def readers_see_what_they_should(self) -> None:
