@@ -10,6 +10,7 @@ At the end, everything: each acknowledged record once and at its offset, order, 
 import argparse
 import random
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +27,8 @@ from tests.kit.workload_writers import COMPACTED_TOPIC, RETAINED_TOPIC, TRIMMED,
 
 RETAINED_BYTES, TRIMMED_SEGMENT_BYTES = 6000, 2000
 SETTINGS = {"log.retention.check.interval.ms": "300", "log.cleaner.backoff.ms": "100"}
+VERIFY_EVERY = 20
+"""After so many kills `fencepost verify` looks at all of it, too."""
 LIFE_SECONDS = (0.05, 1.5)
 """Bounds of a broker's life between its start and its death."""
 
@@ -65,6 +68,8 @@ class KillLoop(Run):
             self._rest(self._chance.uniform(*LIFE_SECONDS))
             self._broker.kill()
             self._note(f"cycle {number}", self._watch.look(self.plan.places))
+            if number % VERIFY_EVERY == VERIFY_EVERY - 1:
+                self._verify(f"cycle {number}")
             began = time.monotonic()
             self._broker.start()
             self.restart_seconds.append(time.monotonic() - began)
@@ -77,6 +82,7 @@ class KillLoop(Run):
             fetch_places(wire, dict.fromkeys(self.plan.places, 0), READ_COMMITTED, 1)
         self._note("at the end", [] if self._broker.stop() == 0 else ["the broker did not stop in order"])
         self._note("at the end", self._watch.look(self.plan.places))
+        self._verify("at the end")
         view, problems = read_files(self.work_dir / "data", self.plan.places)
         self._note("at the end", problems)
         finals[READ_COMMITTED]["the files"] = view.committed
@@ -86,6 +92,11 @@ class KillLoop(Run):
             compacted = topic == COMPACTED_TOPIC
             self._note(topic, trimmed_problems(self.work_dir / "data" / f"{topic}-0", journals, compacted=compacted))
         return super()._history(finals)
+
+    def _verify(self, when: str) -> None:
+        command = [sys.executable, "-m", "fencepost", "verify", str(self.work_dir / "data")]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+        self._note(when, [] if run.returncode == 0 else [f"fencepost verify: {run.stdout[-2000:]}{run.stderr[-500:]}"])
 
     def _note(self, when: str, found: Sequence[str]) -> None:
         self.problems += [f"{when}: {problem}" for problem in found]

@@ -30,6 +30,18 @@ class OpenedLog:
     """Producer id and first offset of every aborted transaction, as a read_committed consumer is told."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class SmallFiles:
+    """What Kafka reads in the files beside the logs."""
+
+    offsets: dict[str, dict[str, int]]
+    """Name of the checkpoint -> partition -> offset."""
+    topic_ids: dict[str, str]
+    closed_in_order: bool
+    cluster_id: str
+    node_id: int
+
+
 class KafkaJvm:
     """Kafka's tools and its log, in one process of Java. A context manager; raises Unavailable on entering."""
 
@@ -91,6 +103,33 @@ class KafkaJvm:
             for batch in append:
                 log.appendAsLeader(records.readableRecords(self._jvm.java.nio.ByteBuffer.wrap(batch)), 0)
             return self._facts(log)
+
+    def small_files(self, data_dir: Path) -> SmallFiles:
+        """What Kafka's readers make of the files at the top of a data directory and of `partition.metadata`."""
+        jvm, checkpoint = self._jvm, self._jvm.org.apache.kafka.storage.internals.checkpoint
+        failures = jvm.LogDirFailureChannel(1)
+        loader = jvm.org.apache.kafka.metadata.properties.MetaPropertiesEnsemble.Loader()
+        loader.addLogDirs([str(data_dir)])
+        identity = loader.load()
+        return SmallFiles(
+            offsets={
+                path.name: {
+                    str(pair.getKey()): pair.getValue()
+                    for pair in checkpoint.OffsetCheckpointFile(jvm.File(str(path)), failures).read().entrySet()
+                }
+                for path in data_dir.glob("*-offset-checkpoint")
+            },
+            topic_ids={
+                path.parent.name: checkpoint.PartitionMetadataFile(jvm.File(str(path)), failures)
+                .read()
+                .topicId()
+                .toString()
+                for path in data_dir.glob("*/partition.metadata")
+            },
+            closed_in_order=checkpoint.CleanShutdownFileHandler(str(data_dir)).exists(),
+            cluster_id=identity.clusterId().get(),
+            node_id=identity.nodeId().getAsInt(),
+        )
 
     @contextlib.contextmanager
     def _log(self, directory: Path, clean: bool, recovery_point: int) -> Iterator[Any]:

@@ -25,6 +25,20 @@ def test_kafka_recovers_to_the_same_state(kafka: KafkaJvm, mine: Shown, clean: b
     assert set(opened.aborted) <= set(mine.compacted.aborted), "where the data is gone, an entry says nothing any more"
 
 
+def test_kafka_reads_the_small_files(kafka: KafkaJvm, shown: Shown) -> None:
+    """L1, L2: the checkpoints with our checksums in them, identities, and whether the directory was closed in order."""
+    small = kafka.small_files(shown.data_dir)
+    assert small.closed_in_order == (shown.state == "stopped")
+    assert (len(small.cluster_id), small.node_id) == (22, 1)
+    recovery_points = small.offsets["recovery-point-offset-checkpoint"]
+    assert recovery_points.keys() == small.offsets["replication-offset-checkpoint"].keys()
+    for (topic, partition), wrote in shown.wrote.items():
+        assert len(small.topic_ids[f"{topic}-{partition}"]) == 22
+        if shown.state == "stopped":
+            assert recovery_points[f"{topic}-{partition}"] == wrote.end_offset
+    assert small.topic_ids["tv1-0"] == small.topic_ids["tv1-1"]
+
+
 @pytest.mark.parametrize("mine", ["killed"], indirect=True)
 def test_we_go_on_where_kafka_has_written(kafka: KafkaJvm, mine: Shown, start_broker: StartBroker) -> None:
     """The other way round: Kafka recovers our partitions, appends and closes; its indexes and snapshots serve us."""
