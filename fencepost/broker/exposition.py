@@ -74,12 +74,13 @@ class BrokerCollector(Collector):
         logs, now_ms = node.logs.logs(), node.clock.now_ms()
         producers = sum(len(log.producer_states()) for log in logs)
         late = sum(log.has_late_transaction(now_ms, node.config.transaction_max_timeout_ms) for log in logs)
+        offline = node.offline_count
         for name, text, value in (
             ("kafka_server_replicamanager_leadercount", "Partitions led by this node", partitions),
             ("kafka_server_replicamanager_partitioncount", "Partitions held by this node", partitions),
             ("kafka_server_replicamanager_underreplicatedpartitions", "Partitions that lack replicas", 0),
             ("kafka_server_replicamanager_underminisrpartitioncount", "Partitions below min.insync.replicas", 0),
-            ("kafka_server_replicamanager_offlinereplicacount", "Replicas that are offline", 0),
+            ("kafka_server_replicamanager_offlinereplicacount", "Replicas that are offline", offline),
             ("kafka_server_replicamanager_produceridcount", "Producers that partitions remember", producers),
             (
                 "kafka_server_replicamanager_partitionswithlatetransactionscount",
@@ -87,7 +88,8 @@ class BrokerCollector(Collector):
                 late,
             ),
             ("kafka_controller_kafkacontroller_activecontrollercount", "1 on the active controller", 1),
-            ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader", 0),
+            ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader", offline),
+            ("kafka_log_logmanager_offlinelogdirectorycount", "1 where some log is offline", int(offline > 0)),
             ("kafka_controller_kafkacontroller_globaltopiccount", "Topics", len(topics)),
             ("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions", partitions),
         ):
@@ -231,6 +233,7 @@ class BrokerCollector(Collector):
         fsyncs = SummaryMetricFamily("fencepost_fsync_seconds", "Rounds of fdatasync", labels=())
         fsyncs.add_metric((), count_value=node.commit.rounds, sum_value=node.commit.sync_seconds)
         yield fsyncs
+        yield CounterMetricFamily("fencepost_flushed_files", "Files flushed in these rounds", value=node.commit.flushes)
         yield GaugeMetricFamily(
             "fencepost_loop_lag_seconds", "How late the event loop's last tick was", value=node.metrics.loop_lag_seconds
         )

@@ -100,11 +100,11 @@ class Checkpointer:
         for log in due:
             await trio.lowlevel.checkpoint()
             try:
-                wanted = [] if log.offline or log.deleted else log.checkpoint()
+                wanted = None if log.offline or log.deleted else log.checkpoint()
             except OSError as error:
                 logger.warning("no checkpoint of %s, which is tried again: %s", log.tp, error)
                 continue
-            if wanted:
+            if wanted is not None:
                 taken[log] = log.log_end_offset
                 pins += wanted
                 owners += [log] * len(wanted)

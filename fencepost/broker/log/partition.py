@@ -302,15 +302,16 @@ class PartitionLog(ReadableLog):
         self._roll(now_ms)
         self.segments.create()
 
-    def checkpoint(self) -> list[Syncable]:
+    def checkpoint(self) -> list[Syncable] | None:
         """Write what lets the next start begin at the present end: index entries and a producer snapshot.
 
         They count only once they are durable: sync what is returned before the recovery point reaches here, because
-        recovery believes the aborted index below a snapshot below the recovery point. Raises OSError.
+        recovery believes the aborted index below a snapshot below the recovery point. None where the disk is full.
+        Raises OSError.
         """
         pins = self.segments.seal_pins()
         if pins is None:
-            return []
+            return None
         self._take_snapshot()
         return [*self.snapshots.pins(self.log_end_offset), *pins, *self.store.pin_entries()]
 
@@ -330,7 +331,7 @@ class PartitionLog(ReadableLog):
             end_offset, pins = self.begin_sync()
             if not self.segments.flush_indexes():
                 raise OSError(errno.ENOSPC, "index entries could not be written", self.store.place)
-            for pin in [*self.checkpoint(), *pins]:
+            for pin in [*(self.checkpoint() or ()), *pins]:
                 pin.sync()
             self.finish_sync(end_offset)
         self.segments.close()

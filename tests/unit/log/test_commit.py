@@ -6,11 +6,17 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.broker.log.commit import GroupCommit
+from fencepost.broker.log import commit as commit_module
+from fencepost.broker.log import partition
+from fencepost.broker.log.checkpoints import RECOVERY_POINTS, decode_offsets
+from fencepost.broker.log.commit import GroupCommit, LogOffline
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.memory import MemoryFile, MemoryStore
-from tests.unit.log.kit import TOPIC_ID, TP, UNCOMMITTED, batch, crashed, headers, over, send
+from fencepost.broker.log.store import FlushFailed
+from fencepost.broker.log.sync_thread import SyncThreads
+from fencepost.protocol.errors import ErrorCode
+from tests.unit.log.kit import TOPIC_ID, TP, UNCOMMITTED, batch, crashed, directory_over, headers, over, send
 
 
 class SlowDisk(MemoryStore):
@@ -197,3 +203,162 @@ def test_after_a_kill_the_tail_is_synced_before_readers_see_it():
     again = over(disk, durability="fsync")
     assert disk.syncs == 1
     assert (again.high_watermark, again.recovery_point) == (1, 1)
+
+
+class OneBadFile(SlowDisk):
+    """Syncs of the file whose place ends so fail."""
+
+    bad = "nothing"
+
+    def new_child(self, name):
+        return OneBadFile(f"{self.place}/{name}", self.top)
+
+    def new_file(self, name):
+        file = _MayFail(f"{self.place}/{name}")
+        file.disk = self.top
+        return file
+
+
+class _MayFail(_SlowFile):
+    def sync(self):
+        if self.place.endswith(self.disk.bad):
+            raise FlushFailed(5, "fdatasync: Input/output error", self.place)
+        super().sync()
+
+
+def three_logs(disk):
+    directory = directory_over(disk, "fsync")
+    return directory, [directory.create(TP._replace(partition=n), TOPIC_ID, LogConfig()) for n in range(3)]
+
+
+async def test_only_the_log_of_the_failed_file_goes_offline_where_somebody_is_told():
+    """Nobody who waited for it is acknowledged, its bounds stay, and no recovery point of it is written again."""
+    disk = OneBadFile()
+    directory, logs = three_logs(disk)
+    told = []
+    commit = GroupCommit("fsync", lambda log, error: told.append((log, error.filename)))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(commit.run)
+        for log in logs:
+            await commit.wait(log, send(log, batch()).last_offset + 1)
+        disk.bad = "events-1/00000000000000000000.log"
+        ends = [send(log, batch()).last_offset + 1 for log in logs]
+        for log in logs:
+            commit.schedule(log)
+        with pytest.raises(LogOffline, match="events-1"):
+            await commit.wait(logs[1], ends[1])
+        await commit.wait(logs[0], ends[0])
+        await commit.wait(logs[2], ends[2])
+        disk.bad = "nothing"
+        assert told == [(logs[1], f"{logs[1].store.place}/00000000000000000000.log")]
+        assert [log.offline for log in logs] == [False, True, False]
+        assert (logs[1].high_watermark, logs[1].log_end_offset, logs[1].recovery_point) == (1, 2, 1)
+        assert len(headers(logs[1])) == 1
+        assert send(logs[1], batch()).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert logs[1].delete_records(1)[0] is ErrorCode.KAFKA_STORAGE_ERROR
+        with pytest.raises(LogOffline):
+            await commit.wait(logs[1], ends[1])
+        nursery.cancel_scope.cancel()
+    directory.close()
+    again = directory_over(crashed(disk), "fsync")
+    assert not again.clean, "a log that is offline is never closed as clean"
+    points = decode_offsets(disk.load(RECOVERY_POINTS), "here")
+    assert points == {TP: 2, TP._replace(partition=2): 2}, "none is written for it any more"
+    assert len(headers(again.create(TP._replace(partition=1), TOPIC_ID, LogConfig()))) == 2, "recovery had a look"
+
+
+async def test_a_failure_that_is_no_log_s_own_ends_the_process_in_any_case():
+    disk = OneBadFile()
+    _, logs = three_logs(disk)
+    commit = GroupCommit("fsync", lambda log, error: None)
+
+    class Root:
+        def sync(self):
+            raise FlushFailed(5, "fsync of the directory: Input/output error", "slow:")
+
+    logs[0].begin_sync = lambda: (1, [Root()])
+    send(logs[0], batch())
+    commit.schedule(logs[0])
+    with pytest.raises(FlushFailed, match="directory"):
+        await commit.run()
+
+
+async def test_whoever_no_cancellation_reaches_is_woken_when_the_rounds_end():
+    """A change of the metadata waits in a shielded scope: the process could not end while it waited for ever."""
+    disk = SlowDisk()
+    log = over(disk, durability="fsync")
+    commit = GroupCommit("fsync")
+    disk.error = OSError(5, "Input/output error")
+    refused = []
+
+    async def shielded():
+        with trio.CancelScope(shield=True):
+            try:
+                await commit.wait(log, send(log, batch()).last_offset + 1)
+            except LogOffline as error:
+                refused.append(error)
+
+    async def broker():
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(commit.run)
+            nursery.start_soon(shielded)
+
+    with pytest.raises(ExceptionGroup):
+        await broker()
+    assert len(refused) == 1
+    assert log.high_watermark == 0
+
+
+async def test_files_are_flushed_side_by_side_once_the_disk_is_known_to_be_slow():
+    """None of a round is reported before all of it is done, and every file is tried whatever becomes of the others."""
+    threads = SyncThreads(helpers_max=3)
+    running, peak, lock = [0], [0], threading.Lock()
+    together = threading.Barrier(4)
+
+    class Slow:
+        def __init__(self, number, meet):
+            self.number, self.meet = number, meet
+
+        def sync(self):
+            with lock:
+                running[0] += 1
+                peak[0] = max(peak[0], running[0])
+            if self.meet:
+                together.wait(10)  # four at once, or this breaks
+            else:
+                threading.Event().wait(0.002)
+            with lock:
+                running[0] -= 1
+            if self.number in (1, 3):
+                raise FlushFailed(5, f"file {self.number}")
+
+    assert await threads.sync([Slow(0, False)]) == []
+    assert peak[0] == 1
+    failures = await threads.sync([Slow(10, False), *(Slow(n, True) for n in range(4))])
+    assert sorted(number for number, _ in failures) == [2, 4]
+    assert (peak[0], running[0]) == (4, 0)
+    threads.close()
+
+
+async def test_in_os_durability_writers_wait_for_the_disk_when_it_falls_behind(monkeypatch):
+    """Or the kernel would stop the event loop in the middle of a write, when too much of its memory is dirty."""
+    monkeypatch.setattr(partition, "FLUSH_BYTES", 300)
+    monkeypatch.setattr(commit_module, "BACKLOG_BYTES", 600)
+    disk = SlowDisk()
+    log = over(disk)
+    commit = GroupCommit("os")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(commit.run)
+        disk.gate.clear()
+        written = 0
+        with trio.move_on_after(0.2):
+            while True:
+                written = send(log, batch()).last_offset + 1
+                await commit.wait(log, written)
+                await trio.lowlevel.checkpoint()
+        assert 600 < log.unflushed_bytes < 1500
+        assert log.high_watermark == written, "readers see what is in the page cache"
+        disk.gate.set()
+        await commit.wait(log, send(log, batch()).last_offset + 1)
+        assert log.unflushed_bytes <= 600
+        nursery.cancel_scope.cancel()
