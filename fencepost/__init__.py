@@ -20,11 +20,13 @@ if TYPE_CHECKING:
         GroupMetadata,
         KafkaError,
         OutcomeUnknown,
+        PreparedTransaction,
         Producer,
         RecordMetadata,
         RetriableError,
         Transaction,
         TransactionalProducer,
+        TwoPhaseProducer,
     )
     from fencepost.protocol.errors import ErrorCode
     from fencepost.protocol.topics import IsolationLevel, TopicPartition
@@ -47,12 +49,14 @@ _HOME = {
     "IsolationLevel": "protocol.topics",
     "KafkaError": "client",
     "OutcomeUnknown": "client",
+    "PreparedTransaction": "client",
     "Producer": "client",
     "RecordMetadata": "client",
     "RetriableError": "client",
     "TopicPartition": "protocol.topics",
     "Transaction": "client",
     "TransactionalProducer": "client",
+    "TwoPhaseProducer": "client",
 }
 
 __all__ = [
@@ -71,12 +75,14 @@ __all__ = [
     "IsolationLevel",
     "KafkaError",
     "OutcomeUnknown",
+    "PreparedTransaction",
     "Producer",
     "RecordMetadata",
     "RetriableError",
     "TopicPartition",
     "Transaction",
     "TransactionalProducer",
+    "TwoPhaseProducer",
     "__version__",
 ]
 

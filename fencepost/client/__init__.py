@@ -37,11 +37,13 @@ _HOME = {
     "GroupMetadata": "txn_requests",
     "KafkaError": "errors",
     "OutcomeUnknown": "errors",
+    "PreparedTransaction": "two_phase",
     "Producer": "producer",
     "RecordMetadata": "producer",
     "RetriableError": "errors",
     "Transaction": "transaction",
     "TransactionalProducer": "txn",
+    "TwoPhaseProducer": "two_phase",
 }
 
 __all__ = [
@@ -59,11 +61,13 @@ __all__ = [
     "GroupMetadata",
     "KafkaError",
     "OutcomeUnknown",
+    "PreparedTransaction",
     "Producer",
     "RecordMetadata",
     "RetriableError",
     "Transaction",
     "TransactionalProducer",
+    "TwoPhaseProducer",
 ]
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin
     from fencepost.client.consumer import Consumer
     from fencepost.client.producer import Producer
+    from fencepost.client.two_phase import TwoPhaseProducer
     from fencepost.client.txn import TransactionalProducer
 
 
@@ -118,6 +119,17 @@ class Client:
 
         config = parse(TransactionalProducerConfig, options, defaults=self._defaults)
         return TransactionalProducer(self.cluster, self._tasks, transactional_id, config, self._purpose("txn"))
+
+    def two_phase_producer(self, transactional_id: str, **options: Any) -> "TwoPhaseProducer":
+        """A transactional producer whose commits an outside coordinator decides, a database for one (KIP-939).
+
+        The broker needs `transaction.two.phase.commit.enable` and `unstable.api.versions.enable`. Its transactions have
+        no timeout, so one that was prepared waits for `complete`, also over a crash of either side.
+        """
+        from fencepost.client.two_phase import TwoPhaseProducer
+
+        config = parse(TransactionalProducerConfig, options, defaults=self._defaults)
+        return TwoPhaseProducer(self.cluster, self._tasks, transactional_id, config, self._purpose("2pc"))
 
     def consumer(self, *topics: str, **options: Any) -> "Consumer":
         """A consumer of `topics`, to be opened with `async with`; options are those of ConsumerConfig."""

@@ -115,8 +115,13 @@ class Connection:
             request.lose(f"connection to {self.address[0]}:{self.address[1]} ended: {why}")
 
     def version_for(self, api: Api, *, at_most: int = 1 << 15, at_least: int = 0) -> int:
-        """The highest version both sides speak within the bounds. Raises FatalError when there is none."""
+        """The highest version both sides speak within the bounds. Raises FatalError when there is none.
+
+        One that Kafka may still change is taken only where `at_least` asks for it.
+        """
         low, high = self.versions.get(api.key, (0, -1))
+        if at_least > api.served[1]:
+            api = api.with_unstable()
         best = min(api.served[1], high, at_most)
         if best < max(low, api.served[0], at_least):
             raise FatalError(

@@ -14,6 +14,7 @@ from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.client.consumer import Consumer
+    from fencepost.client.two_phase import PreparedTransaction
     from fencepost.client.txn import TransactionalProducer
 
 _INDEFINITE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
@@ -85,6 +86,15 @@ class Transaction:
             await self._producer._commit_offsets(self, group, offsets)
         finally:
             self.offsets_under_way -= 1
+
+    async def prepare(self) -> "PreparedTransaction":
+        """Everything is acknowledged, nothing more is taken, and only the outside decision ends it (KIP-939).
+
+        For producers of `Client.two_phase_producer`; what it returns is to be stored with the decision to commit.
+        Raises AbortableError when the transaction can not commit any more: then there is nothing to decide.
+        """
+        self.check()
+        return await self._producer._prepare(self)
 
     @property
     def linger_s(self) -> float:

@@ -3,7 +3,8 @@
 NEW --init--> READY --begin--> OPEN --commit/abort answered--> READY
                 ^                |--abort without an answer---> STALE --init with (id, epoch)--> READY
                 |                |--commit without an answer--> UNKNOWN --reinitialise()--> READY
-                |                '--fenced or no right--------> BROKEN
+                |                |--fenced or no right--------> BROKEN
+                |                '--prepare()--> PREPARED --complete() answered--> READY    (two_phase.py)
 """
 
 import enum
@@ -34,6 +35,7 @@ from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.client.consumer import Consumer
+    from fencepost.client.two_phase import PreparedTransaction
 
 ABORT_GRACE_S = 5.0
 TV1_PRODUCE_VERSION = 11
@@ -47,6 +49,7 @@ class State(enum.Enum):
     OPEN = "open"
     STALE = "stale"
     UNKNOWN = "unknown"
+    PREPARED = "prepared"
     BROKEN = "broken"
 
 
@@ -81,7 +84,7 @@ class TransactionalProducer(BaseProducer):
 
     async def __aenter__(self) -> "TransactionalProducer":
         self._sender = Sender(self._cluster, self._accumulator, self, self._config, self._purpose)
-        await self._initialise(NO_PRODUCER)
+        await self._open()
         self._scope = self._background.start_soon(self._sender.run)
         return self
 
@@ -99,7 +102,7 @@ class TransactionalProducer(BaseProducer):
 
         Raises FencedError when a newer producer has taken the transactional id meanwhile (row P6).
         """
-        if self._state is State.OPEN:
+        if self._state in (State.OPEN, State.PREPARED):
             raise RuntimeError("a transaction is open")
         await self._initialise(self.current or NO_PRODUCER)
 
@@ -112,6 +115,12 @@ class TransactionalProducer(BaseProducer):
         from fencepost.client.consumer import in_hand  # here: a producer alone needs no consumer
 
         return TransactionContext(self, consumer if consumer is not None else in_hand())
+
+    async def _open(self) -> None:
+        await self._initialise(NO_PRODUCER)
+
+    async def _prepare(self, transaction: Transaction) -> "PreparedTransaction":
+        raise RuntimeError("only a producer of Client.two_phase_producer() can prepare a transaction")
 
     async def _initialise(self, producer: tuple[int, int]) -> None:
         try:
@@ -152,6 +161,8 @@ class TransactionalProducer(BaseProducer):
                 raise RuntimeError("the producer is not open: use it with `async with`")
             case State.OPEN:
                 raise RuntimeError("a transaction is already open on this producer")
+            case State.PREPARED:
+                raise RuntimeError("a prepared transaction waits for its outcome: call complete() first")
             case State.UNKNOWN:
                 raise OutcomeUnknown("the last commit's outcome is unknown: call reinitialise() first")
             case State.BROKEN:
@@ -233,14 +244,8 @@ class TransactionalProducer(BaseProducer):
 
     async def _finish(self, transaction: Transaction) -> None:
         """The block ended well: send everything, commit; what prevents it aborts."""
-        transaction.ending = True
         try:
-            if transaction.offsets_under_way:
-                raise RuntimeError("another task still sends offsets in this transaction")
-            self._accumulator.flush()
-            await transaction.tracker.wait()
-            if transaction.error is not None:
-                raise transaction.error
+            await self._send_all(transaction)
             if transaction.started:
                 await self._background.finish(lambda: self._commit(transaction), ABORT_GRACE_S)
             else:
@@ -248,6 +253,16 @@ class TransactionalProducer(BaseProducer):
         except BaseException as error:
             await self._abort(transaction, error)
             raise
+
+    async def _send_all(self, transaction: Transaction) -> None:
+        """Take nothing more, and return when everything is acknowledged; raises what keeps it from being so."""
+        transaction.ending = True
+        if transaction.offsets_under_way:
+            raise RuntimeError("another task still sends offsets in this transaction")
+        self._accumulator.flush()
+        await transaction.tracker.wait()
+        if transaction.error is not None:
+            raise transaction.error
 
     async def _commit(self, transaction: Transaction) -> None:
         """EndTxn(commit) until it is answered. Until then the outcome is unknown, and the state says so."""

@@ -25,6 +25,7 @@ PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS = API_BY_KEY[0], API_BY_KEY[22], API_B
 ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = API_BY_KEY[25], API_BY_KEY[26], API_BY_KEY[28]
 FEATURE = "transaction.version"
 NO_PRODUCER = (-1, -1)
+TWO_PHASE_SINCE = 6
 
 
 class GroupMetadata(NamedTuple):
@@ -47,10 +48,11 @@ class CommittedOffset(NamedTuple):
 class TransactionLink:
     """One transactional id's talk with its coordinators. Each method is one attempt and raises by the answer."""
 
-    def __init__(self, cluster: Cluster, transactional_id: str, purpose: str) -> None:
+    def __init__(self, cluster: Cluster, transactional_id: str, purpose: str, *, two_phase: bool = False) -> None:
         self._cluster = cluster
         self._id = transactional_id
         self._purpose = purpose
+        self._two_phase = two_phase
 
     async def speaks_tv2(self) -> bool:
         """Whether the coordinator has transaction.version 2 finalized and all three requests are new enough (T16)."""
@@ -68,20 +70,32 @@ class TransactionLink:
 
         With a `producer` it is given only if that one is still the owner; otherwise FencedError.
         """
-        keep = producer if producer != NO_PRODUCER else None
-        answer = await self._ask(
-            TRANSACTION,
-            self._id,
-            INIT_PRODUCER_ID,
-            InitProducerIdRequest(
-                transactional_id=self._id,
-                transaction_timeout_ms=timeout_ms,
-                producer_id=producer[0],
-                producer_epoch=producer[1],
-            ),
-            at_least=0 if keep is None else 3,
+        since = 0 if producer == NO_PRODUCER else 3
+        request = InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            enable2_pc=self._two_phase,
         )
+        at_least = TWO_PHASE_SINCE if self._two_phase else since
+        answer = await self._ask(TRANSACTION, self._id, INIT_PRODUCER_ID, request, at_least=at_least)
         return answer.producer_id, answer.producer_epoch
+
+    async def take_over(self, timeout_ms: int) -> tuple[tuple[int, int], tuple[int, int]]:
+        """As `initialise`, but what is open stays open, to be ended by the new owner (KIP-939, row T23).
+
+        The second pair is the identity under which it was written; NO_PRODUCER when nothing is open.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=timeout_ms,
+            enable2_pc=self._two_phase,
+            keep_prepared_txn=True,
+        )
+        answer = await self._ask(TRANSACTION, self._id, INIT_PRODUCER_ID, request, at_least=TWO_PHASE_SINCE)
+        ongoing = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
+        return (answer.producer_id, answer.producer_epoch), ongoing
 
     async def add_partitions(self, producer: tuple[int, int], partitions: Collection[TopicPartition]) -> None:
         """TV1: tell the coordinator before the first record of a partition (row T3)."""
