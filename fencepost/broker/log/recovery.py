@@ -222,7 +222,7 @@ class _Pass:
         """Whether batches are missing between this segment and the next, lost with all that was not durable yet.
 
         A power cut can take the end of a file at the border of a batch and leave the next file. Compaction leaves gaps,
-        too, but below the recovery point, or with a seal that knows of them.
+        too, but below the recovery point, or with a seal that was durable before them and knows of them.
         """
         segment = self.segments[number]
         if number + 1 == len(self.segments) or segment.next_offset < self._recovery_point:
@@ -232,7 +232,7 @@ class _Pass:
             return False
         seal = self._repairs.seal_of(segment)
         if seal is None:
-            return not self._config.compacted
+            return not self._config.compacted or self._repairs.seal_is_torn(segment)
         return (seal.end_offset, seal.log_bytes) != (successor, segment.size_bytes)
 
     def _cut(self, segment: Segment, error: CorruptLogFile) -> None:

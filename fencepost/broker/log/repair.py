@@ -12,7 +12,7 @@ from functools import partial
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.scanning import batches, replay
-from fencepost.broker.log.seals import SEAL_SUFFIX, Seal, decode_seal
+from fencepost.broker.log.seals import SEAL_BYTES, SEAL_SUFFIX, Seal, decode_seal
 from fencepost.broker.log.segment import Segment, file_name
 from fencepost.broker.log.snapshots import starting_points
 from fencepost.broker.log.store import CorruptLogFile, Store
@@ -64,6 +64,11 @@ class Repairs:
         except CorruptLogFile as error:
             logger.warning("the segment is read in whole and sealed again: %s", error)
             return None
+
+    def seal_is_torn(self, segment: Segment) -> bool:
+        """Whether a power cut came before the seal was durable: a flipped bit looks otherwise. Raises OSError."""
+        data = self._store.load(file_name(segment.base_offset, SEAL_SUFFIX))
+        return data is not None and (len(data) != SEAL_BYTES or not any(data))
 
     def _prove(self, segment: Segment, seal: Seal) -> None:
         """Before the first search: the indexes by offset and time are as sealed, or made again. Raises as `trust`."""

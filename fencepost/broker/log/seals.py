@@ -18,6 +18,7 @@ SEAL_SUFFIX = ".seal"
 _MAGIC = b"fps1"
 _BODY = Struct(">qqqqqIqIqI")
 _CRC = Struct(">I")
+SEAL_BYTES = len(_MAGIC) + _BODY.size + _CRC.size
 
 
 class Seal(NamedTuple):
