@@ -61,12 +61,17 @@ def every_cut(seeds: int) -> Cuts:
     return cuts_at
 
 
-def one_cut_each(io: int) -> Collection[Cut]:
-    """Another way at each call: of the plain ones in turn, and every other time a sample."""
-    if io % 2:
-        return [Cut("sampled", io)]
+def one_cut_each(step: int = 1) -> Cuts:
+    """One way at every `step`th call: of the plain ones in turn, and every other time a sample."""
     names = (*PLAIN_FATES, KILL)
-    return [Cut(names[io // 2 % len(names)])]
+
+    def cuts_at(io: int) -> Collection[Cut]:
+        turn, rest = divmod(io, step)
+        if rest:
+            return []
+        return [Cut("sampled", io)] if turn % 2 else [Cut(names[turn // 2 % len(names)])]
+
+    return cuts_at
 
 
 def play(durability: Durability, cuts: Cuts, ios: range | None = None) -> int:
@@ -76,7 +81,7 @@ def play(durability: Durability, cuts: Cuts, ios: range | None = None) -> int:
 
     def freeze(kind: str, path: str) -> None:
         io = world.disk.io_count
-        if kind in CHANGES and (ios is None or io in ios):
+        if kind in CHANGES and (ios is None or io in ios) and cuts(io):
             moments.append(Moment(io, kind, path, world.disk.kill()))
 
     world.disk.before_io = freeze

@@ -7,12 +7,16 @@ from typing import NamedTuple
 
 import trio
 
+from fencepost.broker.log.cleaning import Cleaning, CleaningLimits, drive
 from fencepost.broker.log.commit import Durability
+from fencepost.broker.log.compaction import cleanable_range
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.files import DescriptorPool, FileStore
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
+from fencepost.broker.log.segments import Segments
+from fencepost.broker.log.store import FlushFailed
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import assign_offset, build_batch
@@ -22,6 +26,8 @@ from tests.simulation.sim_disk import SimDisk
 
 NOW_MS = 1_700_000_000_000
 DATA = Path("/data")
+KEYS = 5
+"""So many keys take turns, batch by batch."""
 DESCRIPTORS = 6
 """Few, so that files are closed and opened again all the time."""
 
@@ -90,8 +96,11 @@ class World:
         self._epochs: dict[tuple[bytes, int], int] = {}
         self.directory = self.open()
 
+        self.compactions = 0
+
     def open(self) -> LogDirectory:
         """Open the data directory; a start that fails is tried once more, as an init system would."""
+        self._uncleanable: set[TopicPartition] = set()
         try:
             return self._open()
         except OSError:
@@ -137,13 +146,14 @@ class World:
         partition, log = self.partitions[tp], self.log(tp)
         if log is None:
             return
-        key = partition.topic_id, producer
-        epoch = self._epochs.get(key, 0) if producer >= 0 else -1
-        sequence = self._sequences.get((*key, epoch), 0) if producer >= 0 else -1
+        who = partition.topic_id, producer
+        epoch = self._epochs.get(who, 0) if producer >= 0 else -1
+        sequence = self._sequences.get((*who, epoch), 0) if producer >= 0 else -1
         text = f"{tp} {len(partition.batches)} ".encode()
         value = (text * (size_bytes // len(text) + 1))[:size_bytes]
+        key = b"key %d" % (len(partition.batches) % KEYS)
         data = build_batch(
-            [(self.now_ms, b"key", value, ())] * count,
+            [(self.now_ms, key, value, ())] * count,
             producer_id=producer,
             producer_epoch=epoch,
             base_sequence=sequence,
@@ -151,7 +161,7 @@ class World:
         )
         info = log.append(data, AppendOrigin.CLIENT, self.now_ms)
         if self._took(partition, log, info.error, info.base_offset, info.last_offset, bytes(data)) and producer >= 0:
-            self._sequences[(*key, epoch)] = sequence + count
+            self._sequences[(*who, epoch)] = sequence + count
 
     def mark(self, tp: TopicPartition, producer: int, *, commit: bool, version: int) -> None:
         """The end of a transaction; of version 2 with a new epoch."""
@@ -239,6 +249,27 @@ class World:
                 pin.sync()
         except OSError as error:
             raise ProcessEnds from error
+
+    def compact(self, tp: TopicPartition) -> None:
+        """Compact what may be compacted, as the cleaner does. Raises ProcessEnds when a flush fails."""
+        log = self.log(tp)
+        if log is None or log.offline or tp in self._uncleanable:
+            return
+        assert isinstance(log.segments, Segments)
+        cleaned_to, stable = self.directory.cleaned_to(tp), log.last_stable_offset
+        try:
+            if log.segments.active.size_bytes:
+                log.roll(self.now_ms)
+            span = cleanable_range(log.segments, log.config, cleaned_to, log.log_start_offset, stable, self.now_ms)
+            cleaning = Cleaning(log, span, CleaningLimits(1 << 16), self.now_ms)
+            drive(cleaning.run())
+            self.directory.note_cleaned(tp, cleaning.cleaned_to)
+            self.compactions += 1
+        except FlushFailed as error:
+            raise ProcessEnds from error
+        except OSError:
+            self.refused += 1
+            self._uncleanable.add(tp)
 
     def delete(self, tp: TopicPartition) -> None:
         """The topic is gone; if the disk refuses, the directory stays until somebody tries again."""
