@@ -128,6 +128,7 @@ def one_at_a_time(requests: int, size_bytes: int = 100) -> Callable[[Target, flo
 
     def run(target: Target, scale: float) -> Result:
         producer = RawProducer(target.address, _topic(target, 1), size_bytes)
+        producer.begin()
         _answered(producer, WARM_UP_REQUESTS)
         before = target.cpu_seconds()
         started = time.perf_counter()
@@ -161,6 +162,9 @@ def produce_to_fetch(rounds: int, size_bytes: int = 100) -> Callable[[Target, fl
     def run(target: Target, scale: float) -> Result:
         topic = _topic(target, 1)
         producer, fetcher = RawProducer(target.address, topic, size_bytes), RawFetcher(target.address, topic, 1)
+        producer.begin()
+        fetcher.ask()
+        before = fetcher.take()
         times = []
         for number in range(-WARM_UP_REQUESTS, int(rounds * scale)):
             fetcher.ask()
@@ -172,8 +176,8 @@ def produce_to_fetch(rounds: int, size_bytes: int = 100) -> Callable[[Target, fl
                 times.append(time.perf_counter() - sent)
             fetcher.note(answer)
             producer.receive()
-        if fetcher.records != len(times) + WARM_UP_REQUESTS:
-            raise RuntimeError(f"{fetcher.records} records came back from {len(times) + WARM_UP_REQUESTS}")
+        if fetcher.records != before + WARM_UP_REQUESTS + len(times):
+            raise RuntimeError(f"{fetcher.records} records came back, {before} were there before")
         producer.close()
         fetcher.close()
         return _percentiles(times)

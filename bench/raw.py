@@ -70,6 +70,14 @@ class RawProducer(RawConnection):
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
         self.frame = _frame(API_BY_KEY[0], PRODUCE_VERSION, request)
 
+    def begin(self) -> None:
+        """Produce until it is accepted: a new topic may need a moment to find its leader."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while code := self.produce():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"produce was answered with error {code}")
+            time.sleep(0.02)
+
     def produce(self) -> int:
         """One request and its answer; returns the error code."""
         self.send(self.frame)
