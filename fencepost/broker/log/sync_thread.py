@@ -18,8 +18,8 @@ from fencepost.broker.log.store import Syncable
 
 logger = logging.getLogger(__name__)
 
-HELPERS_MAX = 7
-"""Threads beside the leading one. Flushes of different files overlap on an NVMe disk."""
+HELPERS_MAX = 15
+"""Threads beside the leading one. Flushes of different files overlap: docs/decisions/0011-group-commit.md."""
 WORTH_SECONDS = 0.0005
 """So much must be left to wait for before helpers are called: waking one costs a tenth of it."""
 _WEIGHT = 0.2
@@ -32,8 +32,9 @@ Job = tuple[trio.lowlevel.TrioToken, trio.lowlevel.Task, Callable[[], object]]
 class SyncThreads:
     """Runs one job at a time in a thread of its own; threads are made when first needed, and ended by `close`."""
 
-    def __init__(self, helpers_max: int = HELPERS_MAX) -> None:
+    def __init__(self, helpers_max: int = HELPERS_MAX, worth_seconds: float = WORTH_SECONDS) -> None:
         self._helpers_max = helpers_max
+        self._worth_seconds = worth_seconds
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._leading: threading.Thread | None = None
         self._calls: queue.SimpleQueue[_Share | None] = queue.SimpleQueue()
@@ -86,14 +87,12 @@ class SyncThreads:
 
     def _sync_all(self, pins: Sequence[Syncable]) -> list[Failure]:
         share = _Share(pins)
+        called = self._call(share, len(pins) - 1)
         began = time.perf_counter()
         share.step()
         self._usual_seconds += (time.perf_counter() - began - self._usual_seconds) * _WEIGHT
-        left = len(pins) - 1
-        if left > 0 and left * self._usual_seconds >= WORTH_SECONDS:
-            called = self._call(share, min(left, self._helpers_max))
-        else:
-            called = 0
+        if not called:  # the disk may just have turned out to be slow
+            called = self._call(share, len(pins) - 1)
         share.work()
         for _ in range(called):
             share.helpers_done.acquire()
@@ -101,7 +100,11 @@ class SyncThreads:
             result.unwrap()
         return share.failures
 
-    def _call(self, share: "_Share", count: int) -> int:
+    def _call(self, share: "_Share", left: int) -> int:
+        """Have helpers take their share of what is left, where that pays; how many were called."""
+        if left * self._usual_seconds < self._worth_seconds:
+            return 0
+        count = min(left, self._helpers_max)
         while len(self._helpers) < count:
             helper = threading.Thread(target=self._help, name=f"fencepost-sync-{len(self._helpers)}", daemon=True)
             helper.start()
