@@ -52,7 +52,7 @@ def test_pipelined_writes_are_appended_in_order_and_share_their_flush(file_broke
 
 
 def test_acks_0_gets_no_answer_and_a_refused_one_ends_the_connection(broker: BrokerProcess) -> None:
-    """Kafka's rule: with acks=0 closing is the only way to say that something went wrong."""
+    """L8, Kafka's rule: with acks=0 closing is the only way to say that something went wrong."""
     with Wire(broker.connect()) as wire:
         wire.create_topic("t")
         for _ in range(3):

@@ -174,7 +174,7 @@ def test_an_empty_poll_ends_with_its_time(wire: Wire, topic: str) -> None:
 
 
 def test_sizes_bound_an_answer_but_for_its_first_batch(wire: Wire, topic: str) -> None:
-    """KIP-74: a reader always gets on, whatever its limits."""
+    """L1, KIP-74: a reader always gets on, whatever its limits."""
     batch = batch_of(b"x" * 1000)
     for _ in range(5):
         wire.produce(topic, batch)
@@ -186,6 +186,7 @@ def test_sizes_bound_an_answer_but_for_its_first_batch(wire: Wire, topic: str) -
 
 
 def test_max_bytes_goes_over_all_partitions(wire: Wire, broker_of_module: BrokerProcess) -> None:
+    """L1, KIP-74: one large batch in the whole answer, not one a partition."""
     wire.create_topic("wide", partitions=3)
     batch = batch_of(b"x" * 1000)
     for partition in range(3):
@@ -243,7 +244,7 @@ def test_topic_ids(wire: Wire, topic: str) -> None:
 
 
 def test_sessions_are_declined(wire: Wire, topic: str) -> None:
-    """KIP-227: a broker may answer session id 0 to every first fetch; a session it never gave is not found."""
+    """L13, KIP-227: a broker may answer session id 0 to every first fetch; a session it never gave is not found."""
     request = fetch_request(topic)
     request.session_epoch = 0
     assert wire.call(FETCH, 11, request).session_id == 0
@@ -257,6 +258,7 @@ def test_unknown_partitions_are_told_apart_from_the_known(wire: Wire, topic: str
 
 
 def test_zstd_topics_need_fetch_10(wire: Wire) -> None:
+    """L9."""
     wire.create_topic("zstd-only", compression_type="zstd")
     wire.produce("zstd-only", batch_of(b"x", compression=Compression.ZSTD))
     assert wire.fetch("zstd-only", version=9).error_code == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

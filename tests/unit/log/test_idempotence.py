@@ -41,10 +41,15 @@ def test_p3_both_first_and_last_sequence_must_match():
 
 
 def test_p3_duplicate_of_a_log_append_time_topic_answers_the_old_time():
+    """L7, section 0, row 7; a CreateTime topic answers none."""
     log = over(MemoryStore(), LogConfig(message_timestamp_type="LogAppendTime"))
     first = log.append(batch(1, 7, 0, 0), AppendOrigin.CLIENT, NOW_MS)
     again = log.append(batch(1, 7, 0, 0), AppendOrigin.CLIENT, NOW_MS + 5000)
     assert first.log_append_time_ms == again.log_append_time_ms == NOW_MS
+    plain = over(MemoryStore())
+    send(plain, batch(1, 7, 0, 0))
+    again = send(plain, batch(1, 7, 0, 0))
+    assert (again.duplicate, again.log_append_time_ms) == (True, -1)
 
 
 def test_p2_the_next_sequence_only():
@@ -176,6 +181,7 @@ def test_p10_the_clock_of_expiry_follows_the_setting_of_the_moment():
 
 
 def test_p10_the_number_of_producers_is_bounded_and_the_idlest_go_first():
+    """P11: no quota per principal, but a bound on memory."""
     log = over(MemoryStore(), LogConfig(producer_ids_max=10, retention_ms=-1))
     transact(log, 1, 0, 0)
     for n in range(2, 14):

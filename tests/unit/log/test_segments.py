@@ -5,11 +5,13 @@ import random
 
 import pytest
 
+from fencepost.broker.handlers.api01_fetch import leader_epoch_error
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.store import FileRegion
 from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from tests.unit.log.kit import (
     COMMITTED,
@@ -131,6 +133,14 @@ def test_l10_epochs_and_where_they_end():
             8: (-1, -1),
         }
         assert [again.epochs.epoch_of(offset) for offset in range(6)] == [0, 0, 0, 4, 4, 7]
+
+
+def test_l10_an_epoch_that_is_over_is_fenced_and_one_to_come_unknown():
+    log = over(MemoryStore())
+    log.leader_epoch = 4
+    assert leader_epoch_error(3, log) is ErrorCode.FENCED_LEADER_EPOCH
+    assert leader_epoch_error(5, log) is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert leader_epoch_error(4, log) is leader_epoch_error(-1, log) is ErrorCode.NONE
 
 
 def test_large_pieces_are_file_regions_that_outlive_their_segment(tmp_path):

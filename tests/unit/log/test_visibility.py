@@ -192,6 +192,7 @@ def test_offsets_outside_the_log_are_out_of_range():
 
 
 def test_an_offset_within_a_batch_gets_the_whole_batch():
+    """L1: the index knows batches, not records."""
     log = over(MemoryStore())
     send(log, batch(10))
     assert joined(log.read(7, 1000, UNCOMMITTED).parts) == joined(log.read(0, 1000, UNCOMMITTED).parts)
