@@ -11,6 +11,7 @@ from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
 from fencepost.broker.log.commit import GroupCommit
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.scanning import need_no_batch_after_damage
 from fencepost.broker.log.store import CorruptLogFile
 from fencepost.broker.topic_rules import metadata_log_config
 from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC
@@ -31,6 +32,8 @@ def open_metadata_log(logs: LogDirectory, commit: GroupCommit) -> PartitionLog:
     """The metadata log up to its first damaged batch. Raises OSError."""
     config = metadata_log_config()
     try:
+        if not logs.clean:
+            need_no_batch_after_damage(logs.files(METADATA_PARTITION))
         log = logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, config, only_topic=True)
         for _ in PartitionCoordinatorLog(log, commit).replay():
             pass

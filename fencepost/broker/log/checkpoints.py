@@ -22,7 +22,7 @@ LOG_STARTS_TWIN = LOG_STARTS + ".twin"
 """The same again: what DeleteRecords hid must not come back because a bit flipped in the one file that says so."""
 
 _VERSION = "0"
-_CHECKSUM = "#crc32c"
+CHECKSUM = b"#crc32c"
 """In place of a topic's name: the row holds the CRC-32C of the rows before it. Kafka looks up the topics it has."""
 _NUMBER = re.compile(r"-?[0-9]{1,19}")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """A checkpoint of one offset per partition, with a checksum as its last row."""
     rows = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())]
-    return _encode([*rows, f"{_CHECKSUM} 0 {_checksum(rows)}"])
+    return _encode([*rows, f"{CHECKSUM.decode()} 0 {_checksum(rows)}"])
 
 
 def decode_offsets(data: bytes | None, place: str) -> dict[TopicPartition, int]:
@@ -45,7 +45,7 @@ def decode_offsets(data: bytes | None, place: str) -> dict[TopicPartition, int]:
     rows: list[str] = []
     for number, words in _decode(data, place, 3):
         topic, partition, offset = words
-        if topic == _CHECKSUM:
+        if topic == CHECKSUM.decode():
             if _checksum(rows) != _number(offset, place, number):
                 raise CorruptLogFile(place, 0, "the checksum does not match")
             break

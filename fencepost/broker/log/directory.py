@@ -174,10 +174,14 @@ class LogDirectory:
     def topic_id_on_disk(self, tp: TopicPartition) -> bytes:
         """The id of the topic that a partition's directory belongs to; zeros where it does not say. Raises OSError."""
         try:
-            return load_topic_id(self._log_store.files(str(tp)))
+            return load_topic_id(self.files(tp))
         except CorruptLogFile as error:
             logger.warning("whose log this is can not be read: %s", error)
             return NO_TOPIC_ID
+
+    def files(self, tp: TopicPartition) -> Store:
+        """The directory of a partition, open or not."""
+        return self._log_store.files(str(tp))
 
     def keep_aside(self, tp: TopicPartition) -> str:
         """Copy a damaged log whole and have it cut at its first bad batch when it is opened next.
@@ -280,7 +284,7 @@ class LogDirectory:
             raise FlushFailed(known.errno, known.strerror, known.filename)
         try:
             if topic_id is None:
-                topic_id = load_topic_id(self._log_store.files(str(tp)))
+                topic_id = load_topic_id(self.files(tp))
             elif tp in self._unopened and not only_topic:
                 self._set_stray_aside(tp, topic_id)
             return self._recover(tp, topic_id, config)
@@ -294,7 +298,7 @@ class LogDirectory:
             raise
 
     def _recover(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
-        store = self._log_store.files(str(tp))
+        store = self.files(tp)
         on_disk = tp in self._unopened
         self._kept.give_name(tp, self._logs.values)
         log_start_offset = self._kept.log_starts.get(tp, 0)
@@ -338,7 +342,7 @@ class LogDirectory:
 
         Raises CorruptLogFile where it is of a topic that nobody deleted: a damaged file must not empty a partition.
         """
-        store = self._log_store.files(str(tp))
+        store = self.files(tp)
         found = load_topic_id(store)
         if NO_TOPIC_ID in (found, topic_id) or found == topic_id:
             return

@@ -4,12 +4,13 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from fencepost.broker.log.producer_state import ProducerStates
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.store import CorruptLogFile, Store
 from fencepost.broker.log.txn_index import AbortedTransaction
 from fencepost.protocol.control_records import ControlType, control_type, read_marker
-from fencepost.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
+from fencepost.protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatch, check_crc, read_header
 
 CHUNK_BYTES = 1 << 20
+_MAGIC_AT = 16
 
 
 class ReadableFile(Protocol):
@@ -112,3 +113,32 @@ def _large_batch(segment: "Batches", position: int) -> Iterator[tuple[int, Batch
     if position + header.size_bytes > segment.size_bytes:
         raise CorruptLogFile(segment.file.place, position, f"ends within a batch of {header.size_bytes} bytes")
     yield position, header, memoryview(segment.file.read(position, header.size_bytes))
+
+
+def need_no_batch_after_damage(store: Store) -> None:
+    """Raises CorruptLogFile where a whole batch stands behind a bad one: then that is no torn end, but damage.
+
+    For small logs of which recovery must not cut off what may have counted, without a word. Raises OSError.
+    """
+    damaged: CorruptLogFile | None = None
+    for name in sorted(name for name in store.sizes() if name.endswith(".log")):
+        data = memoryview(store.load(name) or b"")
+        at = 0
+        while at < len(data):
+            size = _whole_batch(data, at)
+            if size and damaged is not None:
+                raise damaged
+            if not size and damaged is None:
+                damaged = CorruptLogFile(f"{store.place}/{name}", at, "a damaged batch stands before whole ones")
+            at += size or 1
+
+
+def _whole_batch(data: memoryview, at: int) -> int:
+    """The size of the batch that begins there and matches its checksum; 0 where none does."""
+    if len(data) - at < HEADER_SIZE or data[at + _MAGIC_AT] != MAGIC:
+        return 0
+    try:
+        header = read_header(data, at)
+    except CorruptBatch:
+        return 0
+    return header.size_bytes if check_crc(data, at, header) else 0

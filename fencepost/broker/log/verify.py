@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fencepost.broker.log.checkpoints import (
+    CHECKSUM,
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
@@ -16,6 +17,7 @@ from fencepost.broker.log.checkpoints import (
     RECOVERY_POINTS,
     decode_offsets,
     decode_partition_metadata,
+    encode_offsets,
     encode_partition_metadata,
     topic_id_text,
 )
@@ -196,7 +198,11 @@ class DirectoryCheck:
 
     def _load_offsets(self, name: str) -> dict[TopicPartition, int] | None:
         try:
-            return decode_offsets(load(self._directory / name), name)
+            data = load(self._directory / name) or b""
+            offsets = decode_offsets(data, name)
+            if CHECKSUM in data and data != encode_offsets(offsets):
+                raise CorruptLogFile(name, 0, "is not as it was written")
+            return offsets
         except CorruptLogFile as error:
             meaning = "Without it the next start reads more than it would have to"
             if name in (LOG_STARTS, LOG_STARTS_TWIN):

@@ -43,6 +43,8 @@ class SegmentFacts:
     log_bytes: int
     final: bool
     """Closed to appends and durable, so that its indexes are to be complete."""
+    torn: bool = False
+    """Whether it ends above the recovery point: what is missing there was never acknowledged."""
     whole: bool = True
     """Whether all its batches could be read: else nothing can be said of what should be in the indexes."""
     exact: bool = True
@@ -140,9 +142,13 @@ class IndexCheck:
         if seal.log_bytes > facts.log_bytes or (facts.final and seal.log_bytes != facts.log_bytes):
             what = f"the segment has {facts.log_bytes} bytes, when it was sealed it had {seal.log_bytes}"
             meaning = "Records are missing: restore the file from a backup"
+            if facts.torn and not facts.final:
+                meaning = "A crash of the machine leaves this: they were never acknowledged"
+            level = Level.NOTE if facts.torn and not facts.final else Level.DAMAGE
             log_file = file.removesuffix(SEAL_SUFFIX) + ".log"
-            self._report.damage(log_file, what, meaning, position=min(facts.log_bytes, seal.log_bytes))
-        elif facts.final and seal.end_offset != facts.next_offset:
+            self._report.add(level, log_file, what, meaning, position=min(facts.log_bytes, seal.log_bytes))
+            return
+        if facts.final and seal.end_offset != facts.next_offset:
             what = f"speaks of offset {seal.end_offset}, the segment ends at {facts.next_offset}"
             self._report.add(Level.NOTE, file, what, "The next start reads the segment in whole and seals it")
             return

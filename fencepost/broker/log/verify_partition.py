@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from fencepost.broker.log.checkpoints import LEADER_EPOCHS, decode_epochs
+from fencepost.broker.log.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.producer_state import ProducerStates
@@ -62,6 +62,8 @@ class PartitionCheck:
         self._begun = False
         self._next_offset = 0
         self._epochs = self._load_epochs()
+        self._epochs_agreed = 0
+        self._epochs_differed: list[tuple[str, int, BatchHeader, int]] = []
 
     def run(self) -> None:
         """Look at everything. Raises OSError."""
@@ -74,6 +76,7 @@ class PartitionCheck:
             successor = bases[number + 1] if number + 1 < len(bases) else None
             self._begin_at(base_offset)
             self._check_segment(base_offset, successor)
+        self._tell_of_epochs()
         self._snapshots.finish(self._next_offset)
         self._check_end(bases)
 
@@ -117,6 +120,7 @@ class PartitionCheck:
             successor is not None or self._expected.recovery_point == ALL_TRUSTED
         )
         facts.final, facts.exact = trusted, known_before
+        facts.torn = self._torn()
         facts.next_offset = end_offset if successor is None else successor
         IndexCheck(facts, self._report).run()
         if successor is not None:
@@ -187,11 +191,22 @@ class PartitionCheck:
         if self._epochs is None:
             return
         known = self._epochs.epoch_of(header.base_offset)
-        if known != header.partition_leader_epoch:
-            what = f"is of leader epoch {header.partition_leader_epoch}, {LEADER_EPOCHS} says {known}"
-            meaning = "No checksum covers the epoch; the records are whole"
+        if known == header.partition_leader_epoch:
+            self._epochs_agreed += 1
+        elif len(self._epochs_differed) <= self._epochs_agreed:
+            self._epochs_differed.append((file, position, header, known))
+
+    def _tell_of_epochs(self) -> None:
+        """No checksum covers the epochs: where batches and checkpoint differ, the one that stands alone is wrong."""
+        meaning = "The records are whole; a client may be told of a truncation that never was"
+        if any(known < 0 for *_, known in self._epochs_differed) or len(self._epochs_differed) > self._epochs_agreed:
+            file, _, header, known = self._epochs_differed[0]
+            what = f"says epoch {known} where the batch is of epoch {header.partition_leader_epoch}"
+            self._report.damage(f"{self._label}/{LEADER_EPOCHS}", what, meaning, offset=header.base_offset)
+            return
+        for file, position, header, known in self._epochs_differed:
+            what = f"the batch is of leader epoch {header.partition_leader_epoch}, {LEADER_EPOCHS} says {known}"
             self._report.damage(file, what, meaning, position=position, offset=header.base_offset)
-            self._epochs = None  # once is enough
 
     def _take(
         self,
@@ -228,6 +243,8 @@ class PartitionCheck:
         try:
             data = load(self._directory / LEADER_EPOCHS)
             entries = decode_epochs(data, file)
+            if data is not None and data != encode_epochs(entries):
+                raise CorruptLogFile(file, 0, "is not as it was written")
         except CorruptLogFile as error:
             self._report.damage(file, error.why, "The next start makes it again from the batches")
             return None
