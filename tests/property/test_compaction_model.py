@@ -22,7 +22,7 @@ from tests.unit.log.kit import COMMITTED, NOW_MS, TOPIC_ID, TP, crashed, directo
 
 PRODUCERS = (1, 2, 3)
 PAIRS = st.lists(
-    st.tuples(st.sampled_from("abcde"), st.sampled_from(["1", "2", "long" * 10, None])), max_size=4, min_size=1
+    st.tuples(st.sampled_from("abcde"), st.sampled_from(["1", "2", "long" * 5, None])), max_size=4, min_size=1
 )
 
 
@@ -30,7 +30,7 @@ class CompactionMachine(RuleBasedStateMachine):
     """Random histories of one compacted partition."""
 
     @initialize(
-        segment_bytes=st.sampled_from([160, 400, 1500]),
+        segment_bytes=st.sampled_from([200, 400, 1500]),
         durability=st.sampled_from(["os", "fsync"]),
         keys=st.sampled_from([2, 4, 1000]),
     )
