@@ -46,10 +46,13 @@ class Repairs:
             raise CorruptLogFile(
                 segment.file.place, min(seal.log_bytes, segment.size_bytes), f"{why}, delete its .seal"
             )
+        segment.max_timestamp_ms, segment.max_timestamp_offset = seal.max_timestamp_ms, seal.max_timestamp_offset
         if not segment.aborted.is_as(seal.aborted):
             logger.warning("%s is not what was written; it is made again from the batches", segment.aborted.file.place)
-            self._remake(segment, indexes=False, aborted=True)
-        segment.max_timestamp_ms, segment.max_timestamp_offset = seal.max_timestamp_ms, seal.max_timestamp_offset
+            # It will be sealed anew: what the new seal says of the others must be true, too.
+            indexed = segment.offsets.is_as(seal.offsets) and segment.times.is_as(seal.times)
+            self._remake(segment, indexes=not indexed, aborted=True)
+            return
         segment.offsets.prove = segment.times.prove = partial(self._prove, segment, seal)
 
     def seal_of(self, segment: Segment) -> Seal | None:

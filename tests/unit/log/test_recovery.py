@@ -17,6 +17,7 @@ from tests.unit.log.kit import (
     NOW_MS,
     TOPIC_ID,
     TP,
+    UNCOMMITTED,
     batch,
     crashed,
     directory_over,
@@ -179,6 +180,32 @@ def test_indexes_and_time_indexes_lost_in_the_crash_are_made_again():
         assert picture(again) == states[-1]
         for old, new in zip(log.segments, again.segments, strict=True):
             assert list(new.offsets.entries()) == list(old.offsets.entries())
+
+
+def test_a_repair_of_the_aborted_index_seals_no_wrong_other_index():
+    """All indexes of a log that was closed in order are gone: the first start makes them again, the second has them."""
+    store = MemoryStore()
+    directory = directory_over(store)
+    log = directory.create(TP, TOPIC_ID, CONFIG)
+    for number in range(12):
+        transact(log, 7, number, 0, 3)
+        end(log, 7, number + 1, commit=number % 2 == 0, version=2)
+    expected = [(list(segment.offsets.entries()), list(segment.times.entries())) for segment in log.segments][:-1]
+    assert len(expected) > 2
+    directory.close()
+    files = store.child(str(TP)).files
+    for name in [name for name in files if name.endswith((".index", ".timeindex", ".txnindex"))]:
+        del files[name]
+    over(store, CONFIG)
+    again = over(crashed(store), CONFIG)
+    found = again.offset_for_timestamp(NOW_MS, UNCOMMITTED)
+    assert found is not None
+    assert found.offset == 0
+    for segment in list(again.segments)[:-1]:
+        segment.offsets.position_before(0)  # the first search
+    remade = [(list(segment.offsets.entries()), list(segment.times.entries())) for segment in again.segments][:-1]
+    assert [offsets for offsets, _ in remade] == [offsets for offsets, _ in expected]
+    assert all(times for _, times in remade)
 
 
 @pytest.mark.parametrize("seed", range(20))
