@@ -45,7 +45,7 @@ def read_request_header(buffer: Any, start: int = 0) -> RequestHeader:
             raise DecodeError("RequestHeader", 1, str(error), "client_id", position) from error
         position += size
     api = API_BY_KEY.get(api_key)
-    if api is not None and api.serves(version) and version >= api.flexible_since:
+    if api is not None and api.reads(version) and version >= api.flexible_since:
         position = skip_tags(view, position)
     return RequestHeader(api_key, version, correlation_id, client_id, position)
 

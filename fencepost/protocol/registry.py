@@ -66,6 +66,10 @@ class Api:
         """Whether a request of `version` can be decoded and answered."""
         return self.served[0] <= version <= self.served[1]
 
+    def reads(self, version: int) -> bool:
+        """Whether a request of `version` can be decoded, be it one that is only served where unstable ones are."""
+        return self.served[0] <= version <= (self.served[1] if self.unstable is None else self.unstable)
+
     def request_header_version(self, version: int) -> int:
         """1, or 2 (with tagged fields) for flexible requests (KIP-482)."""
         return 2 if version >= self.flexible_since else 1
