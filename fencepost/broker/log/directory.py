@@ -306,6 +306,7 @@ class LogDirectory:
         trusted = ALL_TRUSTED if self.clean else recovery_point
         loss_accepted = on_disk and store.load(ACCEPT_LOSS) is not None
         if loss_accepted:
+            self._kept.distrust(tp)
             recovery_point = trusted = 0
         opened = self._log_store.open(str(tp), config, log_start_offset, trusted)
         need_durable(store, opened.segments.end_offset, recovery_point)

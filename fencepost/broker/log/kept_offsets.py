@@ -69,6 +69,12 @@ class KeptOffsets:
             self.log_starts.pop(tp, None)
             self.recovery_points.pop(tp, None)
 
+    def distrust(self, tp: TopicPartition) -> None:
+        """What was durable in this log is given up: durably forget how far it went. Raises OSError."""
+        self.cleaned_to.pop(tp, None)
+        if self.recovery_points.pop(tp, None) is not None:
+            self._recovery_file.holding(encode_offsets(self.recovery_points)).sync()
+
     def give_name(self, tp: TopicPartition, logs: Callable[[], Collection[PartitionLog]]) -> None:
         """A log is about to be opened: nothing on the disk may speak of another one of its name. Raises OSError."""
         if tp in self._outlived:
