@@ -246,9 +246,8 @@ class CompactionMachine(RuleBasedStateMachine):
         assert seen(self.log) == expected
         for header, records in batches(self.log, COMMITTED):
             for record in records if not header.is_control else ():
-                if record.offset >= self.start:
-                    key, value = visible[record.offset]
-                    assert (record.key, record.value) == (key.encode(), None if value is None else value.encode())
+                key, value = visible[record.offset]
+                assert (record.key, record.value) == (key.encode(), None if value is None else value.encode())
 
 
 TestCompactionModel = CompactionMachine.TestCase

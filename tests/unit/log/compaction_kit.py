@@ -108,7 +108,8 @@ def batches(log: PartitionLog, isolation: IsolationLevel = UNCOMMITTED) -> list[
         admits = AbortedFilter(result.aborted)
         for at, header in iter_headers(data):
             seen = isolation is UNCOMMITTED or admits.admits(header, data, at)
-            found.append((header, decode_records(data, at, header) if seen else []))
+            records = decode_records(data, at, header) if seen else []
+            found.append((header, [record for record in records if record.offset >= log.log_start_offset]))
             offset = header.next_offset
 
 
