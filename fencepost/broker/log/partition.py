@@ -357,14 +357,20 @@ class PartitionLog(ReadableLog):
         if count == len(facts):
             self._roll(now_ms)
             self.segments.create()  # an empty file still says where offsets go on
-        # What the producers did in the data that goes stands only in the snapshot at the new start: it must last first.
-        for pin in [*self.snapshots.pins(facts[count - 1].next_offset), *self.store.pin_entries()]:
+        # What the producers did in the data that goes stands only in the snapshot at the new start: it must last first,
+        # and so must those between, for a crash can come before all are deleted. A full disk may have left it out.
+        ends = [fact.next_offset for fact in facts[:count]]
+        while ends and not self.snapshots.has(ends[-1]):
+            ends.pop()
+        if not ends:
+            return
+        for pin in [*(pin for end in ends for pin in self.snapshots.pins(end)), *self.store.pin_entries()]:
             pin.sync()
-        self.segments.drop_front(count)
+        self.segments.drop_front(len(ends))
         first_offset = self.segments.first_offset
         self.snapshots.remove_before(first_offset)
         moved = first_offset > self._log_start_offset
         self._log_start_offset = max(self._log_start_offset, first_offset)
-        logger.info("deleted %d segments of %s below offset %d", count, self.tp, first_offset)
+        logger.info("deleted %d segments of %s below offset %d", len(ends), self.tp, first_offset)
         if moved:
             self._wake()

@@ -174,6 +174,10 @@ class SnapshotFiles:
             return
         self._offsets.append(offset)
 
+    def has(self, offset: int) -> bool:
+        """Whether there is a snapshot at `offset`."""
+        return offset in self._offsets
+
     def pins(self, offset: int) -> list[Syncable]:
         """What to sync to make the snapshot at `offset` durable, if there is one. Raises OSError."""
         if offset not in self._offsets:

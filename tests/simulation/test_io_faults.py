@@ -1,0 +1,87 @@
+"""Whatever call to the disk fails, the log refuses with KAFKA_STORAGE_ERROR and gives readers what it gave before.
+
+It goes on when the disk is well again. After a failed flush nothing is called durable that is not, not even by the next
+process (row L2).
+"""
+
+import pytest
+
+from fencepost.broker.log.commit import Durability
+from tests.simulation.checks import check
+from tests.simulation.faults import Fault
+from tests.simulation.io_faults import every_case
+from tests.simulation.long import LONG, every
+from tests.simulation.nodes import nothing
+from tests.simulation.script import ORDERS, SHORT, WIDE
+from tests.simulation.world import ProcessEnds, World
+
+
+@pytest.mark.timeout(7200 if LONG else 120)
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+@pytest.mark.parametrize(
+    ("kind", "step"), [("eio", 127), ("full", 29), ("full_half_way", 13), ("short", 13), ("failed_sync", 23)]
+)
+def test_fail_at_every_call_of_the_history(kind: str, step: int, durability: Durability):
+    """Faults: EIO, ENOSPC with and without a half-written batch, short writes, and syncs that fail."""
+    assert sum(1 for _ in every_case(kind, durability, every(step))) > 5
+
+
+def world_with_a_failed_flush() -> World:
+    """Three batches; the flush of the third failed, and the process ended, as it should."""
+    world = World("fsync")
+    world.create(ORDERS, b"orders".ljust(16), WIDE)
+    world.append(ORDERS, 100, 1, 50, transactional=False)
+    world.append(ORDERS, 100, 1, 50, transactional=False)
+    world.commit([ORDERS])
+    world.append(ORDERS, 100, 1, 50, transactional=False)
+    world.disk.faults.append(Fault(world.disk.io_count, kinds=("fdatasync",)))
+    with pytest.raises(ProcessEnds):
+        world.commit([ORDERS])
+    world.disk.faults.clear()
+    return world
+
+
+def test_after_a_failed_flush_the_power_cut_takes_only_what_nobody_was_told_is_safe():
+    world = world_with_a_failed_flush()
+    assert world.promises()[ORDERS].high == 2
+    check(world.disk.power_cut(nothing), "fsync", world.promises(), world.promises(), power_was_cut=True)
+
+
+def test_the_process_after_a_failed_flush_does_not_believe_the_page_cache():
+    """It finds the bytes in the cache, where they count as clean: its own flush would succeed and keep nothing."""
+    world = world_with_a_failed_flush()
+    world.crash()
+    log = world.log(ORDERS)
+    assert log is not None
+    assert log.high_watermark == 3
+    world.look()
+    check(world.disk.power_cut(nothing), "fsync", world.promises(), world.promises(), power_was_cut=True)
+
+
+def test_a_log_whose_flush_fails_while_it_is_opened_stays_shut_for_this_run():
+    """A second try would find the pages clean, succeed, and show readers what the disk does not have."""
+    world = World("fsync")
+    world.create(ORDERS, b"orders".ljust(16), WIDE)
+    world.append(ORDERS, 100, 1, 50, transactional=False)
+    world.crash()
+    world.disk.faults.append(Fault(world.disk.io_count, kinds=("fdatasync",)))
+    assert world.log(ORDERS) is None
+    world.disk.faults.clear()
+    assert world.log(ORDERS) is None
+    assert world.is_offline(ORDERS)
+    world.crash()
+    assert world.log(ORDERS) is not None
+
+
+def test_a_topic_that_the_disk_did_not_let_go_of_is_not_found_in_a_new_one_of_its_name():
+    """The directory of the deleted topic is still there: it is set aside, not taken over."""
+    world = World("fsync")
+    world.create(SHORT, b"first".ljust(16), WIDE)
+    world.append(SHORT, -1, 3, 50, transactional=False)
+    world.commit([SHORT])
+    world.disk.faults.append(Fault(world.disk.io_count, kinds=("rename",)))
+    world.delete(SHORT)
+    world.disk.faults.clear()
+    world.create(SHORT, b"second".ljust(16), WIDE)
+    world.append(SHORT, -1, 1, 50, transactional=False)
+    assert [batch.base_offset for batch in world.partitions[SHORT].batches] == [0]
