@@ -50,6 +50,17 @@ class _Replacement:
         self._store.put(self._name, self._data)
 
 
+class _Removal:
+    """A file that waits to be deleted, by another thread than the store's."""
+
+    def __init__(self, store: "FileStore", name: str) -> None:
+        self._store = store
+        self._name = name
+
+    def sync(self) -> None:
+        self._store.unlink(self._name)
+
+
 class DiskFile:
     """A file on disk behind the `StoredFile` port; opened on first use, at most one descriptor at a time."""
 
@@ -302,6 +313,13 @@ class FileStore:
         except OSError:
             self._unlink(temporary)
             raise
+
+    def removal(self, name: str) -> Syncable:
+        return _Removal(self, name)
+
+    def unlink(self, name: str) -> None:
+        """Delete a file, if it is there; callable from any thread, since it counts no change. Raises OSError."""
+        self._unlink(self._path_of(name))
 
     def remove(self, name: str) -> None:
         self._unlink(self._path_of(name))

@@ -63,6 +63,17 @@ class _Replacement:
         self._store.replace(self._name, self._data, durable=True)
 
 
+class _Removal:
+    """A file that waits to be deleted."""
+
+    def __init__(self, store: "MemoryStore", name: str) -> None:
+        self._store = store
+        self._name = name
+
+    def sync(self) -> None:
+        self._store.remove(self._name)
+
+
 class MemoryStore:
     """A directory of `MemoryFile`s; what is durable here is what the process lives to see."""
 
@@ -108,6 +119,9 @@ class MemoryStore:
 
     def replacement(self, name: str, data: Bytes) -> Syncable:
         return _Replacement(self, name, data)
+
+    def removal(self, name: str) -> Syncable:
+        return _Removal(self, name)
 
     def remove(self, name: str) -> None:
         self.files.pop(name, None)

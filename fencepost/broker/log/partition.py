@@ -315,13 +315,13 @@ class PartitionLog(ReadableLog):
         self._take_snapshot()
         return [*self.snapshots.pins(self.log_end_offset), *pins, *self.store.pin_entries()]
 
-    def drop_passed_snapshots(self, offset: int) -> None:
+    def drop_passed_snapshots(self, offset: int) -> list[Syncable]:
         """The checkpoint at `offset` is what recovery starts from: older ones within segments are of no use now.
 
-        Those at the segments' bases stay, as in Kafka. Raises OSError.
+        Those at the segments' bases stay, as in Kafka. Returns what deletes the files when synced.
         """
         bases = {0, *(fact.next_offset for fact in self.segments.facts())}
-        self.snapshots.keep_below(offset, bases | {self.segments.first_offset})
+        return self.snapshots.keep_below(offset, bases | {self.segments.first_offset})
 
     def close(self) -> None:
         """Checkpoint, make everything durable, let go of descriptors. Raises OSError."""

@@ -187,11 +187,11 @@ class SnapshotFiles:
         file.close()
         return [] if pin is None else [pin]
 
-    def keep_below(self, offset: int, wanted: Collection[int]) -> None:
-        """Of the snapshots below `offset` keep those at the offsets `wanted`. Raises OSError."""
-        for old in [known for known in self._offsets if known < offset and known not in wanted]:
-            self._store.remove(file_name(old, SNAPSHOT_SUFFIX))
-            self._offsets.remove(old)
+    def keep_below(self, offset: int, wanted: Collection[int]) -> list[Syncable]:
+        """Of the snapshots below `offset` keep those at the offsets `wanted`; what deletes the others when synced."""
+        passed = [known for known in self._offsets if known < offset and known not in wanted]
+        self._offsets = [known for known in self._offsets if known not in passed]
+        return [self._store.removal(file_name(old, SNAPSHOT_SUFFIX)) for old in passed]
 
     def remove_before(self, offset: int) -> None:
         """Delete the snapshots below `offset`, but never the newest. Raises OSError."""

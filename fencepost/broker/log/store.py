@@ -168,6 +168,10 @@ class Store(Protocol):
         """What puts a small file in place durably, as `replace` does, when it is synced: from any thread."""
         ...
 
+    def removal(self, name: str) -> Syncable:
+        """What deletes a file when it is synced, from any thread: freeing its blocks can take its time."""
+        ...
+
     def remove(self, name: str) -> None:
         """Delete a file; no error when there is none. Raises OSError."""
         ...
