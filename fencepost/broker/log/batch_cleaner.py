@@ -11,7 +11,7 @@ from fencepost.broker.log.txn_index import TxnIndex
 from fencepost.protocol.record_batch import BatchHeader
 from fencepost.protocol.record_filter import RawRecord, emptied, filtered, vacated
 
-RECORDS_PER_STEP = 256
+RECORDS_PER_STEP = 128
 
 Kept = tuple[BatchHeader, bytes | bytearray | memoryview] | None
 """A batch as it stays, with its header; None for one that goes."""

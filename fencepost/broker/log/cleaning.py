@@ -25,7 +25,7 @@ from fencepost.broker.log.swap import CLEANED, swap_in
 from fencepost.protocol.control_records import control_type
 from fencepost.protocol.record_batch import BatchHeader, CorruptBatch
 
-UNITS_PER_STEP = 256
+UNITS_PER_STEP = 128
 """Records, roughly, that are looked at before others get their turn: about a millisecond."""
 CHUNK_BYTES = 64 << 10
 SYNC_EVERY_BYTES = 8 << 20
