@@ -195,6 +195,9 @@ def large(total_bytes: int, partitions: int = 8) -> Callable[[Target, float], Re
 
     def run(target: Target, scale: float) -> Result:
         create_topic(target.address, partitions)
+        producer = RawProducer(target.address, TOPIC, 100)
+        producer.begin()
+        producer.close()
         before = target.cpu_seconds()
         seconds = pour_in_process(target.address, int(total_bytes * scale), partitions)
         after = target.cpu_seconds()

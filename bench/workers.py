@@ -39,7 +39,8 @@ def create_topic(address: str, topic: str, partitions: int) -> None:
 
 def delete_topic(address: str, topic: str) -> None:
     """Give the disk back what a topic took."""
-    AdminClient({"bootstrap.servers": address}).delete_topics([topic])[topic].result(WAIT_SECONDS)
+    admin = AdminClient({"bootstrap.servers": address})
+    admin.delete_topics([topic])[topic].result(WAIT_SECONDS)
 
 
 Done = tuple[int, float]

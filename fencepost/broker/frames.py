@@ -52,15 +52,15 @@ class FrameBuffer:
         """The next whole frame without its length, or None. Raises BadFrame."""
         start = self._start
         available = self._end - start
-        if available >= LENGTH_BYTES:
+        if not available:
+            self._start = self._end = 0
+        elif available >= LENGTH_BYTES:
             (size,) = _LENGTH.unpack_from(self._view, start)
             if not 0 < size <= self._frame_bytes_max:
                 raise BadFrame(self._explain(size))
             if available >= LENGTH_BYTES + size:
                 self._start = start + LENGTH_BYTES + size
                 return self._view[start + LENGTH_BYTES : self._start]
-        if available == 0:
-            self._start = self._end = 0
         return None
 
     def shrink(self) -> None:

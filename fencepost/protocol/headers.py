@@ -45,8 +45,11 @@ def read_request_header(buffer: Any, start: int = 0) -> RequestHeader:
             raise DecodeError("RequestHeader", 1, str(error), "client_id", position) from error
         position += size
     api = API_BY_KEY.get(api_key)
-    if api is not None and api.reads(version) and version >= api.flexible_since:
-        position = skip_tags(view, position)
+    if api is not None and version >= api.flexible_since and api.reads(version):
+        if position < len(view) and not view[position]:
+            position += 1  # no tagged fields, as nearly always
+        else:
+            position = skip_tags(view, position)
     return RequestHeader(api_key, version, correlation_id, client_id, position)
 
 
