@@ -81,7 +81,8 @@ def _difference(entries: Sequence[ProducerEntry], replayed: ProducerStates, comp
     """What a snapshot says otherwise than the batches do; None where it may well be of this log.
 
     A producer that the batches know and the snapshot does not has expired, if it has no transaction open. Kafka keeps
-    one batch of each. Compaction takes batches away that a snapshot still knows.
+    one batch of each. Compaction takes batches away that a snapshot still knows, also of transactions that were open
+    then: it leaves the markers of those.
     """
     known = {entry.producer_id: entry for entry in entries}
     for transaction in replayed.open_transactions():
@@ -90,7 +91,7 @@ def _difference(entries: Sequence[ProducerEntry], replayed: ProducerStates, comp
     for entry in entries:
         should = replayed.get(entry.producer_id)
         if should is None:
-            if not compacted or entry.txn_first_offset >= 0:
+            if not compacted:
                 return f"speaks of producer {entry.producer_id}, which never wrote here"
         elif not _may_be(entry, should, compacted):
             return f"has {entry} where the log says {should}"
@@ -98,10 +99,11 @@ def _difference(entries: Sequence[ProducerEntry], replayed: ProducerStates, comp
 
 
 def _may_be(entry: ProducerEntry, should: ProducerEntry, compacted: bool) -> bool:
+    if compacted:
+        begun = should.txn_first_offset < 0 or 0 <= entry.txn_first_offset <= should.txn_first_offset
+        return begun and entry.epoch >= should.epoch
     if (entry.epoch, entry.txn_first_offset) != (should.epoch, should.txn_first_offset):
         return False
-    if compacted:
-        return True
     if entry.coordinator_epoch not in (should.coordinator_epoch, NO_EPOCH):  # it may have expired and come again
         return False
     batches = should.batches[-len(entry.batches) :] if entry.batches else ()
