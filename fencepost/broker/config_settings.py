@@ -185,7 +185,9 @@ class CoordinatorSettings:
         Kind.INT, 0, "How long an empty group waits for company before its first assignment (Kafka: 3000).", low=0
     )
     group_max_size: int = setting(Kind.INT, INT_MAX, "The most members a group may have.", low=1)
-    transaction_max_timeout_ms: int = setting(Kind.INT, 900_000, "The longest a transaction may ask to last.", low=1)
+    transaction_max_timeout_ms: int = setting(
+        Kind.INT, 900_000, "The longest a transaction may ask to last.", low=1, update=_DYNAMIC
+    )
     transaction_state_log_num_partitions: int = setting(
         Kind.INT, 50, "Partitions of __transaction_state; fixed once it exists.", low=1, high=10_000
     )
@@ -202,9 +204,12 @@ class CoordinatorSettings:
         Kind.BOOLEAN, True, "Whether a write is checked against its open transaction (KIP-890).", update=_DYNAMIC
     )
     transaction_two_phase_commit_enable: bool = setting(
-        Kind.BOOLEAN, False, "Whether a transaction may wait without a timeout for an outside coordinator (KIP-939)."
+        Kind.BOOLEAN, False, "Whether a transaction may wait without a timeout for an outside coordinator (KIP-939).",
+        update=_DYNAMIC,
+    )  # fmt: skip
+    transactional_id_expiration_ms: int = setting(
+        Kind.INT, 604_800_000, "How long an unused id is kept.", low=1, update=_DYNAMIC
     )
-    transactional_id_expiration_ms: int = setting(Kind.INT, 604_800_000, "How long an unused id is kept.", low=1)
     producer_id_expiration_ms: int = setting(
         Kind.INT, 86_400_000, "How long a partition remembers an idle producer (KIP-854).", low=1, update=_DYNAMIC
     )

@@ -1,4 +1,4 @@
-"""docs/rules.md names what there is: every row, code that exists, tests that exist and cite their row."""
+"""docs/rules.md and docs/rules-transactions.md name what there is: every row, code that exists, tests that exist and cite their row."""
 
 import ast
 import re
@@ -13,7 +13,8 @@ LINE = re.compile(r"^\| (\d+|[PILT]\d+) \| (.*) \|$", re.MULTILINE)
 TEST = re.compile(r"`(\w+/\w+)::(\w+)`")
 CODE = re.compile(r"`((?:broker|client|coordinator|protocol)/[\w/]*(?:\.py)?)`")
 CITED = re.compile(r"\b([PILT])(\d+)(?:(?: to | ?- ?)[PILT]?(\d+))?")
-LINES = [(row, cells) for row, cells in LINE.findall((ROOT / "docs/rules.md").read_text(encoding="utf-8"))]
+DOCUMENTS = ("docs/rules.md", "docs/rules-transactions.md")
+LINES = [line for name in DOCUMENTS for line in LINE.findall((ROOT / name).read_text(encoding="utf-8"))]
 
 
 def rows_of(block: str, count: int) -> set[str]:
@@ -58,7 +59,7 @@ def cited_in(text: str) -> set[str]:
 
 
 def test_every_row_has_its_line() -> None:
-    assert rows_of("", 23) | rows_of("P", 12) | rows_of("I", 11) | rows_of("L", 15) <= {row for row, _ in LINES}
+    assert rows_of("", 23) | rows_of("P", 12) | rows_of("I", 11) | rows_of("L", 15) | rows_of("T", 25) <= {row for row, _ in LINES}
 
 
 @pytest.mark.parametrize(("row", "cells"), LINES, ids=lambda text: text[:30])

@@ -1,4 +1,4 @@
-"""The transaction requests at every version, through a whole node (rows T1-T4, T8, T9, T11, T15-T17, T24, T25)."""
+"""Transaction requests at every version, through a whole node (rows T1-T4, T8, T9, T11, T15-T17, T20, T24, T25)."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +19,7 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from fencepost.protocol.messages.api61_describe_producers import DescribeProducersRequest, TopicRequest
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.broker.txn_node import ADD_OFFSETS, INIT, OFFSETS, TX, Identity, TxnNode, running
@@ -308,6 +309,26 @@ class TestMarkers:
             assert await on.mark(2, held, group, commit=commit) == E.NONE
             fetched = await on.node.groups.fetch("readers", None, require_stable=True)
             assert [entry.offset for entry in fetched] == ([7] if commit else [])
+
+    async def test_a_hanging_transaction_is_ended_by_hand_t20(self, autojump_clock: MockClock) -> None:
+        """What `kafka-transactions.sh abort` sends: the epoch that DescribeProducers shows, and its coordinator epoch.
+
+        Without verification an old client's late batch opens a transaction that its coordinator does not know.
+        """
+        async with running("transaction.partition.verification.enable=false") as on:
+            held = await on.identity()
+            assert await on.produce(11, held, T0, b"hanging", 0) == E.NONE
+            request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0])])
+            [told] = (await on.ask(61, 0, request)).topics[0].partitions[0].active_producers
+            assert (told.producer_id, told.producer_epoch, told.current_txn_start_offset) == (*held, 0)
+            assert await on.committed(T0) == []
+            by_hand = (told.producer_id, told.producer_epoch)
+            assert await on.mark(1, by_hand, T0, commit=False, coordinator=max(told.coordinator_epoch, 0)) == E.NONE
+            assert await on.markers(T0) == [("ABORT", held[1])]
+            assert await on.add(3, held, T0) == [E.NONE]
+            assert await on.produce(11, held, T0, b"after", 1) == E.NONE
+            assert (await on.end(4, held, commit=True)).error_code == E.NONE
+            assert await on.committed(T0) == [b"after"]
 
 
 class TestEmptyTransactions:

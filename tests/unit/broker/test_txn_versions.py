@@ -59,7 +59,7 @@ async def test_a_transaction_under_way_outlives_the_change(
 async def test_a_transaction_under_way_times_out_under_the_new_level(
     before: int, after: int, autojump_clock: MockClock
 ) -> None:
-    """Row T10: the epoch is bumped whatever the level, so nothing late gets in behind the marker."""
+    """Rows T10, T11: the epoch is bumped whatever the level, so nothing late gets in behind the marker."""
     async with running() as on:
         await on.finalize(before) if before != 2 else None
         held = await on.identity(transaction_timeout_ms=3_000)

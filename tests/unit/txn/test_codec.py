@@ -111,7 +111,7 @@ def test_v0_forgets_only_what_old_clients_do_not_need() -> None:
 
 
 def test_tags_of_a_later_kafka_are_passed_over() -> None:
-    """KIP-915: later versions add tagged fields only."""
+    """Row T21, KIP-915: later versions add tagged fields only."""
     state = Empty(PRODUCER, 60_000, 11)
     _, value = codec.encode(TxnRecord("tx-1", state), 2)
     assert value is not None

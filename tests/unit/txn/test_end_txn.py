@@ -1,4 +1,4 @@
-"""EndTxn: the whole table of both protocol versions (row T7, KIP-890, KAFKA-18464, KAFKA-20785)."""
+"""EndTxn: the whole table of both protocol versions (rows T7, T24, KIP-890, KAFKA-18464, KAFKA-20785)."""
 
 import pytest
 

@@ -4,6 +4,7 @@ import pytest
 import trio
 import trio.testing
 
+from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.txn.listing import Filters
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
@@ -101,6 +102,21 @@ class TestClocks:
         assert [line.transactional_id for line in listed.transactions] == ["young"]
         again = await world.crash(nursery)
         assert len(again.books) == 1, "the tombstones are in the log"
+
+    async def test_tombstones_are_written_some_hundred_to_a_batch_t12(
+        self, world: World, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        """As in Kafka, which writes one batch a partition: a million unused ids are not a million appends."""
+        count = partition_for(TX, 50)
+        names = [name for name in map(str, range(60_000)) if partition_for(name, 50) == count][:1_100]
+        for name in names:
+            await world.service.init_producer_id(name, 60_000)
+        log = world.logs.logs[count]
+        before = log.appends
+        await trio.sleep(7 * 86_400 + 3_600)
+        assert len(world.service.books) == 0
+        assert [len(batch) for batch in log.batches[before:]] == [500, 500, 100]
+        assert all(value is None for batch in log.batches[before:] for _, value in batch)
 
     async def test_expiry_goes_on_after_a_refused_write(
         self, world: World, autojump_clock: trio.testing.MockClock
