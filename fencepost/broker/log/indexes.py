@@ -102,6 +102,10 @@ class IndexFile:
         """Whether the file holds what was sealed and nothing else. Reads it; raises OSError."""
         return self.file.size_bytes == seal.size_bytes and self.begins_as(seal)
 
+    def drop_unsealed(self, seal: "FileSeal") -> None:
+        """Forget what was added after `seal`: a power cut may have left zeros of it. Raises OSError."""
+        self.truncate(seal.size_bytes // self._entry.size)
+
     def _checksum(self, size_bytes: int) -> int:
         crc = 0
         for at in range(0, size_bytes, _CHECK_BYTES):

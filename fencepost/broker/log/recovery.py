@@ -157,9 +157,12 @@ class _Pass:
         seal = self._repairs.seal_of(segment)
         if seal is None or seal.end_offset < at or not segment.aborted.begins_as(seal.aborted):
             return None  # which aborts came before `at` is not known: an older snapshot, and all of them are noted anew
+        segment.aborted.drop_unsealed(seal.aborted)
         try:
             if not (segment.offsets.begins_as(seal.offsets) and segment.times.begins_as(seal.times)):
                 raise CorruptLogFile(segment.offsets.file.place, 0, "the segment's indexes are not what was written")
+            segment.offsets.drop_unsealed(seal.offsets)
+            segment.times.drop_unsealed(seal.times)
             segment.next_offset = ALL_TRUSTED  # unknown yet; the walk finds the end of the file
             position = segment.position_of(at)
             if position == segment.size_bytes and not self._ends_at(segment, at):
