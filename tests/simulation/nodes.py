@@ -181,13 +181,16 @@ def sampled(change: Change | NameChange, is_last: bool, random: Random) -> Chang
     return Write(change.position, bytes(data))
 
 
-def torn_after(size_bytes: int) -> Fate:
-    """All is kept, but of the last write of each file only the first `size_bytes` bytes."""
+def torn_at(size_bytes: int, *, zeros: bool = False) -> Fate:
+    """All is kept, but of each file no unsynced byte from `size_bytes` on; with `zeros` they read as zeros."""
 
     def fate(change: Change | NameChange, is_last: bool, random: Random) -> Change | None:
-        if is_last and isinstance(change, Write):
-            return Write(change.position, change.data[:size_bytes])
-        return everything(change, is_last, random)
+        if not isinstance(change, Write):
+            return everything(change, is_last, random)
+        kept = change.data[: max(0, size_bytes - change.position)]
+        if zeros:
+            return Write(change.position, kept.ljust(len(change.data), b"\0"))
+        return Write(change.position, kept) if kept else None
 
     return fate
 

@@ -60,6 +60,19 @@ class SimDisk:
         assert isinstance(node, SimFile), path
         return node
 
+    def file_names(self, path: str) -> list[str]:
+        """The files in a directory, without a call being counted. Raises FileNotFoundError."""
+        node = self._walk(path)
+        assert isinstance(node, SimDirectory), path
+        return sorted(name for name, child in node.entries.items() if isinstance(child, SimFile))
+
+    def flip(self, path: str, position: int, bit: int = 0) -> None:
+        """Flip one bit of a file, in the cache and on the platter: what age does to cold data."""
+        file = self.file(path)
+        file.sync()
+        for data in (file.data, file.durable):
+            data[position] ^= 1 << bit
+
     # The port
 
     def open(self, path: str, flags: int, mode: int) -> int:

@@ -7,11 +7,12 @@ Rules: L2 (recovery), P9 (producers with their windows of five batches), I1 (LSO
 import pytest
 
 from fencepost.broker.log.commit import Durability
-from tests.simulation.checks import check
+from tests.simulation.checks import check, reopen
 from tests.simulation.long import LONG
-from tests.simulation.nodes import nothing, torn_at
+from tests.simulation.nodes import Fate, data_only, everything, names_only, nothing, torn_at
 from tests.simulation.power_cut import every_cut, one_cut_each, play
-from tests.simulation.script import ORDERS, WIDE
+from tests.simulation.script import ORDERS, SMALL, WIDE
+from tests.simulation.sim_disk import SimDisk
 from tests.simulation.world import DATA, Promises, World
 
 
@@ -81,3 +82,64 @@ def test_a_new_log_is_not_opened_by_the_offsets_of_one_that_had_its_name():
     assert world.partitions[ORDERS].start == 0
     world.commit([ORDERS])
     check(world.disk.power_cut(nothing), "fsync", world.promises(), world.promises(), power_was_cut=True)
+
+
+def rolled_world(batches: int) -> World:
+    """A log of small segments, none of which is durable yet."""
+    world = World("fsync")
+    world.create(ORDERS, b"orders".ljust(16), SMALL)
+    for number in range(batches):
+        producer = 200 + number % 2
+        world.append(ORDERS, producer, 1, 120, transactional=True)
+        if number % 5 == 4:
+            world.mark(ORDERS, producer, commit=False, version=1)
+    return world
+
+
+def test_a_log_ends_where_a_rolled_segment_lost_its_last_batch():
+    """Row L2: a whole batch is missing at the end of a file, the next file is there; no checksum tells of it."""
+    world = rolled_world(12)
+    logs = sorted(name for name in world.disk.file_names(f"{DATA}/{ORDERS}") if name.endswith(".log"))
+    assert len(logs) > 2
+    kept = [batch for batch in world.partitions[ORDERS].batches if batch.base_offset < int(logs[1][:-4])]
+    disk = world.disk.power_cut(everything)
+    disk.file(f"{DATA}/{ORDERS}/{logs[0]}").truncate(sum(len(batch.data) for batch in kept[:-1]))
+    before = {tp: promise._replace(high=0) for tp, promise in world.promises().items()}
+    check(disk, "fsync", before, world.promises(), power_was_cut=True)
+    log = reopen(disk, "fsync").create(ORDERS, b"orders".ljust(16), SMALL)
+    assert log.log_end_offset == kept[-1].base_offset
+
+
+def test_cut_while_many_segments_are_deleted():
+    """Row P9: whichever segment the log begins with then, what producers did before it stands in its snapshot."""
+    world = rolled_world(24)
+    world.commit([ORDERS])
+    for producer in (200, 201):
+        world.mark(ORDERS, producer, commit=True, version=1)
+    world.commit([ORDERS])
+    before = world.promises()
+    moments: list[SimDisk] = []
+    world.disk.before_io = lambda kind, path: moments.append(world.disk.kill()) if kind == "unlink" else None
+    world.delete_records(ORDERS, 0.9)
+    assert len(moments) > 12
+    for disk in moments:
+        check(disk.power_cut(names_only), "fsync", before, world.promises(), power_was_cut=True)
+
+
+@pytest.mark.parametrize("fate", [nothing, names_only, data_only])
+def test_cut_while_a_checkpoint_is_taken(fate: Fate):
+    """Row I3: zeros at the end of an aborted index are no transaction of producer 0 at offset 0."""
+    world = World("fsync")
+    world.create(ORDERS, b"orders".ljust(16), WIDE)
+    world.append(ORDERS, 100, 1, 50, transactional=False)
+    world.checkpoint(ORDERS)
+    world.append(ORDERS, 200, 1, 50, transactional=True)
+    world.mark(ORDERS, 200, commit=False, version=1)
+    world.append(ORDERS, 100, 1, 50, transactional=False)
+    world.commit([ORDERS])
+    before = world.promises()
+    moments: list[SimDisk] = []
+    world.disk.before_io = lambda kind, path: moments.append(world.disk.kill())
+    world.checkpoint(ORDERS)
+    for disk in moments:
+        check(disk.power_cut(fate), "fsync", before, world.promises(), power_was_cut=True)

@@ -235,20 +235,24 @@ class World:
         self.look()
 
     def checkpoint(self, tp: TopicPartition) -> None:
-        """A producer snapshot within a segment, as every 64 MiB. Raises ProcessEnds when a flush fails."""
+        """A checkpoint within a segment, in the order of `Checkpointer`. Raises ProcessEnds when a flush fails."""
         log = self.log(tp)
-        if log is None:
+        if log is None or log.offline:
             return
         try:
-            pins = log.checkpoint()
-        except OSError:
-            self.refused += 1
-            return
-        try:
+            pins, offset = log.checkpoint(), log.log_end_offset
+            if pins is None:
+                return  # the disk is full
             for pin in pins:
                 pin.sync()
-        except OSError as error:
+            self.commit([tp])
+            for file in self.directory.checkpoint_files([log]):
+                file.sync()
+            log.drop_passed_snapshots(offset)
+        except FlushFailed as error:
             raise ProcessEnds from error
+        except OSError:
+            self.refused += 1
 
     def compact(self, tp: TopicPartition) -> None:
         """Compact what may be compacted, as the cleaner does. Raises ProcessEnds when a flush fails."""
