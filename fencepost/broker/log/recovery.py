@@ -14,6 +14,7 @@ from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.repair import Repairs
 from fencepost.broker.log.scanning import batches, replay
+from fencepost.broker.log.seals import SEAL_SUFFIX
 from fencepost.broker.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name, offset_in_name
 from fencepost.broker.log.segments import Segments
 from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX, snapshot_offsets, starting_points
@@ -248,6 +249,7 @@ class _Pass:
             lost,
             error,
         )
+        segment.store.remove(segment.names[SEAL_SUFFIX])  # it speaks of what goes now
         segment.file.truncate(error.position)
         self.truncated_bytes += lost
 
