@@ -141,8 +141,9 @@ class _Pass:
                 return False
             intact = self._scan(segment, position, start)
             self.end_offset = segment.next_offset
-            if not intact or self._ends_early(number):
+            if number + 1 < len(self.segments) and (not intact or self._ends_early(number)):
                 self._drop_after(number)
+                self._go_on_after(segment)
             number += 1
             if number < len(self.segments):
                 segment.next_offset = max(segment.next_offset, self.segments[number].base_offset)
@@ -252,6 +253,15 @@ class _Pass:
         segment.store.remove(segment.names[SEAL_SUFFIX])  # it speaks of what goes now
         segment.file.truncate(error.position)
         self.truncated_bytes += lost
+
+    def _go_on_after(self, segment: Segment) -> None:
+        """A closed segment is the last one now. Compaction may have left gaps in it, which the next start believes only
+        where a segment follows: so one does.
+        """
+        if segment.size_bytes:
+            following = Segment(segment.store, segment.next_offset)
+            following.file.create()
+            self.segments.append(following)
 
     def _drop_after(self, number: int) -> None:
         for segment in self.segments[number + 1 :]:
