@@ -20,7 +20,8 @@ from fencepost.broker.log.commit import Durability, GroupCommit, LogOffline
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.store import CorruptLogFile, Store
+from fencepost.broker.log.sync_thread import FlushThreads
 from fencepost.broker.markers import Markers
 from fencepost.broker.metadata_log import METADATA_PARTITION, first_free_producer_id, open_metadata_log
 from fencepost.broker.metrics import Metrics
@@ -47,11 +48,20 @@ class Node:
     """One broker. `run` is its whole life; `stop` asks it to end in order.
 
     Making one opens (and locks) the data directory. `entropy` gives random bytes: ids of topics, clusters and members.
-    Raises DirectoryInUse, WrongDirectory, CorruptLogFile and OSError.
+    Simulations hand in a `store` to stand in for the data directory, `threads` that wait for its disk, and connections
+    (`Server.adopt`), for without `listening` there is no socket. Raises DirectoryInUse, WrongDirectory, CorruptLogFile
+    and OSError.
     """
 
     def __init__(
-        self, config: BrokerConfig, clock: Clock | None = None, entropy: Callable[[int], bytes] = os.urandom
+        self,
+        config: BrokerConfig,
+        clock: Clock | None = None,
+        entropy: Callable[[int], bytes] = os.urandom,
+        *,
+        store: Store | None = None,
+        threads: FlushThreads | None = None,
+        listening: bool = True,
     ) -> None:
         self.config = config
         """What holds now: as started, with what was altered at run time over it."""
@@ -62,6 +72,8 @@ class Node:
         self.markers = Markers(self)
         self.endpoint = Endpoint("", 0)
         """Where it listens, once it does."""
+        self.server: Server | None = None
+        """What serves the connections, once the broker runs."""
         self.metrics_endpoint: Endpoint | None = None
         self.stopping = False
         self.stopped = trio.Event()
@@ -71,11 +83,17 @@ class Node:
         self._partitions: dict[TopicPartition, PartitionLog] = {}
         self._offline: set[TopicPartition] = set()
         durability: Durability = "os" if config.durability == "os" else "fsync"
-        self.logs = LogDirectory.open(
-            config.data_directory, durability=durability, default_config=self._default_log_config
-        )
+        self._has_files = store is not None or config.data_directory is not None
+        self._threads = threads
+        self._listening = listening
+        if store is not None:
+            self.logs = LogDirectory.over(store, durability, self._default_log_config)
+        else:
+            self.logs = LogDirectory.open(
+                config.data_directory, durability=durability, default_config=self._default_log_config
+            )
         only_that_log = config.log_failure_policy == "offline"
-        self.commit = GroupCommit(durability, self._log_lost if only_that_log else None)
+        self.commit = GroupCommit(durability, self._log_lost if only_that_log else None, threads)
         self.cleaner = LogCleaner(self.logs, lambda: cleaner_settings(self.config), self.clock.now_ms, self.commit.lose)
         try:
             self._build_coordinators()
@@ -189,10 +207,10 @@ class Node:
         async with trio.open_nursery() as services:
             await services.start(self.commit.run)
             await self._start_services(services)
-            server = self._listen()
+            server = self.server = self._make_server()
             await self._serve_metrics(services)
             async with trio.open_nursery() as serving:
-                serving.start_soon(server.run)
+                await serving.start(server.run)
                 task_status.started(self.endpoint)
                 await self._stop_wanted.wait()
                 self.purgatory.close()
@@ -224,14 +242,16 @@ class Node:
         interval = min(self.config.log_retention_check_interval_ms / 1000, HOUSEKEEPING_SECONDS_MAX)
         services.start_soon(every, interval, self._housekeep)
         services.start_soon(self.cleaner.run)
-        if self.config.data_directory is not None:
+        if self._has_files:
             self.logs.lose = self.commit.lose
-            services.start_soon(Checkpointer(self.logs, self.commit, self.clock.monotonic).run)
+            services.start_soon(Checkpointer(self.logs, self.commit, self.clock.monotonic, self._threads).run)
 
-    def _listen(self) -> Server:
+    def _make_server(self) -> Server:
         listener, advertised = self.config.listener, self.config.advertised
         server = Server(self, self.dispatch, Endpoint(advertised.host, advertised.port) if advertised else None)
-        self.endpoint = server.listen(listener.host, listener.port)
+        self.endpoint = (
+            server.listen(listener.host, listener.port) if self._listening else Endpoint(listener.host, listener.port)
+        )
         return server
 
     async def _serve_metrics(self, services: trio.Nursery) -> None:

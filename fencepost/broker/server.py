@@ -42,6 +42,7 @@ class Server:
         self._connections_max = config.max_connections
         idle_ms = config.connections_max_idle_ms
         self._idle_seconds = idle_ms / 1000 if idle_ms >= 0 else math.inf
+        self._nursery: trio.Nursery | None = None
         self._sockets: list[socket.socket] = []
         self._accepting = trio.CancelScope()
 
@@ -71,9 +72,11 @@ class Server:
         self._sockets.append(sock)
         return Endpoint(*sock.getsockname()[:2])
 
-    async def run(self) -> None:
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Accept and serve until `drain`. Connections' tasks live in a nursery in here."""
         async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
             sweep = trio.CancelScope()
 
             async def watch() -> None:
@@ -118,13 +121,28 @@ class Server:
             else:
                 self._begin(sock, Endpoint(*address[:2]), nursery)
 
-    def _begin(self, sock: socket.socket, peer: Endpoint, nursery: trio.Nursery) -> None:
+    def adopt(self, sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
+        """Serve a connection that came by another way than the listening socket: one end of a socket pair, say.
+
+        `listener` is the address that the client is told this broker has. Call it while `run` does.
+        """
+        assert self._nursery is not None, "the server does not run"
+        if self._may_begin(sock, peer):
+            sock.setblocking(False)
+            self._nursery.start_soon(self._serve, Connection(self, sock, peer, listener))
+
+    def _may_begin(self, sock: socket.socket, peer: Endpoint) -> bool:
         metrics = self.node.metrics
         metrics.connections_opened += 1
-        if len(self.connections) >= self._connections_max:
-            metrics.connections_refused += 1
-            logger.warning("closing connection peer=%s cause=max.connections=%d", peer, self._connections_max)
-            sock.close()
+        if len(self.connections) < self._connections_max:
+            return True
+        metrics.connections_refused += 1
+        logger.warning("closing connection peer=%s cause=max.connections=%d", peer, self._connections_max)
+        sock.close()
+        return False
+
+    def _begin(self, sock: socket.socket, peer: Endpoint, nursery: trio.Nursery) -> None:
+        if not self._may_begin(sock, peer):
             return
         try:
             sock.setblocking(False)

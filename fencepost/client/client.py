@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from fencepost.client.background import Background
-from fencepost.client.cluster import Cluster
+from fencepost.client.cluster import Cluster, Dial
 from fencepost.client.config import (
     ClientConfig,
     ConsumerConfig,
@@ -19,6 +19,7 @@ from fencepost.client.config import (
     from_dotted,
     parse,
 )
+from fencepost.client.connection import open_socket
 from fencepost.client.retry import Random
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ class Client:
 
     `bootstrap_servers` is "host:port,host:port" or a list; options are Kafka's names in snake_case, in milliseconds
     and bytes. All background tasks live in one nursery and end with the block; an unforeseen failure in one of them
-    cancels the block and is raised from it. `random` and `wall_clock` (seconds since 1970) can be given by tests.
+    cancels the block and is raised from it. `random`, `wall_clock` (seconds since 1970) and `dial` (what makes sockets)
+    can be given by tests.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Client:
         *,
         random: Random | None = None,
         wall_clock: Callable[[], float] = time.time,
+        dial: Dial = open_socket,
         _defaults: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
@@ -52,6 +55,7 @@ class Client:
         self.config = parse(ClientConfig, {"bootstrap_servers": bootstrap_servers, **options}, defaults=self._defaults)
         self._random: Random = random if random is not None else random_module.Random()
         self._wall_clock = wall_clock
+        self._dial = dial
         self._background: Background | None = None
         self._cluster: Cluster | None = None
         self._nursery_manager: AbstractAsyncContextManager[trio.Nursery] | None = None
@@ -72,7 +76,7 @@ class Client:
         self._nursery_manager = trio.open_nursery()
         nursery = await self._nursery_manager.__aenter__()
         self._background = Background(nursery)
-        self._cluster = Cluster(self.config, self._background, self._random, self._wall_clock)
+        self._cluster = Cluster(self.config, self._background, self._random, self._wall_clock, self._dial)
         return self
 
     async def __aexit__(

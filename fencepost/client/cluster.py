@@ -1,7 +1,8 @@
 """What is known of the cluster: brokers, topics, coordinators, features; and the connections to its brokers."""
 
+import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 import trio
@@ -23,6 +24,8 @@ NO_LEADER = -1
 LOST_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 Address = tuple[str, int]
 Request = Any | Callable[[int], Any]
+Dial = Callable[[str, int, float], Awaitable[socket.socket]]
+"""What makes a connected socket to a host and port within some seconds; raises ConnectionLost as `open_socket`."""
 
 
 class PartitionInfo(NamedTuple):
@@ -47,11 +50,17 @@ class Cluster:
     """Shared by everything that a Client hands out. Connections run in `background` and end with it."""
 
     def __init__(
-        self, config: ClientConfig, background: Background, random: Random, wall_clock: Callable[[], float] = time.time
+        self,
+        config: ClientConfig,
+        background: Background,
+        random: Random,
+        wall_clock: Callable[[], float] = time.time,
+        dial: Dial = open_socket,
     ) -> None:
         self.config = config
         self.random = random
         self.wall_clock = wall_clock
+        self._dial = dial
         self._background = background
         self.policy = RetryPolicy(
             config.retry_backoff_ms, config.retry_backoff_max_ms, config.default_api_timeout_ms, random
@@ -103,7 +112,7 @@ class Cluster:
 
     async def _connect(self, address: Address, node: int | None) -> Connection:
         timeout_s = self.config.socket_connection_setup_timeout_ms / 1000
-        sock = await open_socket(*address, timeout_s)
+        sock = await self._dial(*address, timeout_s)
         made = Connection(sock, address, node, self.config.client_id, self.config.receive_message_max_bytes)
         self._background.start_soon(made.run)
         try:

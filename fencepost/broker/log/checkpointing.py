@@ -10,7 +10,7 @@ import trio
 from fencepost.broker.log.commit import GroupCommit, LogOffline
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.store import FlushFailed, Store, Syncable
-from fencepost.broker.log.sync_thread import SyncThreads
+from fencepost.broker.log.sync_thread import FlushThreads, SyncThreads
 
 INTERVAL_SECONDS = 5.0
 LOGS_AT_ONCE = 64
@@ -71,11 +71,17 @@ class Checkpointer:
     a recovery point on the disk speaks only of checkpoints that are durable, and there is a snapshot at or below it.
     """
 
-    def __init__(self, directory: Checkpoints, commit: GroupCommit, monotonic: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        directory: Checkpoints,
+        commit: GroupCommit,
+        monotonic: Callable[[], float],
+        threads: FlushThreads | None = None,
+    ) -> None:
         self._directory = directory
         self._commit = commit
         self._monotonic = monotonic
-        self._threads = SyncThreads(0)
+        self._threads: FlushThreads = threads or SyncThreads(0)
 
     async def run(self) -> None:
         """Look every few seconds, until cancelled. Raises OSError as `GroupCommit.run` does."""

@@ -8,7 +8,7 @@ import trio
 
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.store import Syncable
-from fencepost.broker.log.sync_thread import SyncThreads
+from fencepost.broker.log.sync_thread import FlushThreads, SyncThreads
 from fencepost.protocol.topics import TopicPartition
 
 Durability = Literal["fsync", "os"]
@@ -48,7 +48,7 @@ class GroupCommit:
     failure of anything that is no one log's, such as the data directory, always leaves `run`.
     """
 
-    def __init__(self, durability: Durability, lost: Lost | None = None) -> None:
+    def __init__(self, durability: Durability, lost: Lost | None = None, threads: FlushThreads | None = None) -> None:
         self.durability: Durability = durability
         self.rounds = 0
         """Rounds finished so far."""
@@ -60,7 +60,7 @@ class GroupCommit:
         self._current = self._next = _Round()
         self._ended = False
         self._asked = trio.Event()
-        self._threads = SyncThreads()
+        self._threads: FlushThreads = threads or SyncThreads()
 
     async def wait(self, log: PartitionLog, end_offset: int) -> None:
         """Return when everything of `log` below `end_offset` is durable; without a checkpoint if it already is.

@@ -110,9 +110,14 @@ class LogDirectory:
             raise
 
     @classmethod
-    def over(cls, store: Store, durability: Durability = "fsync") -> "LogDirectory":
+    def over(
+        cls,
+        store: Store,
+        durability: Durability = "fsync",
+        default_config: Callable[[str], LogConfig] | None = None,
+    ) -> "LogDirectory":
         """A directory over a store of one's own, without a lock: simulations and tests."""
-        directory = cls(store, durability, lambda topic: LogConfig(), None)
+        directory = cls(store, durability, default_config or (lambda topic: LogConfig()), None)
         directory._in_memory = False
         return directory
 

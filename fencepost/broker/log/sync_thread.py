@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import outcome
 import trio
@@ -27,6 +28,18 @@ _WEIGHT = 0.2
 Failure = tuple[int, OSError]
 """Which one of a sequence failed (its number), and how."""
 Job = tuple[trio.lowlevel.TrioToken, trio.lowlevel.Task, Callable[[], object]]
+
+
+class FlushThreads(Protocol):
+    """Who waits for the disk; simulations hand in one that takes virtual time."""
+
+    async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
+        """Sync all of `pins` and tell which ones failed."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will be asked."""
+        ...
 
 
 class SyncThreads:
