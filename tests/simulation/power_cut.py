@@ -12,10 +12,10 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from fencepost.broker.log.commit import Durability
+from fencepost.testing.disk_nodes import Fate, data_only, everything, names_only, nothing, sampled
+from fencepost.testing.sim_disk import SimDisk
 from tests.simulation.checks import check
-from tests.simulation.nodes import Fate, data_only, everything, names_only, nothing, sampled
 from tests.simulation.script import script
-from tests.simulation.sim_disk import SimDisk
 from tests.simulation.world import Promises, World
 
 CHANGES = frozenset({"create", "pwrite", "ftruncate", "fdatasync", "fsync", "mkdir", "rename", "unlink", "rmdir"})

@@ -12,10 +12,10 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.files import DescriptorPool, FileStore
 from fencepost.broker.log.partition import PartitionLog
-from tests.simulation.faults import Fault
-from tests.simulation.nodes import sampled
+from fencepost.testing.disk_faults import Fault
+from fencepost.testing.disk_nodes import sampled
+from fencepost.testing.sim_disk import SimDisk
 from tests.simulation.power_cut import CHANGES, KILL, PLAIN_FATES
-from tests.simulation.sim_disk import SimDisk
 from tests.simulation.world import DATA, DESCRIPTORS
 from tests.unit.log.compaction_kit import COMPACT, HOUR_MS, clean, keyed, put, seen, segments_of, transact
 from tests.unit.log.kit import NOW_MS, TOPIC_ID, TP, end, send, settle

@@ -7,11 +7,11 @@ process (row L2).
 import pytest
 
 from fencepost.broker.log.commit import Durability
+from fencepost.testing.disk_faults import Fault
+from fencepost.testing.disk_nodes import nothing
 from tests.simulation.checks import check
-from tests.simulation.faults import Fault
 from tests.simulation.io_faults import every_case
 from tests.simulation.long import LONG, every
-from tests.simulation.nodes import nothing
 from tests.simulation.script import ORDERS, SHORT, WIDE
 from tests.simulation.world import ProcessEnds, World
 

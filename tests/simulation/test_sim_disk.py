@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from tests.simulation.faults import Fault
-from tests.simulation.nodes import data_only, everything, names_only, nothing, sampled, torn_at
+from fencepost.testing.disk_faults import Fault
+from fencepost.testing.disk_nodes import data_only, everything, names_only, nothing, sampled, torn_at
+from fencepost.testing.sim_disk import SimDisk
 from tests.simulation.script import MONEY, SMALL
-from tests.simulation.sim_disk import SimDisk
 from tests.simulation.world import DATA, World
 
 DIRECTORY = f"{DATA}/{MONEY}"

@@ -13,8 +13,8 @@ from random import Random
 
 from fencepost.broker.log.disk import DirectoryEntry
 from fencepost.broker.log.store import Bytes
-from tests.simulation.faults import Fault
-from tests.simulation.nodes import Fate, SimDirectory, SimFile
+from fencepost.testing.disk_faults import Fault
+from fencepost.testing.disk_nodes import Fate, SimDirectory, SimFile
 
 NO_REGIONS = 1 << 62
 """A simulated file has no descriptor that a socket could send from: every read is bytes."""
