@@ -39,6 +39,8 @@ class IndexFile:
         self.file = file
         self._entry = entry
         self._pending = bytearray()
+        self._page_bytes = _FLUSH_BYTES // entry.size * entry.size
+        self._page, self._page_at = b"", 0  # the part of the file looked at last: a search ends in one page
         self._filed_bytes = file.size_bytes - file.size_bytes % entry.size
         self._crc: int | None = None if self._filed_bytes else 0
         self.prove: Callable[[], None] | None = None
@@ -51,7 +53,10 @@ class IndexFile:
         at = index * self._entry.size
         if at >= self._filed_bytes:
             return self._entry.unpack_from(self._pending, at - self._filed_bytes)
-        return self._entry.unpack(self.file.read(at, self._entry.size))
+        if not 0 <= at - self._page_at < len(self._page):
+            self._page_at = at - at % self._page_bytes
+            self._page = self.file.read(self._page_at, min(self._page_bytes, self._filed_bytes - self._page_at))
+        return self._entry.unpack_from(self._page, at - self._page_at)
 
     @property
     def size_bytes(self) -> int:
@@ -118,15 +123,15 @@ class IndexFile:
         if size_bytes < self._filed_bytes or self.file.size_bytes != self._filed_bytes:
             self._filed_bytes = min(size_bytes, self._filed_bytes)
             self._crc = None if self._filed_bytes else 0
+            self._page = b""
             self.file.truncate(self._filed_bytes)
         del self._pending[max(0, size_bytes - self._filed_bytes) :]
 
     def entries(self, start: int = 0) -> Iterator[tuple[int, ...]]:
         """The entries from number `start` on, read a page at a time."""
         at = start * self._entry.size
-        page_bytes = _FLUSH_BYTES // self._entry.size * self._entry.size
         while at < self._filed_bytes:
-            page = self.file.read(at, min(page_bytes, self._filed_bytes - at))
+            page = self.file.read(at, min(self._page_bytes, self._filed_bytes - at))
             yield from self._entry.iter_unpack(page)
             at += len(page)
         yield from self._entry.iter_unpack(bytes(self._pending[at - self._filed_bytes :]))
