@@ -127,6 +127,7 @@ class _Pass:
         self.end_offset = 0
         self.scanned_bytes = 0
         self.truncated_bytes = 0
+        self._met_gap = False
 
     def run(self, start: int) -> bool:
         """Replay from `start` to the end; False when the log ends before `start`: an older snapshot is needed."""
@@ -139,6 +140,7 @@ class _Pass:
             position = self._begin(segment, start)
             if position is None:
                 return False
+            self._met_gap = False
             intact = self._scan(segment, position, start)
             self.end_offset = segment.next_offset
             if number + 1 < len(self.segments) and (not intact or self._ends_early(number)):
@@ -216,6 +218,7 @@ class _Pass:
         gap_allowed = trusted or segment is not self.segments[-1]
         if header.base_offset < expected or (header.base_offset > expected and not gap_allowed):
             raise CorruptLogFile(segment.file.place, at, f"base offset {header.base_offset}, not {expected}")
+        self._met_gap = self._met_gap or header.base_offset > expected
         if header.next_offset - segment.base_offset > 1 << 31:
             raise CorruptLogFile(
                 segment.file.place, at, f"offset {header.last_offset} is too far from the segment's base"
@@ -255,10 +258,10 @@ class _Pass:
         self.truncated_bytes += lost
 
     def _go_on_after(self, segment: Segment) -> None:
-        """A closed segment is the last one now. Compaction may have left gaps in it, which the next start believes only
-        where a segment follows: so one does.
+        """A closed segment is the last one now. If compaction left gaps in it, which the next start believes only where a
+        segment follows, one does.
         """
-        if segment.size_bytes:
+        if self._met_gap:
             following = Segment(segment.store, segment.next_offset)
             following.file.create()
             self.segments.append(following)
