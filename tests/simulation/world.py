@@ -248,7 +248,8 @@ class World:
             self.commit([tp])
             for file in self.directory.checkpoint_files([log]):
                 file.sync()
-            log.drop_passed_snapshots(offset)
+            for removal in log.drop_passed_snapshots(offset):
+                removal.sync()
         except FlushFailed as error:
             raise ProcessEnds from error
         except OSError:
