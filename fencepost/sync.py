@@ -16,15 +16,25 @@ import trio
 from fencepost.client import Admin as AsyncAdmin
 from fencepost.client import Client as AsyncClient
 from fencepost.client import Consumer as AsyncConsumer
-from fencepost.client import ConsumerBatch, KafkaError, RecordMetadata
+from fencepost.client import ConsumerBatch, KafkaError, PreparedTransaction, RecordMetadata
 from fencepost.client import Producer as AsyncProducer
 from fencepost.client import Transaction as AsyncTransaction
 from fencepost.client import TransactionalProducer as AsyncTransactionalProducer
+from fencepost.client import TwoPhaseProducer as AsyncTwoPhaseProducer
 from fencepost.client.producer import SendMany
 from fencepost.client.transaction import TransactionContext
 from fencepost.protocol.topics import TopicPartition
 
-__all__ = ["Admin", "Client", "Consumer", "Producer", "Transaction", "TransactionalProducer", "fail_after"]
+__all__ = [
+    "Admin",
+    "Client",
+    "Consumer",
+    "Producer",
+    "Transaction",
+    "TransactionalProducer",
+    "TwoPhaseProducer",
+    "fail_after",
+]
 
 T = TypeVar("T")
 CHUNK = 500
@@ -187,6 +197,10 @@ class Client:
         """A transactional producer, to be opened with `with`."""
         return TransactionalProducer(self._loop, self._client.transactional_producer(transactional_id, **options))
 
+    def two_phase_producer(self, transactional_id: str, **options: Any) -> "TwoPhaseProducer":
+        """A producer whose commits an outside coordinator decides (KIP-939), to be opened with `with`."""
+        return TwoPhaseProducer(self._loop, self._client.two_phase_producer(transactional_id, **options))
+
     def consumer(self, *topics: str, **options: Any) -> "Consumer":
         """A consumer, to be opened with `with`."""
         return Consumer(self._loop, self._client.consumer(*topics, **options))
@@ -259,6 +273,26 @@ class TransactionalProducer(_Opened):
         self._loop.call(self._inner.reinitialise)
 
 
+class TwoPhaseProducer(TransactionalProducer):
+    """As fencepost.TwoPhaseProducer, blocking."""
+
+    _inner: AsyncTwoPhaseProducer
+
+    @property
+    def prepared(self) -> PreparedTransaction | None:
+        """The transaction that waits for its outcome."""
+        return self._inner.prepared
+
+    @property
+    def identity(self) -> str:
+        """This producer's own "PRODUCER_ID:EPOCH"; let only its owner decide."""
+        return self._inner.identity
+
+    def complete(self, decided: PreparedTransaction | str | None) -> bool:
+        """End what is prepared: commit it if it is what was decided, abort it otherwise. Whether it committed."""
+        return self._loop.call(self._inner.complete, decided)
+
+
 class Transaction(_Opened, _Sending):
     """One transaction."""
 
@@ -267,6 +301,11 @@ class Transaction(_Opened, _Sending):
     def __enter__(self) -> Self:
         self._sender = self._loop.call(self._inner.__aenter__)
         return self
+
+    def prepare(self) -> PreparedTransaction:
+        """Everything is acknowledged, and from here on only the outside decision ends the transaction (KIP-939)."""
+        assert isinstance(self._sender, AsyncTransaction)
+        return self._loop.call(self._sender.prepare)
 
     def send_offsets(self, consumer: "Consumer", offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Make the consumer's positions part of the transaction."""

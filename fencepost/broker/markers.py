@@ -33,7 +33,8 @@ class Markers:
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Append a marker to each partition; return when all are durable and visible.
 
-        Markers on `__consumer_offsets` then let the group coordinator apply or drop the pending offsets (T8).
+        Markers on `__consumer_offsets` then let the group coordinator apply or drop the pending offsets (T8). Where it
+        could not load its log the marker has to wait: in a copy that is restored later, it would be missing.
         """
         node = self._node
         now_ms = node.clock.now_ms()
@@ -44,6 +45,9 @@ class Markers:
             log = node.partition(tp)
             if log is None:
                 results[tp] = node.absence(tp)
+                continue
+            if tp.topic == GROUP_TOPIC and not node.groups.takes_markers(tp.partition):
+                results[tp] = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 continue
             info = log.append_marker(
                 producer_id, producer_epoch, commit, coordinator_epoch, transaction_version, now_ms

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from fencepost.client.producer import Producer, RecordMetadata
     from fencepost.client.transaction import Transaction
+    from fencepost.client.two_phase import PreparedTransaction, TwoPhaseProducer
     from fencepost.client.txn import TransactionalProducer
     from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
 

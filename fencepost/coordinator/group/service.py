@@ -216,6 +216,11 @@ class GroupService:
             return [FetchedOffset(one.partition, error=coordinator_error(refused)) for one in found]
         return found
 
+    def takes_markers(self, partition: int) -> bool:
+        """Whether the outcome of a transaction may be written there: not while the log can not be understood (T8)."""
+        shard = self._shards.existing(partition)
+        return shard is None or not shard.is_lost
+
     def complete_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
         """A transaction's marker is durable on this partition of `__consumer_offsets`: its positions hold, or go."""
         shard = self._shards.existing(partition)

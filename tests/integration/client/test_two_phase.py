@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import fencepost
+import fencepost.sync
 from examples.two_phase_commit import Bridge, Decisions, TakenOver
 from fencepost import AuthorizationError, FatalError, FencedError, PreparedTransaction
 from fencepost.protocol.errors import ErrorCode
@@ -141,6 +142,20 @@ async def test_who_was_taken_for_dead_can_not_decide_any_more(two_phase_broker: 
     with sqlite3.connect(tmp_path / "db") as connection:
         assert connection.execute("SELECT decided FROM kafka_decisions").fetchall() == [(None,)]
     connection.close()
+
+
+def test_the_blocking_client_does_it_too(two_phase_broker: BrokerProcess) -> None:
+    """The same names, without trio."""
+    with fencepost.sync.Client(two_phase_broker.address) as kafka:
+        with kafka.two_phase_producer("blocking") as first, pytest.raises(Boom), first.transaction() as txn:  # noqa: PT012
+            txn.send("blocking", b"a")
+            prepared = txn.prepare()
+            raise Boom
+        with kafka.two_phase_producer("blocking") as second:
+            assert second.prepared == prepared
+            assert second.identity > str(prepared)
+            assert second.complete(str(prepared))
+            assert second.prepared is None
 
 
 async def test_a_broker_that_does_not_allow_it_says_so(address: str, tmp_path: Path) -> None:

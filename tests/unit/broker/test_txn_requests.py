@@ -310,6 +310,21 @@ class TestMarkers:
             fetched = await on.node.groups.fetch("readers", None, require_stable=True)
             assert [entry.offset for entry in fetched] == ([7] if commit else [])
 
+    async def test_a_group_log_that_is_not_understood_takes_no_marker_t8(self, autojump_clock: MockClock) -> None:
+        """The group coordinator's errors are NOT_LEADER_OR_FOLLOWER here, which is tried again until it can load."""
+        async with running() as on:
+            held = await on.identity()
+            assert await commit_offset(on, held, 7) == E.NONE
+            number = partition_for("readers", 50)
+            log = on.node.groups._shards.of("readers").log
+            log.append([(b"\x00\x01torn", b"")], 0)
+            await on.node.groups.start()
+            assert on.node.groups.is_lost("readers")
+            name = TopicPartition("__consumer_offsets", number)
+            assert await on.mark(2, held, name) == E.NOT_LEADER_OR_FOLLOWER
+            assert (await on.end(4, held, commit=True)).error_code == E.NONE, "decided, and owed"
+            assert on.node.transactions.completing == 1
+
     async def test_a_hanging_transaction_is_ended_by_hand_t20(self, autojump_clock: MockClock) -> None:
         """What `kafka-transactions.sh abort` sends: the epoch that DescribeProducers shows, and its coordinator epoch.
 
