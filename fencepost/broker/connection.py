@@ -209,7 +209,10 @@ class Connection:
         return None
 
     def _flushed_at_once(self) -> bool:
-        """Send all answers if nothing has to be waited for; False: nothing was sent, and `_flush` has to do it."""
+        """Send all answers if nothing has to be waited for; False: what is left of them is for `_flush` to send.
+
+        So few bytes hold no region of a file: those begin at REGION_MIN_BYTES.
+        """
         if self._out_bytes > JOIN_BYTES_MAX:
             return False
         if self._waits:
