@@ -316,3 +316,28 @@ def test_a_transaction_decided_above_the_compacted_part_stays_decided() -> None:
     end(log, 1, 0, commit=True)
     clean(log, roll=False)
     assert seen(log) == {"k": "committed"}
+
+
+def test_a_compacted_segment_that_is_cut_keeps_its_gaps_over_the_next_crash() -> None:
+    """L2 over L4: damage above the recovery point ends the log within a compacted segment; another crash before the
+    next checkpoint must not take the gaps in what is left for damage, too.
+    """
+    store = MemoryStore()
+    log = over(store, replace(COMPACT, segment_bytes=1000))
+    for number in range(40):
+        put(log, (f"k{number % 3}", f"v{number}"))
+        put(log, (f"only{number}", "x"))
+    clean(log)
+    put(log, ("k0", "last"))
+    before = records(log)
+    first = log_file(store, number=0)
+    assert len(segments_of(log)) > 3
+    first.data[-1] ^= 1
+    after = crashed(store)
+    once = over(after, log.config)
+    left = records(once)
+    assert 1 < len(left) < len(before)
+    assert spans(once).keys() != set(range(once.log_end_offset)), "there are gaps"
+    again = over(crashed(after), log.config)
+    assert records(again) == left
+    assert again.log_end_offset == once.log_end_offset
