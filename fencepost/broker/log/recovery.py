@@ -258,8 +258,8 @@ class _Pass:
         self.truncated_bytes += lost
 
     def _go_on_after(self, segment: Segment) -> None:
-        """A closed segment is the last one now. If compaction left gaps in it, which the next start believes only where a
-        segment follows, one does.
+        """A closed segment is the last one now. Gaps that compaction left in it are believed at the next start only
+        where a segment follows: so one does.
         """
         if self._met_gap:
             following = Segment(segment.store, segment.next_offset)
