@@ -12,6 +12,7 @@ from fencepost.broker.answers import Answer, answer_of
 from fencepost.broker.context import CloseConnection, Endpoint, RequestContext
 from fencepost.broker.dispatch import Route, UnservedRequest
 from fencepost.broker.frames import BadFrame, FrameBuffer
+from fencepost.broker.log.store import FileRegion
 from fencepost.broker.transmission import JOIN_BYTES_MAX, send_parts
 from fencepost.protocol.headers import RequestHeader, read_request_header
 from fencepost.protocol.registry import API_BY_KEY, API_VERSIONS, Api
@@ -209,11 +210,11 @@ class Connection:
         return None
 
     def _flushed_at_once(self) -> bool:
-        """Send all answers if nothing has to be waited for; False: what is left of them is for `_flush` to send.
-
-        So few bytes hold no region of a file: those begin at REGION_MIN_BYTES.
-        """
+        """Send all answers if nothing has to be waited for; False: what is left of them is for `_flush` to send."""
         if self._out_bytes > JOIN_BYTES_MAX:
+            return False
+        parts = [part for answer in self._out for part in answer.parts]
+        if FileRegion in map(type, parts):
             return False
         if self._waits:
             settled = self._node.commit.settled
@@ -221,7 +222,7 @@ class Connection:
                 if not settled(log, end_offset):
                     return False
             self._waits = {}
-        data = b"".join([part for answer in self._out for part in answer.parts])
+        data = b"".join(parts)
         try:
             sent = self._socket.send(data)
         except BlockingIOError:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from fencepost.broker.log.files import REGION_MIN_BYTES
 from fencepost.broker.log.store import Descriptor, FileRegion
 from fencepost.broker.transmission import BUFFERS_PER_CALL, JOIN_BYTES_MAX, send_parts
 
@@ -79,8 +78,3 @@ async def test_a_file_that_is_shorter_than_its_region_is_an_error(
     data, descriptor = content
     with pytest.raises(OSError, match="ended 10 bytes before"):
         await send_parts(pair[0], [FileRegion(descriptor, len(data), 10)], lambda: None)
-
-
-def test_answers_that_are_joined_hold_no_regions() -> None:
-    """A connection joins answers of up to JOIN_BYTES_MAX, their heads included, without looking for regions."""
-    assert REGION_MIN_BYTES >= JOIN_BYTES_MAX
