@@ -188,7 +188,7 @@ class _Fetch:
 
 
 def handle(node: "Node", request: Any, context: RequestContext) -> Any:
-    """Read at once; where that gives too little, a coroutine that waits for more up to `max_wait_ms` and reads again."""
+    """Read at once; where that is too little, a coroutine that waits for more up to `max_wait_ms` and reads again."""
     if request.session_id != 0 and request.session_epoch not in NO_SESSION_EPOCHS:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
