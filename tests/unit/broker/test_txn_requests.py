@@ -13,6 +13,11 @@ from fencepost.coordinator.metadata.image import ResourceType
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRequest
+from fencepost.protocol.messages.api24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
 from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxnRequest
 from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -182,6 +187,36 @@ class TestAddPartitions:
             assert await on.add(version, held, T0, T1, verify=True) == [E.NONE, lacking]
             assert await on.add(version, held, T0) == [E.NONE]
             assert len(on.state_bytes()) == before, "what is there costs no record"
+
+    @pytest.mark.parametrize("version", versions(24, since=4))
+    async def test_a_batch_answers_each_transaction_by_itself_t15(
+        self, version: int, autojump_clock: MockClock
+    ) -> None:
+        """One is added to, one verified, one fenced, one unknown: none has a say in another's answer."""
+        async with running() as on:
+            held = {name: await on.identity(transactional_id=name) for name in ("adds", "asks", "late")}
+            await on.identity(transactional_id="late")
+            transactions = [
+                AddPartitionsToTxnTransaction(
+                    transactional_id=name,
+                    producer_id=held.get(name, (99, 0))[0],
+                    producer_epoch=held.get(name, (99, 0))[1],
+                    verify_only=name == "asks",
+                    topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
+                )
+                for name in ("adds", "asks", "late", "never")
+            ]
+            answer = await on.ask(24, version, AddPartitionsToTxnRequest(transactions=transactions))
+            codes = {
+                result.transactional_id: result.topic_results[0].results_by_partition[0].partition_error_code
+                for result in answer.results_by_transaction
+            }
+            assert codes == {
+                "adds": E.NONE,
+                "asks": E.TRANSACTION_ABORTABLE if version >= 5 else E.INVALID_TXN_STATE,
+                "late": E.PRODUCER_FENCED,
+                "never": E.INVALID_PRODUCER_ID_MAPPING,
+            }
 
     @pytest.mark.parametrize("version", versions(25))
     async def test_offsets_join_by_their_partition_t4(self, version: int, autojump_clock: MockClock) -> None:
