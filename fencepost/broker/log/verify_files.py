@@ -7,6 +7,7 @@ import crc32c
 
 from fencepost.broker.log.indexes import FileSeal
 from fencepost.broker.log.segment import LOG_SUFFIX, file_name, offset_in_name
+from fencepost.broker.log.swap import SWAP
 
 
 class ReadFile:
@@ -37,9 +38,9 @@ class ReadFile:
 class ReadSegment:
     """The batches of one segment, as `scanning.batches` wants them."""
 
-    def __init__(self, directory: Path, base_offset: int) -> None:
+    def __init__(self, directory: Path, base_offset: int, ending: str = "") -> None:
         self.base_offset = base_offset
-        self.name = file_name(base_offset, LOG_SUFFIX)
+        self.name = file_name(base_offset, LOG_SUFFIX) + ending
         self._file = ReadFile(directory / self.name)
 
     @property
@@ -56,6 +57,11 @@ class ReadSegment:
 def segment_bases(names: list[str]) -> list[int]:
     """The base offsets of the segments among these files, rising."""
     return sorted(base for name in names if (base := offset_in_name(name, LOG_SUFFIX)) is not None)
+
+
+def swapped_bases(names: list[str]) -> list[int]:
+    """The base offsets of compacted segments that count already and do not bear their own names yet, rising."""
+    return sorted(base for name in names if (base := offset_in_name(name, LOG_SUFFIX + SWAP)) is not None)
 
 
 def file_names(directory: Path) -> list[str]:

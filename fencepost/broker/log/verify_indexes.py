@@ -43,6 +43,8 @@ class SegmentFacts:
     log_bytes: int
     final: bool
     """Closed to appends and durable, so that its indexes are to be complete."""
+    closed_in_order: bool = True
+    """Whether the broker was stopped, not killed."""
     torn: bool = False
     """Whether it ends above the recovery point: what is missing there was never acknowledged."""
     whole: bool = True
@@ -152,7 +154,19 @@ class IndexCheck:
             what = f"speaks of offset {seal.end_offset}, the segment ends at {facts.next_offset}"
             self._report.add(Level.NOTE, file, what, "The next start reads the segment in whole and seals it")
             return
+        if not facts.closed_in_order and self._cut_back(seal):
+            what = "speaks of more index entries than there are"
+            self._report.add(Level.NOTE, file, what, "A kill soon after a start leaves this; the next makes them again")
+            facts.final = False
+            return
         self._seal = seal
+
+    def _cut_back(self, seal: Seal) -> bool:
+        """Whether the indexes are as a kill in the middle of recovery leaves them, or one before they went to the disk:
+        what it scans again it cuts off first.
+        """
+        sealed = ((INDEX_SUFFIX, seal.offsets), (TIME_INDEX_SUFFIX, seal.times), (TXN_INDEX_SUFFIX, seal.aborted))
+        return any(len(load(self._path(suffix)) or b"") < expected.size_bytes for suffix, expected in sealed)
 
     def _check_offsets(self, file: str, entries: Sequence[tuple[int, ...]]) -> None:
         facts = self._facts

@@ -18,7 +18,8 @@ from fencepost.broker.log.scanning import batches, replay
 from fencepost.broker.log.segment import file_name
 from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX
 from fencepost.broker.log.store import CorruptLogFile
-from fencepost.broker.log.verify_files import ReadSegment, file_names, load, segment_bases
+from fencepost.broker.log.swap import SWAP
+from fencepost.broker.log.verify_files import ReadSegment, file_names, load, segment_bases, swapped_bases
 from fencepost.broker.log.verify_indexes import IndexCheck, Place, SegmentFacts, Wanted
 from fencepost.broker.log.verify_report import Level, PartitionFacts, Report
 from fencepost.broker.log.verify_snapshots import SnapshotCheck
@@ -68,7 +69,7 @@ class PartitionCheck:
     def run(self) -> None:
         """Look at everything. Raises OSError."""
         names = file_names(self._directory)
-        bases = segment_bases(names)
+        bases = self._bases(names)
         self._snapshots = SnapshotCheck(self._directory, names, self._expected, self._report)
         if bases:
             self._next_offset = bases[0]
@@ -79,6 +80,23 @@ class PartitionCheck:
         self._tell_of_epochs()
         self._snapshots.finish(self._next_offset)
         self._check_end(bases)
+
+    def _bases(self, names: list[str]) -> list[int]:
+        """The segments as the next start will have them: where a crash interrupted a swap, the compacted one counts."""
+        self._swapped = set(swapped_bases(names))
+        bases = {*segment_bases(names), *self._swapped}
+        for base_offset in self._swapped:
+            segment = ReadSegment(self._directory, base_offset, SWAP)
+            end_offset = base_offset + 1
+            try:
+                for _, header, _ in batches(segment, 0):
+                    end_offset = header.next_offset
+            except CorruptLogFile:
+                pass  # the check of the segment itself tells of it
+            finally:
+                segment.file.close()
+            bases -= {other for other in bases if base_offset < other < end_offset}
+        return sorted(bases)
 
     # Batches
 
@@ -91,7 +109,8 @@ class PartitionCheck:
         self._known = found is not None
 
     def _check_segment(self, base_offset: int, successor: int | None) -> None:
-        segment = ReadSegment(self._directory, base_offset)
+        swapped = base_offset in self._swapped
+        segment = ReadSegment(self._directory, base_offset, SWAP if swapped else "")
         self._report.segments += 1
         self._begun = True
         file = f"{self._label}/{segment.name}"
@@ -121,8 +140,10 @@ class PartitionCheck:
         )
         facts.final, facts.exact = trusted, known_before
         facts.torn = self._torn()
+        facts.closed_in_order = self._expected.recovery_point == ALL_TRUSTED
         facts.next_offset = end_offset if successor is None else successor
-        IndexCheck(facts, self._report).run()
+        if not swapped:  # else its indexes stand under two kinds of names, and beside them those of what it replaces
+            IndexCheck(facts, self._report).run()
         if successor is not None:
             if facts.whole and end_offset < successor and not self._expected.compacted:
                 what = f"ends at offset {end_offset}, the next segment begins at {successor}"

@@ -1,17 +1,20 @@
 """What a check of a data directory calls damage, what a crash's doing, and what is only strange; it never writes."""
 
+import contextlib
 import os
 import shutil
 from pathlib import Path
 
 import pytest
 
+from fencepost.broker.log.checkpoints import CLEAN_SHUTDOWN
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.layout import ACCEPT_LOSS
+from fencepost.broker.log.record_work import Offload
 from fencepost.broker.log.store import CorruptLogFile
 from fencepost.broker.log.verify_report import Level, Report
 from fencepost.broker.verification import verify
-from tests.unit.log.compaction_kit import COMPACT, HOUR_MS, clean, put
+from tests.unit.log.compaction_kit import COMPACT, HOUR_MS, begin, clean, put
 from tests.unit.log.compaction_kit import transact as transact_keyed
 from tests.unit.log.kit import NOW_MS, SMALL, TOPIC_ID, TP, batch, end, headers, send, settle, transact
 
@@ -89,6 +92,24 @@ def test_a_torn_end_above_the_recovery_point_is_a_note(killed: Path) -> None:
     assert {finding.file for finding in report.findings if finding.level is Level.DAMAGE} == {f"{TP}/{last.name}"}
 
 
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_kill_soon_after_a_start_is_no_damage(killed: Path, tmp_path: Path, which: int) -> None:
+    """L2: recovery cuts the indexes of what it scans and notes it anew; that waits in memory when the kill comes."""
+    logs = LogDirectory.open(killed)
+    log = logs.create(TP, TOPIC_ID, SMALL)
+    segment = list(log.segments)[which]
+    segment.seal()
+    segment.rewind(0, segment.base_offset, segment.base_offset)
+    shutil.copytree(killed, tmp_path / "again")
+    logs.close()
+    again = tmp_path / "again"
+    assert (again / str(TP) / segment.names[".index"]).stat().st_size == 0
+    report = checked(again)
+    assert told(report) == [("note", f"{TP}/{segment.names['.seal']}")]
+    (again / CLEAN_SHUTDOWN).write_bytes(b"")
+    assert checked(again).damaged, "a stop in order does not leave that"
+
+
 def test_a_bad_batch_is_named_with_file_byte_and_offset(closed: Path) -> None:
     path = closed / LOG
     data = bytearray(path.read_bytes())
@@ -125,6 +146,34 @@ def test_what_others_left_is_a_warning(closed: Path) -> None:
         ("warning", "notes.txt"),
         ("warning", "orders-7.0123-stray"),
     ]
+
+
+def test_a_kill_between_two_steps_of_a_compaction_is_no_damage(tmp_path: Path) -> None:
+    """L4: from the moment the new segment counts, it is what is looked at; what it replaces is half gone."""
+    logs = LogDirectory.open(tmp_path / "data")
+    log = logs.create(TP, TOPIC_ID, COMPACT)
+    for number in range(60):
+        transact_keyed(log, 7, 0, 2 * number, (f"k{number % 3}", "v"), ("gone", None))
+        end(log, 7, 0, commit=number % 3 == 0)
+    log.roll(NOW_MS)
+    settle(log)
+    logs.write_checkpoints()
+    logs.note_cleaned(TP, 1)  # without the metadata, what says that it is compacted
+    _, steps = begin(log)
+    answer: object = None
+    between = 0
+    with contextlib.suppress(StopIteration):
+        while True:
+            work = steps.send(answer)
+            answer = work.job() if isinstance(work, Offload) else None
+            half_done = {path.suffix for path in (tmp_path / "data" / str(TP)).iterdir()} & {".cleaned", ".swap"}
+            if half_done:
+                report = checked(shutil.copytree(tmp_path / "data", tmp_path / "copy"))
+                assert not report.damaged, [str(finding) for finding in report.findings]
+                shutil.rmtree(tmp_path / "copy")
+                between += ".swap" in half_done
+    assert between > 1
+    logs.close()
 
 
 def test_a_compacted_log_has_gaps_and_nothing_is_wrong_with_it(tmp_path: Path) -> None:
