@@ -23,7 +23,8 @@ PLACE = ("in", 0)
 @pytest.mark.timeout(RUN_TIMEOUT_SECONDS + 10)
 def test_nothing_acknowledged_is_lost_over_many_kills(tmp_path: Path) -> None:
     """L2, P3, P9, I1 to I3, T7 under load: idempotent, transactional and raw producers, judged out of the files."""
-    command = [sys.executable, "-m", "tests.kit.kill_loop", "--cycles", "10", "--seed", "ci", "--directory"]
+    command = [sys.executable, "-m", "tests.kit.kill_loop", "--cycles", "10", "--seed", "ci"]
+    command += ["--longest-life-ms", "700", "--directory"]
     run = subprocess.Popen(
         [*command, str(tmp_path)],
         cwd=ROOT,

@@ -29,8 +29,8 @@ RETAINED_BYTES, TRIMMED_SEGMENT_BYTES = 6000, 2000
 SETTINGS = {"log.retention.check.interval.ms": "300", "log.cleaner.backoff.ms": "100"}
 VERIFY_EVERY = 20
 """After so many kills `fencepost verify` looks at all of it, too."""
-LIFE_SECONDS = (0.05, 1.5)
-"""Bounds of a broker's life between its start and its death."""
+SHORTEST_LIFE_MS, LONGEST_LIFE_MS = 50, 1500
+"""Of a broker, between its start and its death."""
 
 
 @dataclass
@@ -38,6 +38,7 @@ class KillLoop(Run):
     """A chaos run with one kind of fault, many times over, and a look at the files after each."""
 
     cycles: int = 10
+    longest_life_ms: int = LONGEST_LIFE_MS
     restart_seconds: list[float] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
@@ -65,7 +66,7 @@ class KillLoop(Run):
         """Not until a time, but so many times."""
         self._rest(1.0)
         for number in range(self.cycles):
-            self._rest(self._chance.uniform(*LIFE_SECONDS))
+            self._rest(self._chance.uniform(SHORTEST_LIFE_MS, self.longest_life_ms) / 1000)
             self._broker.kill()
             self._note(f"cycle {number}", self._watch.look(self.plan.places))
             if number % VERIFY_EVERY == VERIFY_EVERY - 1:
@@ -110,7 +111,7 @@ def _report(run: KillLoop, verdict: Verdict, seconds: float) -> str:
     facts.append(f"took {seconds:.0f} s")
     word = "VIOLATED" if verdict.violations else "nothing was lost"
     again = f"python -m tests.kit.kill_loop --cycles {run.cycles} --seed {plan.seed}"
-    again += f" --durability {plan.durability} --partitions {plan.partitions}"
+    again += f" --durability {plan.durability} --partitions {plan.partitions} --longest-life-ms {run.longest_life_ms}"
     return "\n".join([f"{word} durability={plan.durability}", *verdict.violations, *facts, f"again: {again}"])
 
 
@@ -121,6 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", default=None)
     parser.add_argument("--durability", choices=["fsync", "os"], default="fsync")
     parser.add_argument("--partitions", type=int, default=3)
+    parser.add_argument("--longest-life-ms", type=int, default=LONGEST_LIFE_MS)
     parser.add_argument("--directory", type=Path, default=None, help="kept; else one that goes unless it is needed")
     arguments = parser.parse_args(argv)
     directory = arguments.directory or Path(tempfile.mkdtemp(prefix="fencepost-kills-"))
@@ -136,7 +138,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         bad_network=False,
         settings=SETTINGS,
     )
-    run, began = KillLoop(plan, directory, cycles=arguments.cycles), time.monotonic()
+    run = KillLoop(plan, directory, cycles=arguments.cycles, longest_life_ms=arguments.longest_life_ms)
+    began = time.monotonic()
     verdict = run.go()
     print(_report(run, verdict, time.monotonic() - began))
     if verdict.violations:
