@@ -4,11 +4,13 @@ It goes on when the disk is well again. After a failed flush nothing is called d
 process (row L2).
 """
 
+from random import Random
+
 import pytest
 
 from fencepost.broker.log.commit import Durability
 from fencepost.testing.disk_faults import Fault
-from fencepost.testing.disk_nodes import nothing
+from fencepost.testing.disk_nodes import Change, NameChange, Write, nothing
 from tests.simulation.checks import check
 from tests.simulation.io_faults import every_case
 from tests.simulation.long import LONG, every
@@ -85,3 +87,30 @@ def test_a_topic_that_the_disk_did_not_let_go_of_is_not_found_in_a_new_one_of_it
     world.create(SHORT, b"second".ljust(16), WIDE)
     world.append(SHORT, -1, 1, 50, transactional=False)
     assert [batch.base_offset for batch in world.partitions[SHORT].batches] == [0]
+
+
+def test_the_mark_of_a_clean_stop_does_not_come_back():
+    """Row L2: the start that takes it away dies before that is durable; the next one writes, and then the power goes.
+
+    With the mark in its place again the torn end would be believed, and the partition be offline.
+    """
+    world = World("os")
+    world.create(ORDERS, b"orders".ljust(16), WIDE)
+    world.append(ORDERS, 100, 1, 50, transactional=False)
+    world.directory.close()
+
+    def fail_once(kind: str, path: str) -> None:
+        if kind == "fsync" and not world.disk.faults:
+            world.disk.faults.append(Fault.once(world.disk.io_count))
+
+    world.disk.before_io = fail_once
+    world.directory = world.open()
+    assert world.refused == 1, "the first start ended there, the second one went on"
+    world.disk.before_io = None
+    world.append(ORDERS, 100, 1, 50, transactional=False)
+
+    def torn(change: Change | NameChange, is_last: bool, random: Random) -> Change | None:
+        return Write(change.position, change.data[:-1]) if isinstance(change, Write) else None
+
+    disk = world.disk.power_cut(torn)
+    check(disk, "os", world.promises(), world.promises(), power_was_cut=True)

@@ -80,9 +80,10 @@ class LogDirectory:
         self._kept = KeptOffsets(store, self._unopened)
         if self.clean:
             store.remove(CLEAN_SHUTDOWN)
-            for pin in store.pin_entries():
-                pin.sync()
-        elif self._unopened:
+        # In any case: an earlier start may have removed the mark and ended before that was durable. If it came back
+        # after a power cut, a torn end would be believed.
+        _sync_all(store.pin_entries())
+        if self._unopened and not self.clean:
             logger.info("%s was not closed in order: each partition is checked when it is opened", store.place)
 
     @classmethod
