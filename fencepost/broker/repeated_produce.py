@@ -6,8 +6,10 @@ batch is remembered by its very bytes. Where a later frame begins with the same 
 values, and the answer would be the same but for three numbers: both are taken from memory, and only the log is asked.
 Half of what an acknowledgement costs is saved so.
 
-Whatever is not exactly that (a transactional batch, unknown tags, two partitions) goes the general way. What the log
-refuses is answered by the general way's own words.
+A transactional batch may go this way where nobody has to be asked about it first: its transaction is open in the log,
+or the coordinator has the partition in it, durably. Whatever is not exactly that (a batch whose partition has yet to
+join, unknown tags, two partitions) goes the general way. What the log refuses is answered by the general way's own
+words.
 """
 
 import struct
@@ -25,8 +27,10 @@ from fencepost.broker.handlers.api00_produce import (
     Write,
     note_loss,
     note_outcome,
+    transaction_version,
 )
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
+from fencepost.protocol.batch_header import HEADER_SIZE
 from fencepost.protocol.codec_words import Malformed, get_varint, put_varint
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
@@ -48,6 +52,9 @@ _OK = ErrorCode.NONE
 _CLIENT = AppendOrigin.CLIENT
 _LENGTH = struct.Struct(">i")
 _NUMBERS = struct.Struct(">qqq")
+_PRODUCER = struct.Struct(">qh")
+_PRODUCER_AT = 43
+"""Where a batch's header holds its producer's id and epoch."""
 _MARKS = (-0x0102030405060708, -0x1112131415161718, -0x2122232425262728)
 """Numbers no answer holds, nor any topic's name: where they stand in an encoded answer, the real ones belong."""
 _KEY_AND_VERSION = slice(0, 4)
@@ -64,6 +71,8 @@ class _Known(NamedTuple):
     log: PartitionLog
     counters: "TopicCounters"
     topic_id: bytes
+    transactional_id: str | None
+    transaction_version: int
     pack: Any = None
     """(size, correlation id, before, three numbers, after) -> the whole answer."""
     size: bytes = b""
@@ -99,7 +108,6 @@ class RepeatedProduce:
         part = _only_partition(request) if version >= SINCE else None
         if part is None:
             return
-        topic = request.topic_data[0]
         records_bytes = len(part.records)
         flexible = PRODUCE.request.is_flexible(version)
         lead = put_varint(records_bytes + 1) if flexible else _LENGTH.pack(records_bytes)
@@ -110,13 +118,13 @@ class RepeatedProduce:
             return
         prefix = bytes(frame[_AFTER_CORRELATION_ID:end])
         if prefix not in self._known:
-            known = self._make(bytes(frame[_KEY_AND_VERSION]), flexible, tail, topic, part.index, version)
+            known = self._make(bytes(frame[_KEY_AND_VERSION]), flexible, tail, request, version)
             if known is not None:
                 self._keep(prefix, end, known)
 
-    def _make(
-        self, key_and_version: bytes, flexible: bool, tail: bytes, topic: Any, index: int, version: int
-    ) -> _Known | None:
+    def _make(self, key_and_version: bytes, flexible: bool, tail: bytes, request: Any, version: int) -> _Known | None:
+        topic = request.topic_data[0]
+        index = topic.partition_data[0].index
         node, name = self._node, topic.name
         if version >= TOPIC_ID_SINCE:
             image = node.metadata.image.topics_by_id.get(topic.topic_id)
@@ -127,7 +135,16 @@ class RepeatedProduce:
         answer = PartitionProduceResponse.cls(
             index=index, base_offset=_MARKS[0], log_append_time_ms=_MARKS[1], log_start_offset=_MARKS[2]
         )
-        known = _Known(key_and_version, flexible, tail, log, node.metrics.topic(name), topic.topic_id)
+        known = _Known(
+            key_and_version,
+            flexible,
+            tail,
+            log,
+            node.metrics.topic(name),
+            topic.topic_id,
+            request.transactional_id,
+            transaction_version(version),
+        )
         body = b"".join(_framed(known, bytes(4), answer)[0])
         before, after = body[2 * _LENGTH.size :].split(_NUMBERS.pack(*_MARKS))
         pack = struct.Struct(f">4s4s{len(before)}sqqq{len(after)}s").pack
@@ -163,19 +180,32 @@ class RepeatedProduce:
         stop = start + length
         if stop + len(known.tail) != size or frame[stop:] != known.tail or length <= ATTRIBUTES_LOW_BYTE:
             return None
-        if frame[start + ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL:
-            return None
-        log = known.log
-        if log.deleted:
+        if known.log.deleted:
             self._forget()
             return None
-        return self._answered(known, frame, frame[start:stop])
+        batch = frame[start:stop]
+        if batch[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL and not self._is_settled(known, batch):
+            return None
+        return self._answered(known, frame, batch)
+
+    def _is_settled(self, known: _Known, batch: memoryview) -> bool:
+        """Whether nobody has to be asked about a batch's transaction (rows T15, T16).
+
+        No other task runs until it is appended, so it needs no guard.
+        """
+        name, log = known.transactional_id, known.log
+        if name is None or len(batch) < HEADER_SIZE:
+            return False
+        producer_id, producer_epoch = _PRODUCER.unpack_from(batch, _PRODUCER_AT)
+        return log.producers.has_open(producer_id, producer_epoch) or self._node.transactions.is_ongoing_with(
+            name, producer_id, producer_epoch, (log.tp,)
+        )
 
     def _answered(self, known: _Known, frame: memoryview, batch: memoryview) -> Answer:
         node, log, counters = self._node, known.log, known.counters
         clock = node.clock
         began = clock.monotonic()
-        info = log.append(batch, _CLIENT, clock.now_ms())
+        info = log.append(batch, _CLIENT, clock.now_ms(), transaction_version=known.transaction_version)
         counters.produce_requests += 1
         if info.error is not _OK:
             write = known.write(batch)
@@ -222,7 +252,7 @@ class _Appended(Answer):
 
 def _only_partition(request: Any) -> Any:
     """The one partition that the request writes to; None where there are several, or anything out of the ordinary."""
-    if request.acks != ACKS_ALL or request.transactional_id is not None or len(request.topic_data) != 1:
+    if request.acks != ACKS_ALL or len(request.topic_data) != 1:
         return None
     topic = request.topic_data[0]
     if len(topic.partition_data) != 1 or topic.unknown_tags or request.unknown_tags:

@@ -103,7 +103,7 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         transactional = [write for write in writes if write.error is _OK and write.is_transactional]
         if transactional:
             unsettled = _check_transactions(request, context, transactional, writes)
-            if unsettled is not None:
+            if unsettled is not None and not _is_settled(node, request, unsettled):
                 return _settle_first(node, request, context, topics, writes, unsettled)
     waits = _append_all(node, request, context, writes)
     if request.acks != ACKS_ALL and node.commit.is_behind(waits):
@@ -136,12 +136,12 @@ def _append_all(node: "Node", request: Any, context: RequestContext, writes: lis
     """Append what has not failed; how far each log must be durable for it."""
     waits: dict[PartitionLog, int] = {}
     now_ms = node.clock.now_ms()
-    transaction_version = _transaction_version(context)
+    version = transaction_version(context.api_version)
     for write in writes:
         if write.error is _OK:
             assert write.log is not None
             info = write.log.append(
-                write.batch, AppendOrigin.CLIENT, now_ms, transaction_version=transaction_version, guard=write.guard
+                write.batch, AppendOrigin.CLIENT, now_ms, transaction_version=version, guard=write.guard
             )
             note_outcome(node, write, info, waits)
         else:
@@ -197,9 +197,9 @@ def _codec(batch: Any) -> int:
     return int(batch[ATTRIBUTES_LOW_BYTE]) & _CODEC_MASK
 
 
-def _transaction_version(context: RequestContext) -> int:
+def transaction_version(api_version: int) -> int:
     """T16: from Produce v12 on the client speaks the second version of the transaction protocol."""
-    return 2 if context.api_version >= IMPLICIT_ADD_SINCE else 0
+    return 2 if api_version >= IMPLICIT_ADD_SINCE else 0
 
 
 def _fail_all(writes: list[Write], error: ErrorCode) -> None:
@@ -240,12 +240,22 @@ def _check_transactions(
         producer = (header.producer_id, header.producer_epoch)
         assert write.log is not None
         guard = write.log.verify(
-            header.producer_id, header.producer_epoch, header.base_sequence, _transaction_version(context)
+            header.producer_id, header.producer_epoch, header.base_sequence, transaction_version(context.api_version)
         )
         if guard is not None:
             unsettled.append(write)
         write.guard = guard or ALREADY_OPEN
     return _Unsettled(*producer, unsettled) if producer is not None and unsettled else None
+
+
+def _is_settled(node: "Node", request: Any, unsettled: _Unsettled) -> bool:
+    """Whether the coordinator has all those partitions in the open transaction, durably: nothing is left to ask."""
+    return node.transactions.is_ongoing_with(
+        request.transactional_id,
+        unsettled.producer_id,
+        unsettled.producer_epoch,
+        {write.tp for write in unsettled.writes},
+    )
 
 
 async def _settle(node: "Node", transactional_id: str, unsettled: _Unsettled, version: int) -> None:

@@ -186,7 +186,9 @@ async def test_frames_that_do_not_end_where_they_should_go_the_general_way(nurse
     stop(nursery, node)
 
 
-async def test_transactional_batches_go_the_general_way(nursery: trio.Nursery) -> None:
+async def test_a_transactional_batch_without_the_name_of_its_transaction_goes_the_general_way(
+    nursery: trio.Nursery,
+) -> None:
     """Rows T15 and T16: a coordinator has its say first."""
     node = await started(nursery)
     short = taught(node, frame(node, 9, batch()))
@@ -195,7 +197,98 @@ async def test_transactional_batches_go_the_general_way(nursery: trio.Nursery) -
     stop(nursery, node)
 
 
-@pytest.mark.parametrize("other", [{"acks": 1}, {"acks": 0}, {"transactional_id": "x"}], ids=str)
+async def open_transaction(node: Node, *partitions: int) -> dict[str, Any]:
+    """What the batches of a producer say whose transaction has these partitions of t."""
+    service = node.transactions
+    held = await service.init_producer_id("x", 60_000)
+    names = [TopicPartition("t", partition) for partition in partitions]
+    codes = await service.add_partitions("x", held.producer_id, held.epoch, names)
+    assert set(codes.values()) <= {ErrorCode.NONE}
+    return {"transactional": True, "producer_id": held.producer_id, "producer_epoch": held.epoch}
+
+
+async def end_transaction(node: Node, of: dict[str, Any]) -> None:
+    answer = await node.transactions.end_txn("x", of["producer_id"], of["producer_epoch"], True, client_version=0)
+    assert answer.error is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_a_transactions_batches_are_answered_as_in_the_general_way(nursery: trio.Nursery, version: int) -> None:
+    """Rows T15, T16: the first one where the coordinator has the partition, the others where the log has it open."""
+    general, special = await started(nursery), await started(nursery)
+    of, also_of = await open_transaction(general, 0), await open_transaction(special, 0)
+    assert of == also_of
+    asked = frame(general, version, batch(**of, base_sequence=0), transactional_id="x")
+    in_general(general, asked)
+    short = taught(special, asked)
+    for sequence in (1, 2, 2, 3):  # one comes twice
+        if sequence == 3:  # in the next transaction, and so the first of it
+            for node in (general, special):
+                await end_transaction(node, of)
+                names = [TopicPartition("t", 0)]
+                await node.transactions.add_partitions("x", of["producer_id"], of["producer_epoch"], names)
+        asked = frame(general, version, batch(**of, base_sequence=sequence), sequence, transactional_id="x")
+        _, _, expected = in_general(general, memoryview(bytearray(asked)))
+        answer = short.answer(asked)
+        assert answer is not None
+        assert b"".join(answer.parts) == b"".join(expected.parts)
+        assert read(answer).error_code == 0
+    logs = [node.partition(TopicPartition("t", 0)) for node in (general, special)]
+    assert [log.last_stable_offset for log in logs if log is not None] == [4, 4], "open since the marker's next offset"
+    for name in ("messages_in", "bytes_in", "produce_requests", "failed_produce_requests"):
+        assert getattr(special.metrics.topic("t"), name) == getattr(general.metrics.topic("t"), name)
+    stop(nursery, general, special)
+
+
+async def test_what_the_log_refuses_of_a_transaction_is_refused_in_the_same_words(nursery: trio.Nursery) -> None:
+    """Rows P2, P4: a gap in the sequence, a damaged batch."""
+    general, special = await started(nursery), await started(nursery)
+    of = await open_transaction(general, 0)
+    assert of == await open_transaction(special, 0)
+    asked = frame(general, 9, batch(**of, base_sequence=0), transactional_id="x")
+    in_general(general, asked)
+    short = taught(special, asked)
+    damaged = bytearray(batch(**of, base_sequence=1))
+    damaged[-1] ^= 1
+    for records in (batch(**of, base_sequence=7), bytes(damaged)):
+        asked = frame(general, 9, records, transactional_id="x")
+        _, _, expected = in_general(general, memoryview(bytearray(asked)))
+        answer = short.answer(asked)
+        assert answer is not None
+        assert b"".join(answer.parts) == b"".join(expected.parts)
+        assert read(answer).error_code != 0
+    stop(nursery, general, special)
+
+
+@pytest.mark.parametrize("other", ["not added", "ended", "another epoch", "another name", "cut off"])
+async def test_where_the_coordinator_has_to_be_asked_a_batch_goes_the_general_way(
+    nursery: trio.Nursery, other: str
+) -> None:
+    """Rows T15, T16: a partition that is not in the open transaction of this very identity."""
+    node = await started(nursery)
+    of = await open_transaction(node, 0, 1)
+    asked = [frame(node, 9, batch(**of, base_sequence=0), partition=one, transactional_id="x") for one in (0, 1)]
+    short = taught(node, *asked)
+    await end_transaction(node, of)
+    if other != "ended":
+        names = [TopicPartition("t", partition) for partition in ((1,) if other == "not added" else (0, 1))]
+        await node.transactions.add_partitions("x", of["producer_id"], of["producer_epoch"], names)
+    wrong: dict[str, Any] = {"producer_epoch": 5} if other == "another epoch" else {}
+    records = batch(**(of | wrong), base_sequence=1)
+    name = "y" if other == "another name" else "x"
+    at = node.partition(TopicPartition("t", 0))
+    assert at is not None
+    before = at.log_end_offset
+    assert short.answer(frame(node, 9, records[:60] if other == "cut off" else records, transactional_id=name)) is None
+    assert at.log_end_offset == before
+    assert not at.producers.has_open(of["producer_id"])
+    if other == "not added":
+        records = batch(**of, base_sequence=1)
+        assert short.answer(frame(node, 9, records, partition=1, transactional_id="x")) is not None
+    stop(nursery, node)
+
+
+@pytest.mark.parametrize("other", [{"acks": 1}, {"acks": 0}], ids=str)
 async def test_only_what_may_come_again_is_learnt(nursery: trio.Nursery, other: dict[str, Any]) -> None:
     node = await started(nursery)
     asked = frame(node, 9, batch(), **other)
