@@ -88,6 +88,7 @@ class Server:
                 async with trio.open_nursery() as acceptors:
                     for sock in self._sockets:
                         acceptors.start_soon(self._accept, sock, nursery)
+                    await trio.sleep_forever()  # until `drain`: connections may also be handed in
             sweep.cancel()
 
     async def drain(self, limit_seconds: float) -> None:
@@ -127,7 +128,9 @@ class Server:
         `listener` is the address that the client is told this broker has. Call it while `run` does.
         """
         assert self._nursery is not None, "the server does not run"
-        if self._may_begin(sock, peer):
+        if self.draining:
+            sock.close()
+        elif self._may_begin(sock, peer):
             sock.setblocking(False)
             self._nursery.start_soon(self._serve, Connection(self, sock, peer, listener))
 

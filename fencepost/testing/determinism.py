@@ -1,0 +1,34 @@
+"""One seed, one run: trio with virtual time and a run queue whose order comes from the seed.
+
+The two private names of trio are used here and nowhere else; tests/simulation/test_determinism.py notices when a new
+trio has other ones. String hashes order sets, so a run is repeated exactly only under the same PYTHONHASHSEED.
+"""
+
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import TypeVar
+
+import trio
+import trio.testing
+from trio._core import _run as scheduler
+
+T = TypeVar("T")
+
+
+def run_seeded(seed: int, main: Callable[[], Awaitable[T]]) -> T:
+    """Run `main` to its end. Time jumps to the next deadline as soon as every task waits.
+
+    trio shuffles the tasks that are ready; here they are put in the order of their birth first, and the shuffle is the
+    seed's. Threads and sockets of the outer world would bring their own order in: there must be none.
+    """
+    before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r
+    _schedule(True, Random(seed))
+    try:
+        return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+    finally:
+        _schedule(*before)
+
+
+def _schedule(deterministic: bool, random: Random) -> None:
+    scheduler.__dict__["_ALLOW_DETERMINISTIC_SCHEDULING"] = deterministic
+    scheduler.__dict__["_r"] = random

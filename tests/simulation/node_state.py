@@ -1,0 +1,86 @@
+"""The state of a whole broker in a form that can be compared, as it lives and as its logs alone give it."""
+
+import trio
+
+from fencepost.broker.node import Node
+from fencepost.coordinator.metadata.topic_names import is_internal
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.testing.disk_nodes import SimDirectory
+from fencepost.testing.sim_broker import SimBroker
+from fencepost.testing.sim_disk import SimDisk
+
+NodeState = dict[str, str]
+"""What is known, by a name for people."""
+
+DERIVED = (".index", ".timeindex", ".txnindex", ".snapshot", ".seal")
+"""Files that can be made anew from the batches."""
+CHECKPOINTS = ("recovery-point-offset-checkpoint", "replication-offset-checkpoint", "leader-epoch-checkpoint")
+GROUPS = ("copiers",)
+
+
+async def state_of(node: Node) -> NodeState:
+    """Partitions with their bounds, producers and aborted transactions; transactional ids; positions of groups.
+
+    All that was written is made durable first: the last Complete record of a transaction waits for the next flush.
+    """
+    state: NodeState = {}
+    await node.commit_all({log: log.log_end_offset for log in node.logs.logs()})
+    for tp in sorted(node.logs.partitions()):
+        log = node.logs.get(tp)
+        assert log is not None
+        if not log.log_end_offset:
+            continue  # it has no files yet
+        bounds = log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
+        state[f"{tp} bounds"] = str(bounds)
+        state[f"{tp} producers"] = "\n".join(str(entry) for entry in sorted(log.producer_states()))
+        read = log.read(log.log_start_offset, 1 << 30, IsolationLevel.READ_COMMITTED, True)
+        state[f"{tp} aborted"] = str(sorted(read.aborted or ()))
+    for shard in node.transactions.books.shards():
+        state.update((f"transactional id {name}", str(known)) for name, known in shard.state.items())
+    for group in GROUPS:
+        found = await node.groups.fetch(group, None, False)
+        state[f"group {group}"] = str(sorted((str(one.partition), one.offset) for one in found))
+    return state
+
+
+def open_transactions(node: Node) -> list[str]:
+    """Everything that is not at rest: open or undecided transactions, and partitions whose readers are held back."""
+    found = [
+        f"{name} is {known.name}"
+        for shard in node.transactions.books.shards()
+        for name, known in shard.state.items()
+        if known.name not in ("Empty", "CompleteCommit", "CompleteAbort")
+    ]
+    for log in node.logs.logs():
+        behind = log.high_watermark != log.log_end_offset and not is_internal(log.tp.topic)
+        if log.last_stable_offset != log.high_watermark or behind:
+            bounds = log.last_stable_offset, log.high_watermark, log.log_end_offset
+            found.append(f"{log.tp} has LSO, HW, LEO {bounds}")
+    return found
+
+
+async def rebuilt_state(broker: SimBroker) -> NodeState:
+    """As `state_of` a broker that finds nothing but batches and the identity of its topics; `broker` must be dead."""
+    await broker.ended()
+    disk = broker.disk.kill()
+    strip(disk)
+    async with trio.open_nursery() as nursery:
+        node = broker.make_node(disk)
+        await nursery.start(node.run)
+        state = await state_of(node)
+        nursery.cancel_scope.cancel()
+    return state
+
+
+def strip(disk: SimDisk) -> None:
+    """Take away every file that replay can do without."""
+    data = disk.root.entries["data"]
+    assert isinstance(data, SimDirectory)
+    for directory in [data, *(node for node in data.entries.values() if isinstance(node, SimDirectory))]:
+        for name in [name for name in directory.entries if name.endswith(DERIVED) or name in CHECKPOINTS]:
+            directory.change({name: None})
+
+
+def bounds_of(node: Node) -> dict[TopicPartition, tuple[int, int, int]]:
+    """LSO, high watermark and log end offset of every open log."""
+    return {log.tp: (log.last_stable_offset, log.high_watermark, log.log_end_offset) for log in node.logs.logs()}

@@ -1,0 +1,157 @@
+"""Readers of the simulated broker: what they were shown, batch by batch, and the bounds they were told."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import trio
+
+from fencepost.protocol.control_records import ControlType, control_type
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.isolation import AbortedFilter
+from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
+from fencepost.protocol.messages.api09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from fencepost.protocol.record_batch import iter_headers
+from fencepost.protocol.records import decode_records
+from tests.kit.history import READ_COMMITTED, Log, Place, Reader
+from tests.simulation.lines import FETCH, OFFSET_FETCH, Line, Lost
+
+FETCH_VERSION = 11
+BYTES_MAX = 1 << 20
+
+
+class RawBatch(NamedTuple):
+    """One batch as it stands in the log."""
+
+    base_offset: int
+    last_offset: int
+    producer_id: int
+    epoch: int
+    commits: bool | None
+    """None for data; of a marker, whether it commits."""
+    values: Sequence[tuple[int, str]]
+
+
+class Shown(NamedTuple):
+    """What one fetch brought of one partition."""
+
+    values: Log
+    next_offset: int
+    high_watermark: int
+    last_stable_offset: int
+
+
+async def fetch(
+    line: Line, positions: Mapping[Place, int], committed: bool, wait_ms: int = 0
+) -> dict[Place, tuple[Any, bytes]]:
+    """The answer of each partition with its bytes. Raises Lost; no error is expected."""
+    topics: dict[str, list[Any]] = {}
+    for (topic, partition), offset in positions.items():
+        ask = FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=BYTES_MAX)
+        topics.setdefault(topic, []).append(ask)
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=1,
+        max_bytes=BYTES_MAX,
+        isolation_level=int(committed),
+        topics=[FetchTopic(topic=topic, partitions=asks) for topic, asks in topics.items()],
+    )
+    answer = await line.ask(FETCH, FETCH_VERSION, request, 1.0 + wait_ms / 1000)
+    found: dict[Place, tuple[Any, bytes]] = {}
+    for topic in answer.responses:
+        for part in topic.partitions:
+            place = (topic.topic, part.partition_index)
+            assert not part.error_code, f"{place} from {positions[place]}: {ErrorCode(part.error_code).name}"
+            found[place] = (part, b"" if part.records is None else bytes(part.records))
+    return found
+
+
+def shown(answer: Any, data: bytes, position: int, committed: bool) -> Shown:
+    """What an application sees of an answer (row I2)."""
+    aborted = [(entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions or ()]
+    admits = AbortedFilter(aborted if committed else None).admits
+    values: Log = []
+    for start, header in iter_headers(data):
+        if admits(header, data, start):
+            values += [
+                (record.offset, (record.value or b"").decode())
+                for record in decode_records(data, start, header)
+                if record.offset >= position
+            ]
+        position = max(position, header.next_offset)
+    return Shown(values, position, answer.high_watermark, answer.last_stable_offset)
+
+
+def raw_batches(data: bytes) -> list[RawBatch]:
+    """The batches of an answer with their markers."""
+    found = []
+    for start, header in iter_headers(data):
+        commits = control_type(data, start, header) is ControlType.COMMIT if header.is_control else None
+        values = (
+            [(record.offset, (record.value or b"").decode()) for record in decode_records(data, start, header)]
+            if commits is None
+            else []
+        )
+        identity = header.producer_id, header.producer_epoch
+        found.append(RawBatch(header.base_offset, header.last_offset, *identity, commits, values))
+    return found
+
+
+async def follow(line: Line, reader: Reader, places: Iterable[Place], pause_seconds: float) -> None:
+    """Read along for ever, and note everything in `reader`; each partition is one pass from its first offset."""
+    committed = reader.isolation == READ_COMMITTED
+    positions = dict.fromkeys(places, 0)
+    logs: dict[Place, Log] = {place: [] for place in positions}
+    reader.passes += [(place, start, logs[place]) for place, start in positions.items()]
+    while True:
+        try:
+            answers = await fetch(line, positions, committed, wait_ms=500)
+        except Lost:
+            await trio.sleep(0.05)
+            continue
+        for place, (answer, data) in answers.items():
+            seen = shown(answer, data, positions[place], committed)
+            reader.bounds[place].append((seen.high_watermark, seen.last_stable_offset))
+            logs[place] += seen.values
+            positions[place] = seen.next_offset
+        await trio.sleep(pause_seconds)
+
+
+async def read_all(line: Line, place: Place, committed: bool) -> tuple[Log, list[RawBatch]]:
+    """A whole partition, from its first offset to its end as it is now."""
+    log: Log = []
+    raw: list[RawBatch] = []
+    position = 0
+    while True:
+        try:
+            answer, data = (await fetch(line, {place: position}, committed))[place]
+        except Lost:
+            await trio.sleep(0.05)
+            continue
+        seen = shown(answer, data, position, committed)
+        if seen.next_offset == position:
+            return log, raw
+        log += seen.values
+        raw += raw_batches(data)
+        position = seen.next_offset
+
+
+async def committed_offsets(line: Line, group_id: str, places: Iterable[Place]) -> dict[Place, int]:
+    """Where a group stands, 0 where it never committed; waits for a transaction that has yet to end (row T6)."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in places:
+        topics.setdefault(topic, []).append(partition)
+    request = OffsetFetchRequest(
+        group_id=group_id,
+        topics=[OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()],
+        require_stable=True,
+    )
+    while True:
+        try:
+            answer = await line.ask(OFFSET_FETCH, 7, request)
+        except Lost:
+            await trio.sleep(0.05)
+            continue
+        parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
+        if not answer.error_code and not any(part.error_code for _, part in parts):
+            return {(name, part.partition_index): max(0, part.committed_offset) for name, part in parts}
+        await trio.sleep(0.05)

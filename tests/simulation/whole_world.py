@@ -1,0 +1,285 @@
+"""A broker, its disk, its network and its clients in one process and one virtual time: one seed is one world."""
+
+from dataclasses import dataclass, field
+from random import Random
+
+import trio
+
+from fencepost.broker.log.store import FlushFailed
+from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
+from fencepost.testing.determinism import run_seeded
+from fencepost.testing.disk_faults import Fault
+from fencepost.testing.disk_nodes import everything, nothing, sampled
+from fencepost.testing.sim_broker import SimBroker, sim_config
+from fencepost.testing.sim_network import SimNetwork
+from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Log, Place, Reader
+from tests.simulation.lines import CREATE_TOPICS, Line
+from tests.simulation.node_state import NodeState, open_transactions, rebuilt_state, state_of
+from tests.simulation.plan import Event, Plan
+from tests.simulation.sim_readers import RawBatch, follow, read_all
+from tests.simulation.sim_writers import Copier, PlainWriter, Program
+from tests.simulation.txn_client import TxnClient
+from tests.simulation.watch import Watch
+from tests.simulation.weather import SeededWeather
+
+LONGEST_TIMEOUT_SECONDS = 4.0
+PROGRAMS_END_SECONDS = 120.0
+SWEEP_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Fence:
+    """Somebody became the producer of an id; the ends of all logs at the moment when he learned of it."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    ends: dict[Place, int]
+
+
+@dataclass
+class Outcome:
+    """What a world leaves for the oracles to judge."""
+
+    seed: int
+    trace: list[str]
+    history: History
+    raw: dict[Place, list[RawBatch]] = field(default_factory=dict)
+    fences: list[Fence] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    """What was seen to be wrong while the world ran."""
+    live: NodeState | None = None
+    rebuilt: NodeState | None = None
+    still_open: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    requests: int = 0
+    lives: int = 0
+
+
+class WholeWorld:
+    """The world of one seed. `version` forces all clients to TV1 or TV2, and spares nobody."""
+
+    def __init__(self, seed: int, version: int | None = None) -> None:
+        self.random = Random(seed)
+        self.plan = Plan.of(self.random, version)
+        self.weather = SeededWeather(Random(self.random.getrandbits(64)))
+        self.history = History([], [], {READ_COMMITTED: {}, READ_UNCOMMITTED: {}}, [])
+        self.outcome = Outcome(seed, [], self.history)
+        self.closing = False
+        """Writers begin nothing new."""
+        self.writers_done = False
+        self.places = [("in", number) for number in range(self.plan.partitions)] + [("side", 0)]
+        self._spares = version is None
+        self._expected_failures = 0
+
+    # What programs ask
+
+    def tell(self, event: str) -> None:
+        """One line of the trace."""
+        self.outcome.trace.append(f"{trio.current_time():9.4f} {event}")
+
+    def line(self, client_id: str, *, spared: bool = False) -> Line:
+        """A client's line to the broker."""
+        if spared and self._spares:
+            self.weather.spared.add(client_id)
+        return Line(self.network, client_id)
+
+    def note_fence(self, client: TxnClient) -> None:
+        """A client has become the producer of its id."""
+        node = self.broker.node
+        if node is not None:
+            logs = [log for tp in sorted(node.logs.partitions()) if (log := node.logs.get(tp)) is not None]
+            ends = {(log.tp.topic, log.tp.partition): log.log_end_offset for log in logs}
+            self.outcome.fences.append(Fence(client.transactional_id, client.producer_id, client.epoch, ends))
+
+    def start_program(self, program: Program) -> None:
+        """One more task for a program: the one it has stands still."""
+        self._programs.start_soon(program.run)
+
+    # The course of the world
+
+    async def run(self) -> Outcome:
+        """Everything, from the first start to the last look."""
+        async with trio.open_nursery() as nursery:
+            self.network = SimNetwork(nursery, self.weather, self.tell)
+            broker = self.broker = SimBroker(
+                nursery, self.network, Random(self.random.getrandbits(64)), sim_config(), self._flush_seconds
+            )
+            self._flush_factor = 1.0
+            assert await broker.start()
+            watch = Watch(self)
+            await self._create_topics()
+            async with trio.open_nursery() as side:
+                side.start_soon(self._keep_alive)
+                side.start_soon(watch.run)
+                side.start_soon(self._follow, READ_COMMITTED, 0.1)
+                side.start_soon(self._follow, READ_UNCOMMITTED, 0.7)
+                with trio.move_on_after(PROGRAMS_END_SECONDS) as limit:
+                    await self._run_programs()
+                if limit.cancelled_caught:
+                    self.outcome.broken.append("the programs do not end")
+                await trio.sleep(LONGEST_TIMEOUT_SECONDS + SWEEP_SECONDS)
+                side.cancel_scope.cancel()
+            await self._look_back()
+            self.outcome.seconds, self.outcome.requests = trio.current_time(), self.network.frames
+            self.outcome.lives = broker.lives
+            nursery.cancel_scope.cancel()
+        return self.outcome
+
+    async def _run_programs(self) -> None:
+        """Faults and programs side by side; then calm; then the programs end by themselves."""
+        plan = self.plan
+        async with trio.open_nursery() as copiers:
+            if plan.copier is not None:
+                self.history.transforms.append(("in", "out"))
+                self._programs = copiers
+                copiers.start_soon(Copier(self, "copier", plan.copier, self._fork(), "in", "out", plan.partitions).run)
+            async with trio.open_nursery() as writers:
+                self._programs = copiers
+                for number, version in enumerate(plan.versions):
+                    writer = PlainWriter(self, f"writer{number}", version, self._fork(), self.places, plan.transactions)
+                    writers.start_soon(writer.run)
+                for event in plan.events:
+                    writers.start_soon(self._strike, event)
+                await trio.sleep(plan.seconds)
+                self.tell("from here on nothing goes wrong any more")
+                self.weather.calm = self.closing = True
+                self._flush_factor = 1.0
+                self.broker.disk.faults = []
+            self.writers_done = True
+
+    def _fork(self) -> Random:
+        return Random(self.random.getrandbits(64))
+
+    async def _create_topics(self) -> None:
+        partitions = {"in": self.plan.partitions, "side": 1, "out": self.plan.partitions}
+        topics = [
+            CreatableTopic(name=name, num_partitions=count, replication_factor=1) for name, count in partitions.items()
+        ]
+        self.weather.calm = True
+        line = self.line("admin")
+        answer = await line.ask(CREATE_TOPICS, 5, CreateTopicsRequest(topics=topics, timeout_ms=1000))
+        assert not any(topic.error_code for topic in answer.topics)
+        line.close()
+        self.weather.calm = False
+
+    async def _follow(self, isolation: str, pause_seconds: float) -> None:
+        reader = Reader(isolation, isolation)
+        self.history.readers.append(reader)
+        line = self.line(f"follower {isolation}")
+        await follow(line, reader, self.places, pause_seconds)
+
+    # Blows
+
+    def _flush_seconds(self) -> float:
+        return self.random.uniform(0.0, self.plan.flush_seconds) * self._flush_factor
+
+    async def _keep_alive(self) -> None:
+        """What an init system does: start the broker again when it is gone."""
+        broker = self.broker
+        while True:
+            await broker.ended()
+            if broker.failure is not None and not self._is_expected(broker.failure):
+                self.outcome.broken.append(f"the broker died: {broker.failure!r}")
+            await trio.sleep(self._down_seconds)
+            alive = await broker.start()
+            self.tell("the broker is up" if alive else "the broker dies at its start")
+
+    _down_seconds = 0.0
+
+    def _is_expected(self, failure: BaseException) -> bool:
+        if isinstance(failure, BaseExceptionGroup):
+            return all(self._is_expected(one) for one in failure.exceptions)
+        if isinstance(failure, FlushFailed) and self._expected_failures:
+            self._expected_failures -= 1
+            return True
+        return False
+
+    async def _strike(self, event: Event) -> None:
+        await trio.sleep(event.at_seconds)
+        broker = self.broker
+        if event.kind == "clock jump":
+            self.tell(f"the wall clock is set by {event.amount:+.0f} s")
+            broker.clock.jump(event.amount)
+        elif event.kind == "slow flushes":
+            self.tell("flushes become slow")
+            self._flush_factor = 30.0
+            await trio.sleep(event.amount)
+            self._flush_factor = 1.0
+        elif event.kind == "failed flush":
+            if broker.node is not None:
+                self.tell("the next fdatasync fails")
+                self._expected_failures += 1
+                broker.disk.faults = [Fault(0, kinds=("fdatasync",))]
+        elif event.kind == "restart":
+            self.tell("the broker is stopped in order")
+            self._down_seconds = event.down_seconds
+            await broker.stop()
+        else:
+            await self._kill_amid(event)
+
+    async def _kill_amid(self, event: Event) -> None:
+        """End the broker in the middle of something: at a call to its disk, or some steps of its tasks later."""
+        broker = self.broker
+        disk, reached, calls = broker.disk, trio.Event(), [event.after_calls]
+
+        def strike() -> None:
+            if broker.disk is not disk:
+                return
+            self.tell(f"{event.kind} in life {broker.lives}")
+            self._down_seconds = event.down_seconds
+            if event.kind == "kill":
+                broker.kill()
+            else:
+                broker.power_cut(self.random.choice((everything, nothing, sampled, sampled)))
+
+        def before_io(kind: str, path: str) -> None:
+            calls[0] -= 1
+            if calls[0] == 0:
+                disk.before_io = None
+                if not event.after_passes:
+                    strike()
+                reached.set()
+
+        disk.before_io = before_io
+        with trio.move_on_after(2.0):
+            await reached.wait()
+            for _ in range(event.after_passes):
+                await trio.lowlevel.checkpoint()
+        disk.before_io = None
+        strike()
+
+    # The end
+
+    async def _look_back(self) -> None:
+        """What is there at the end, seen live, after another crash, and built anew from the logs alone."""
+        node = self.broker.node
+        if node is None:
+            self.outcome.broken.append("there is no broker at the end")
+            return
+        self.outcome.still_open = open_transactions(node)
+        await self._read_everything("live")
+        self.outcome.live = await state_of(node)
+        self.broker.kill()
+        await self.broker.ended()
+        assert await self.broker.start(), self.broker.failure
+        await self._read_everything("after a crash")
+        self.broker.kill()
+        self.outcome.rebuilt = await rebuilt_state(self.broker)
+
+    async def _read_everything(self, name: str) -> None:
+        line = self.line(name)
+        everywhere = [*self.places, *(("out", number) for number in range(self.plan.partitions))]
+        for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
+            logs: dict[Place, Log] = {}
+            for place in everywhere:
+                logs[place], raw = await read_all(line, place, isolation == READ_COMMITTED)
+                if isolation == READ_UNCOMMITTED:
+                    self.outcome.raw[place] = raw
+            self.history.finals[isolation][name] = logs
+        line.close()
+
+
+def run_world(seed: int, version: int | None = None) -> Outcome:
+    """The world of a seed, from beginning to end."""
+    return run_seeded(seed, WholeWorld(seed, version).run)
