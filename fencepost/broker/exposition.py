@@ -14,6 +14,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from fencepost.broker.exposition_transactions import transaction_metrics
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
 
@@ -53,7 +54,7 @@ class BrokerCollector(Collector):
         yield from self._connections()
         yield from self._requests()
         yield from self._partitions()
-        yield from self._transactions()
+        yield from transaction_metrics(self._node)
         yield from self._groups()
         yield from self._disk_and_loop()
         yield from self._cleaner()
@@ -158,30 +159,6 @@ class BrokerCollector(Collector):
             for family, value in zip(families.values(), _log_values(log), strict=True):
                 family.add_metric(label, value)
         yield from families.values()
-
-    def _transactions(self) -> Iterator[Metric]:
-        node = self._node
-        states = GaugeMetricFamily("fencepost_transactions", "Transactional ids by state", labels=("state",))
-        for state, count in node.transactions.books.counts.items():
-            states.add_metric((state,), count)
-        yield states
-        ended = CounterMetricFamily(
-            "fencepost_transactions_ended", "Transactions ended since the start", labels=("result", "reason")
-        )
-        timed_out = node.transactions.timed_out
-        ended.add_metric(("commit", "client"), node.transactions.committed)
-        ended.add_metric(("abort", "client"), max(0, node.transactions.aborted - timed_out))
-        ended.add_metric(("abort", "timeout"), timed_out)
-        yield ended
-        started_ms = node.transactions.books.oldest_open_started_ms
-        age = 0.0 if started_ms is None else max(0, node.clock.now_ms() - started_ms) / 1000
-        yield GaugeMetricFamily("fencepost_oldest_open_transaction_seconds", "Age of the oldest open one", value=age)
-        yield GaugeMetricFamily(
-            "fencepost_transactions_completing",
-            "Decided transactions that owe markers",
-            value=node.transactions.completing,
-        )
-        yield CounterMetricFamily("fencepost_markers_written", "Markers written", value=node.metrics.markers_written)
 
     def _groups(self) -> Iterator[Metric]:
         """Lag is counted from the LSO: what a read_committed reader can not see yet is nobody's delay."""

@@ -30,6 +30,7 @@ from fencepost.broker.handlers.api00_produce import (
     transaction_version,
 )
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
+from fencepost.broker.refused_writes import explain_refused
 from fencepost.protocol.batch_header import HEADER_SIZE
 from fencepost.protocol.codec_words import Malformed, get_varint, put_varint
 from fencepost.protocol.errors import ErrorCode
@@ -73,6 +74,7 @@ class _Known(NamedTuple):
     topic_id: bytes
     transactional_id: str | None
     transaction_version: int
+    caller: RequestContext
     pack: Any = None
     """(size, correlation id, before, three numbers, after) -> the whole answer."""
     size: bytes = b""
@@ -118,11 +120,14 @@ class RepeatedProduce:
             return
         prefix = bytes(frame[_AFTER_CORRELATION_ID:end])
         if prefix not in self._known:
-            known = self._make(bytes(frame[_KEY_AND_VERSION]), flexible, tail, request, version)
+            known = self._make(bytes(frame[_KEY_AND_VERSION]), flexible, tail, request, context)
             if known is not None:
                 self._keep(prefix, end, known)
 
-    def _make(self, key_and_version: bytes, flexible: bool, tail: bytes, request: Any, version: int) -> _Known | None:
+    def _make(
+        self, key_and_version: bytes, flexible: bool, tail: bytes, request: Any, context: RequestContext
+    ) -> _Known | None:
+        version = context.api_version
         topic = request.topic_data[0]
         index = topic.partition_data[0].index
         node, name = self._node, topic.name
@@ -144,6 +149,7 @@ class RepeatedProduce:
             topic.topic_id,
             request.transactional_id,
             transaction_version(version),
+            context,
         )
         body = b"".join(_framed(known, bytes(4), answer)[0])
         before, after = body[2 * _LENGTH.size :].split(_NUMBERS.pack(*_MARKS))
@@ -210,6 +216,7 @@ class RepeatedProduce:
         if info.error is not _OK:
             write = known.write(batch)
             note_outcome(node, write, info, {})
+            explain_refused(node, known.transactional_id, write, known.caller)
             answer = Answer(*_framed(known, bytes(frame[_CORRELATION_ID]), write.answer))
         else:
             end_offset = info.last_offset + 1

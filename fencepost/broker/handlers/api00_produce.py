@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fencepost.broker.context import CloseConnection, DurableReply, RequestContext
 from fencepost.broker.log.partition import AppendInfo, AppendOrigin, PartitionLog
 from fencepost.broker.log.producer_state import ALREADY_OPEN, VerificationGuard
+from fencepost.broker.refused_writes import explain_refused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
     BatchIndexAndErrorMessage,
@@ -35,6 +36,7 @@ ATTRIBUTES_LOW_BYTE = 22
 TRANSACTIONAL = 0x10
 _CODEC_MASK, _ZSTD = 0x07, 4
 _OK = ErrorCode.NONE
+MIXED_PRODUCERS = "One request carries several producers' transactions"
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that Kafka lets write to internal topics (its tools use it)."""
 
@@ -119,7 +121,7 @@ async def _settle_first(
     writes: list[Write],
     unsettled: "_Unsettled",
 ) -> Any:
-    await _settle(node, request.transactional_id, unsettled, context.api_version)
+    await _settle(node, request.transactional_id, unsettled, context)
     waits = _append_all(node, request, context, writes)
     return await _ease_first(node, request, topics, writes, waits)
 
@@ -144,8 +146,12 @@ def _append_all(node: "Node", request: Any, context: RequestContext, writes: lis
                 write.batch, AppendOrigin.CLIENT, now_ms, transaction_version=version, guard=write.guard
             )
             note_outcome(node, write, info, waits)
+            if info.error is not _OK:
+                explain_refused(node, request.transactional_id, write, context)
         else:
             _fill_error(node, write)
+            if write.message is MIXED_PRODUCERS:
+                explain_refused(node, request.transactional_id, write, context)
     if request.acks != ACKS_ALL:
         for log in waits:
             node.commit.schedule(log)
@@ -235,7 +241,7 @@ def _check_transactions(
             continue  # the log refuses it, and says how it is wrong
         if producer is not None and header.producer_id != producer[0]:
             for other in transactional:
-                other.fail(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "One request carries several producers' transactions")
+                other.fail(ErrorCode.INVALID_PRODUCER_ID_MAPPING, MIXED_PRODUCERS)
             return None
         producer = (header.producer_id, header.producer_epoch)
         assert write.log is not None
@@ -258,15 +264,16 @@ def _is_settled(node: "Node", request: Any, unsettled: _Unsettled) -> bool:
     )
 
 
-async def _settle(node: "Node", transactional_id: str, unsettled: _Unsettled, version: int) -> None:
+async def _settle(node: "Node", transactional_id: str, unsettled: _Unsettled, context: RequestContext) -> None:
     """Ask the coordinator, and refuse what it refuses (T15, T16); what a marker overtakes, its guard refuses."""
     codes = await node.transactions.ensure_partitions(
         transactional_id,
         unsettled.producer_id,
         unsettled.producer_epoch,
         {write.tp for write in unsettled.writes},
-        add=version >= IMPLICIT_ADD_SINCE,
-        knows_abortable=version >= ABORTABLE_SINCE,
+        add=context.api_version >= IMPLICIT_ADD_SINCE,
+        knows_abortable=context.api_version >= ABORTABLE_SINCE,
+        caller=context,
     )
     for write in unsettled.writes:
         code = codes[write.tp]

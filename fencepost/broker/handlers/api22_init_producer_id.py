@@ -25,6 +25,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         request.producer_epoch,
         enable_2pc=request.enable2_pc,
         keep_prepared=request.keep_prepared_txn,
+        caller=context,
     )
     if answer.error is not ErrorCode.NONE:
         return InitProducerIdResponse(

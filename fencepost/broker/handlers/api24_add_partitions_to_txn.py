@@ -33,6 +33,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
             request.v3_and_below_producer_id,
             request.v3_and_below_producer_epoch,
             _partitions(request.v3_and_below_topics),
+            caller=context,
         )
         return AddPartitionsToTxnResponse(
             results_by_topic_v3_and_below=_results(request.v3_and_below_topics, codes, context)
@@ -46,6 +47,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
             _partitions(transaction.topics),
             client_version=2,
             verify_only=transaction.verify_only,
+            caller=context,
         )
         results.append(
             AddPartitionsToTxnResult(

@@ -17,6 +17,6 @@ if TYPE_CHECKING:
 async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Add the partition of `__consumer_offsets` that looks after the group."""
     error = await node.transactions.add_offsets(
-        request.transactional_id, request.producer_id, request.producer_epoch, request.group_id
+        request.transactional_id, request.producer_id, request.producer_epoch, request.group_id, caller=context
     )
     return AddOffsetsToTxnResponse(error_code=visible(context.api_key, context.api_version, error))

@@ -25,6 +25,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         request.producer_epoch,
         request.committed,
         client_version=2 if context.api_version >= EPOCH_BUMP_SINCE else 0,
+        caller=context,
     )
     if answer.error is not ErrorCode.NONE:
         return EndTxnResponse(error_code=visible(context.api_key, context.api_version, answer.error))

@@ -47,7 +47,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         for partition in topic.partitions
     )
     if items:
-        error = error or await _check_transaction(node, request, version)
+        error = error or await _check_transaction(node, request, context)
     errors = [error] * len(items) if error else await node.groups.commit(_command(request, items, version))
     remaining = iter(errors)
     return TxnOffsetCommitResponse(
@@ -89,7 +89,7 @@ def _command(request: Any, items: tuple[OffsetCommitItem, ...], version: int) ->
     )
 
 
-async def _check_transaction(node: "Node", request: Any, version: int) -> ErrorCode:
+async def _check_transaction(node: "Node", request: Any, context: RequestContext) -> ErrorCode:
     """See to it that the group's partition is in the transaction: add it (v5), or check that it was added.
 
     No other task runs between this answer and the append, which comes before the next checkpoint (row T16).
@@ -100,8 +100,9 @@ async def _check_transaction(node: "Node", request: Any, version: int) -> ErrorC
         request.producer_id,
         request.producer_epoch,
         (partition,),
-        add=version >= IMPLICIT_ADD_SINCE,
-        knows_abortable=version >= ABORTABLE_SINCE,
+        add=context.api_version >= IMPLICIT_ADD_SINCE,
+        knows_abortable=context.api_version >= ABORTABLE_SINCE,
+        caller=context,
     )
     return coordinator_error(results[partition])
 

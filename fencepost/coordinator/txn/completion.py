@@ -9,6 +9,7 @@ from fencepost.coordinator.ports import LogWriteFailed, MarkerWriter
 from fencepost.coordinator.txn import commands, markers
 from fencepost.coordinator.txn.books import Books
 from fencepost.coordinator.txn.commands import WriteMarkers
+from fencepost.coordinator.txn.state import CompleteAbort, CompleteCommit, Completed
 from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -18,10 +19,10 @@ class Completions:
     """The decided transactions that still owe markers, each with a task of its own (rows T7, T8, T13).
 
     Such a task goes on whatever becomes of the request behind it, and without end: the transaction is decided. `ended`
-    is called with True for each commit that is complete, with False for each abort.
+    is called for each that is complete, with its duty and the state it is in now.
     """
 
-    def __init__(self, books: Books, writer: MarkerWriter, ended: Callable[[bool], None]) -> None:
+    def __init__(self, books: Books, writer: MarkerWriter, ended: Callable[[WriteMarkers, Completed], None]) -> None:
         self._books = books
         self._writer = writer
         self._ended = ended
@@ -61,13 +62,15 @@ class Completions:
             await trio.sleep(seconds)
         for seconds in markers.pauses(self._books.config):
             try:
-                self._books.decide(name, commands.Complete())
+                decision, _ = self._books.decide(name, commands.Complete())
             except LogWriteFailed as error:
                 logger.error("transactional id %r: its completion could not be written: %s", name, error)
                 await trio.sleep(seconds)
             else:
+                state = decision.log[0].state
+                assert isinstance(state, CompleteCommit | CompleteAbort)
+                self._ended(duty, state)
                 break
-        self._ended(duty.commit)
         del self._owed[name]
         self._events.pop(name).set()
 

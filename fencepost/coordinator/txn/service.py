@@ -18,10 +18,14 @@ from fencepost.coordinator.ports import (
 )
 from fencepost.coordinator.txn import commands, expiry, listing, markers, wire_codes
 from fencepost.coordinator.txn.books import Books
+from fencepost.coordinator.txn.causes import Caller
 from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId, TxnDecision
 from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.config import TxnConfig
-from fencepost.coordinator.txn.state import Ongoing
+from fencepost.coordinator.txn.inspection import Inspection
+from fencepost.coordinator.txn.state import Completed, Ongoing
+from fencepost.coordinator.txn.stories import Stories
+from fencepost.coordinator.txn.tallies import Tallies
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -53,13 +57,17 @@ class TransactionService:
         self.books = Books(logs, clock, config or TxnConfig())
         """What is remembered, with the counts that metrics ask for."""
         self.markers = markers
-        self.committed = self.aborted = self.timed_out = 0
-        """Transactions since the start of the process; an abort by timeout counts in both of the last."""
+        self.stories = Stories(clock)
+        """Why requests were refused, and who took whose identity."""
+        self.tallies = Tallies()
+        """How transactions ended, and how long they took."""
         self._producer_ids = producer_ids
         self._topics = topics
         self._clock = clock
         self._nursery: trio.Nursery | None = None
         self._completions = Completions(self.books, markers, self._ended)
+        self.inspection = Inspection(self.books, self._completions, clock)
+        """What tools ask of it."""
         self._opened = trio.Event()
         """Set when a transaction is open; replaced when none is."""
 
@@ -94,6 +102,7 @@ class TransactionService:
             try:
                 for shard, name, state in self.books.prepared():
                     logger.info("transactional id %r: writing the markers of its %s again", name, state.name)
+                    self.stories.decided_before(name)
                     self._completions.begin(nursery, markers.owed(name, state), shard.log.end_offset)
                 nursery.start_soon(self._abort_the_late)
                 nursery.start_soon(self._forget_the_unused)
@@ -113,6 +122,7 @@ class TransactionService:
         *,
         enable_2pc: bool = False,
         keep_prepared: bool = False,
+        caller: Caller | None = None,
     ) -> Answer:
         """InitProducerId (rows P1, T2): the identity that may write from now on; all others of the id are fenced.
 
@@ -133,7 +143,7 @@ class TransactionService:
         expected = None if producer_id == -1 else (producer_id, producer_epoch)
         granted_ms = expiry.NO_TIMEOUT_MS if enable_2pc else timeout_ms
         command = commands.InitProducerId(granted_ms, expected, keep_prepared=keep_prepared)
-        return await self._ask(transactional_id, command)
+        return await self._ask(transactional_id, command, caller)
 
     async def add_partitions(
         self,
@@ -144,6 +154,7 @@ class TransactionService:
         *,
         client_version: int = 0,
         verify_only: bool = False,
+        caller: Caller | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
         """AddPartitionsToTxn (rows T3, T15): all partitions join, or none does and each has its error."""
         wanted = frozenset(partitions)
@@ -152,28 +163,43 @@ class TransactionService:
             missing, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
             return {partition: missing if partition in unknown else others for partition in wanted}
         if verify_only:
-            answer = await self._ask(transactional_id, commands.VerifyPartitions(producer_id, producer_epoch, wanted))
+            command = commands.VerifyPartitions(producer_id, producer_epoch, wanted)
+            answer = await self._ask(transactional_id, command, caller)
         else:
-            answer = await self._add(transactional_id, producer_id, producer_epoch, wanted, client_version)
+            answer = await self._add(transactional_id, producer_id, producer_epoch, wanted, client_version, caller)
         return wire_codes.by_partition(wanted, answer)
 
     async def add_offsets(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, group_id: str
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        group_id: str,
+        *,
+        caller: Caller | None = None,
     ) -> ErrorCode:
         """AddOffsetsToTxn (row T4): the group's partition of `__consumer_offsets` joins the transaction."""
         partition = partition_for(group_id, self.config.offsets_topic_num_partitions)
         wanted = frozenset({TopicPartition(GROUP_TOPIC, partition)})
-        return (await self._add(transactional_id, producer_id, producer_epoch, wanted, client_version=0)).error
+        return (await self._add(transactional_id, producer_id, producer_epoch, wanted, 0, caller)).error
 
     async def end_txn(
-        self, transactional_id: str, producer_id: int, producer_epoch: int, commit: bool, *, client_version: int
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        *,
+        client_version: int,
+        caller: Caller | None = None,
     ) -> Answer:
         """EndTxn (row T7): decided and durable, and on one node also visible, before the answer.
 
         With `client_version` 2 the answer's identity is the one to go on with. Should the markers take longer than
         `completion_wait_ms`, the answer comes without them: the outcome stands, as in Kafka.
         """
-        return await self._ask(transactional_id, commands.EndTxn(producer_id, producer_epoch, commit, client_version))
+        command = commands.EndTxn(producer_id, producer_epoch, commit, client_version)
+        return await self._ask(transactional_id, command, caller)
 
     async def ensure_partitions(
         self,
@@ -184,6 +210,7 @@ class TransactionService:
         add: bool,
         *,
         knows_abortable: bool | None = None,
+        caller: Caller | None = None,
     ) -> dict[TopicPartition, ErrorCode]:
         """Whether a transactional write may go to `partitions`; with `add` (TV2) they join the transaction first.
 
@@ -196,7 +223,7 @@ class TransactionService:
         wanted = frozenset(partitions)
         if not add and not self.config.transaction_partition_verification_enable:
             return dict.fromkeys(wanted, ErrorCode.NONE)
-        answer = await self._ensure(transactional_id, producer_id, producer_epoch, wanted, add)
+        answer = await self._ensure(transactional_id, producer_id, producer_epoch, wanted, add, caller)
         knows = add if knows_abortable is None else knows_abortable
         return {
             partition: wire_codes.visible_to_producer(error, adds=add, knows_abortable=knows)
@@ -216,13 +243,7 @@ class TransactionService:
         """ListTransactions (row T18)."""
         if self._nursery is None:
             return listing.Listing(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        whole = listing.select((), filters, 0)
-        found: list[listing.Listed] = []
-        for shard in self.books.shards() if whole.error is ErrorCode.NONE else ():
-            lines = listing.select(shard.state.items(), filters, self._clock.now_ms()).transactions
-            found += () if await shard.settled(shard.log.end_offset) else lines
-            await trio.lowlevel.checkpoint()
-        return replace(whole, transactions=tuple(sorted(found, key=lambda line: line.transactional_id)))
+        return await self.inspection.transactions(filters)
 
     async def describe(self, transactional_id: str) -> listing.Description:
         """DescribeTransactions for one id (row T19)."""
@@ -230,15 +251,7 @@ class TransactionService:
             return listing.Description(transactional_id, ErrorCode.INVALID_REQUEST)
         if self._nursery is None:
             return listing.Description(transactional_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if self.books.is_lost(transactional_id):
-            return listing.Description(transactional_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        state = self.books.state_of(transactional_id)
-        told = listing.describe(transactional_id, state, self._completions.owed(transactional_id))
-        if told.error is not ErrorCode.NONE:
-            return told
-        shard = self.books.shard_of(transactional_id)
-        refused = await shard.settled(shard.log.end_offset)
-        return listing.Description(transactional_id, refused) if refused else told
+        return await self.inspection.describe(transactional_id)
 
     # The shell
 
@@ -249,11 +262,12 @@ class TransactionService:
         producer_epoch: int,
         partitions: frozenset[TopicPartition],
         client_version: int,
+        caller: Caller | None,
     ) -> Answer:
         if transactional_id and not self.books.may_join(transactional_id, partitions):
             return Answer(ErrorCode.POLICY_VIOLATION)
         command = commands.AddPartitions(producer_id, producer_epoch, partitions, client_version)
-        return await self._ask(transactional_id, command)
+        return await self._ask(transactional_id, command, caller)
 
     async def _ensure(
         self,
@@ -262,22 +276,30 @@ class TransactionService:
         producer_epoch: int,
         partitions: frozenset[TopicPartition],
         add: bool,
+        caller: Caller | None,
     ) -> Answer:
         """Add or verify until it holds at this very moment: while the log became durable, others could end it again."""
         for _ in range(MAX_ENSURE_ROUNDS):
             if transactional_id and self.is_ongoing_with(transactional_id, producer_id, producer_epoch, partitions):
                 return Answer()
             if add:
-                answer = await self._add(transactional_id, producer_id, producer_epoch, partitions, client_version=2)
+                answer = await self._add(transactional_id, producer_id, producer_epoch, partitions, 2, caller)
             else:
-                answer = await self._ask(
-                    transactional_id, commands.VerifyPartitions(producer_id, producer_epoch, partitions)
-                )
+                command = commands.VerifyPartitions(producer_id, producer_epoch, partitions)
+                answer = await self._ask(transactional_id, command, caller)
             if answer.error is not ErrorCode.NONE or answer.missing:
                 return answer
         return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
 
-    async def _ask(self, transactional_id: str | None, command: Command) -> Answer:
+    async def _ask(self, transactional_id: str | None, command: Command, caller: Caller | None) -> Answer:
+        """The answer to one command; where it refuses, the cause is remembered."""
+        answer = await self._answer(transactional_id, command, caller)
+        if (answer.error is not ErrorCode.NONE or answer.missing) and transactional_id:
+            error = ErrorCode.TRANSACTION_ABORTABLE if answer.missing else answer.error
+            self.stories.refused(transactional_id, self.books.state_of(transactional_id), command, error, caller)
+        return answer
+
+    async def _answer(self, transactional_id: str | None, command: Command, caller: Caller | None) -> Answer:
         """Decide, again after each wait, until there is an answer; it leaves when all it rests on is durable."""
         if not transactional_id:
             return Answer(ErrorCode.INVALID_REQUEST)
@@ -288,7 +310,7 @@ class TransactionService:
         deadline = trio.current_time() + self.config.completion_wait_ms / 1000
         while True:
             try:
-                decision, end_offset = self._decide(transactional_id, command)
+                decision, end_offset = self._decide(transactional_id, command, caller)
             except LogWriteFailed as error:
                 logger.warning("transactional id %r: %s", transactional_id, error)
                 return Answer(wire_codes.of_failed_append(error.code))
@@ -307,9 +329,17 @@ class TransactionService:
             self.books.settle(transactional_id, end_offset)
             return reply
 
-    def _decide(self, transactional_id: str, command: Command) -> tuple[TxnDecision, int]:
+    def _decide(self, transactional_id: str, command: Command, caller: Caller | None = None) -> tuple[TxnDecision, int]:
         """One decision, with its duties begun before any other task runs. Raises LogWriteFailed."""
-        decision, end_offset = self.books.decide(transactional_id, command)
+        if isinstance(command, commands.InitProducerId | commands.TimeOut):
+            before = self.books.state_of(transactional_id)
+            decision, end_offset = self.books.decide(transactional_id, command)
+            for record in decision.log:
+                self.stories.gave_way(transactional_id, before, command, record.state, caller)
+        else:
+            decision, end_offset = self.books.decide(transactional_id, command)
+            if decision.log:
+                self.stories.went_on(transactional_id, command, caller)
         for duty in decision.then:
             assert self._nursery is not None
             self._completions.begin(self._nursery, duty, end_offset)
@@ -317,9 +347,8 @@ class TransactionService:
             self._opened.set()
         return decision, end_offset
 
-    def _ended(self, commit: bool) -> None:
-        self.committed += commit
-        self.aborted += not commit
+    def _ended(self, duty: commands.WriteMarkers, state: Completed) -> None:
+        self.tallies.count(duty, state, self.stories.ending(duty.transactional_id))
 
     async def _with_fresh_producer_id(self, command: Command) -> Command:
         assert isinstance(command, commands.InitProducerId | commands.EndTxn | commands.TimeOut), command
@@ -351,7 +380,6 @@ class TransactionService:
             logger.warning("transactional id %r is late and could not be aborted: %s", transactional_id, error)
             return
         if decision.log:
-            self.timed_out += 1
             logger.warning("transactional id %r: aborted after its %d ms", transactional_id, state.timeout_ms)
 
     async def _forget_the_unused(self) -> None:
@@ -360,7 +388,9 @@ class TransactionService:
             for shard in self.books.shards():
                 try:
                     for tombstones in self.books.tombstones(shard):
-                        await shard.log.durable(shard.write(tombstones))
+                        end_offset = shard.write(tombstones)
+                        self.stories.expired(tombstones)
+                        await shard.log.durable(end_offset)
                         await trio.lowlevel.checkpoint()
                 except LogWriteFailed as error:
                     logger.warning("unused transactional ids could not be removed: %s", error)

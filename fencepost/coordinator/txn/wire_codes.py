@@ -10,6 +10,9 @@ PRODUCER_FENCED_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
 ABORTABLE_SINCE = {22: 5, 24: 5, 25: 4, 26: 4}
 """By API key: the first version whose clients know TRANSACTION_ABORTABLE."""
 
+WRITES = {0: (12, 11), 28: (5, 4)}
+"""Produce and TxnOffsetCommit: the first version of TV2, and the first whose clients know TRANSACTION_ABORTABLE."""
+
 
 def visible(api_key: int, api_version: int, error: ErrorCode) -> ErrorCode:
     """`error` as the answer of this version may name it."""
@@ -42,6 +45,18 @@ def visible_to_producer(error: ErrorCode, *, adds: bool, knows_abortable: bool) 
             return ErrorCode.NOT_ENOUGH_REPLICAS
         case _:
             return error
+
+
+def told(api_key: int, api_version: int, error: ErrorCode) -> ErrorCode:
+    """`error` as the answer to this request names it, whichever API it is."""
+    if api_key in PRODUCER_FENCED_SINCE:
+        return visible(api_key, api_version, error)
+    if api_key in WRITES:
+        adds_since, abortable_since = WRITES[api_key]
+        return visible_to_producer(
+            error, adds=api_version >= adds_since, knows_abortable=api_version >= abortable_since
+        )
+    return error
 
 
 def of_failed_append(error: ErrorCode) -> ErrorCode:

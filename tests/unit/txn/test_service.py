@@ -115,7 +115,7 @@ class TestEndTxn:
         assert answer.error is NONE
         assert (answer.producer_id, answer.epoch) == (identity[0], identity[1] + (1 if version == 2 else 0))
         assert committed(world, P0) == committed(world, P1) == ["x"]
-        assert world.service.committed == 1
+        assert world.service.tallies.ended["commit", "client"] == 1
 
     @pytest.mark.parametrize("version", [0, 2])
     async def test_the_next_transaction_never_meets_concurrent_transactions(

@@ -28,7 +28,7 @@ class TestClocks:
         assert world.service.books.counts["CompleteAbort"] == 1
         assert committed(world) == []
         assert not world.cluster.partitions[P0].open
-        assert (world.service.timed_out, world.service.aborted) == (1, 1)
+        assert world.service.tallies.ended["abort", "timeout"] == 1
         late = await world.service.end_txn(TX, answer.producer_id, answer.epoch, True, client_version=version)
         assert late.error is ErrorCode.PRODUCER_FENCED
 
@@ -60,7 +60,7 @@ class TestClocks:
         await world.service.end_txn(TX, answer.producer_id, answer.epoch, True, client_version=2)
         await trio.sleep(10)
         assert committed(world) == ["x"]
-        assert world.service.timed_out == 0
+        assert ("abort", "timeout") not in world.service.tallies.ended
         assert world.service.books.deadlines == {}
 
     async def test_a_commit_under_way_is_not_timed_out(
@@ -87,7 +87,7 @@ class TestClocks:
         world.logs.fail(None)
         await trio.sleep(1)
         assert world.service.books.counts["CompleteAbort"] == 1
-        assert world.service.timed_out == 1
+        assert world.service.tallies.ended["abort", "timeout"] == 1
 
     async def test_unused_ids_are_forgotten_with_tombstones(
         self, nursery: trio.Nursery, world: World, autojump_clock: trio.testing.MockClock

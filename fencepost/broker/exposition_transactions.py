@@ -1,0 +1,70 @@
+"""Transactions in Prometheus' words: states, ends, durations, refusals, what is open for long and what nobody ends."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+def transaction_metrics(node: "Node") -> Iterator[Metric]:
+    """All families about transactions, read when somebody scrapes."""
+    transactions = node.transactions
+    states = GaugeMetricFamily("fencepost_transactions", "Transactional ids by state", labels=("state",))
+    for state, count in transactions.books.counts.items():
+        states.add_metric((state,), count)
+    yield states
+    yield from _ends(node)
+    yield from _refusals(node)
+    started_ms = transactions.books.oldest_open_started_ms
+    age = 0.0 if started_ms is None else max(0, node.clock.now_ms() - started_ms) / 1000
+    for name, text, value in (
+        ("oldest_open_transaction_seconds", "Age of the oldest open one", age),
+        ("transactional_ids", "Transactional ids that are remembered", len(transactions.books)),
+        ("producer_ids", "Different producer ids that partitions remember", _producer_ids(node)),
+        ("transactions_completing", "Decided transactions that owe markers", transactions.completing),
+        ("transaction_stories", "Ids whose changes and refusals are kept for explanations", len(transactions.stories)),
+    ):
+        yield GaugeMetricFamily(f"fencepost_{name}", text, value=value)
+    yield CounterMetricFamily("fencepost_markers_written", "Markers written", value=node.metrics.markers_written)
+
+
+def _ends(node: "Node") -> Iterator[Metric]:
+    tallies = node.transactions.tallies
+    ended = CounterMetricFamily(
+        "fencepost_transactions_ended", "Transactions ended since the start", labels=("result", "reason")
+    )
+    for labels, count in sorted(tallies.ended.items()):
+        ended.add_metric(labels, count)
+    yield ended
+    durations = HistogramMetricFamily(
+        "fencepost_transaction_duration_seconds",
+        "From a transaction's first partition to its last marker",
+        labels=("result",),
+    )
+    for commit, histogram in tallies.durations.items():
+        result = ("commit" if commit else "abort",)
+        durations.add_metric(result, histogram.cumulated(), histogram.sum_seconds)
+    yield durations
+
+
+def _refusals(node: "Node") -> Iterator[Metric]:
+    stories = node.transactions.stories
+    fenced = CounterMetricFamily(
+        "fencepost_producer_fenced", "Requests refused for a stale producer identity", labels=("reason",)
+    )
+    for reason, count in sorted(stories.fenced_by.items(), key=lambda pair: pair[0].value):
+        fenced.add_metric((reason.value,), count)
+    yield fenced
+    refused = CounterMetricFamily(
+        "fencepost_transaction_requests_refused", "Requests refused by code and reason", labels=("code", "reason")
+    )
+    for (code, reason), count in sorted(stories.refused_by.items(), key=lambda pair: (pair[0][0], pair[0][1].value)):
+        refused.add_metric((code.name, reason.value), count)
+    yield refused
+
+
+def _producer_ids(node: "Node") -> int:
+    return len({entry.producer_id for log in node.logs.logs() for entry in log.producer_states()})

@@ -1,0 +1,28 @@
+"""Why a partition refused a producer's batch, remembered with the coordinator's explanations. Never on the way of a
+batch that is taken."""
+
+from typing import TYPE_CHECKING
+
+from fencepost.coordinator.txn.causes import EXPLAINED
+from fencepost.coordinator.txn.state import DEAD
+from fencepost.protocol.record_batch import CorruptBatch, read_header
+
+if TYPE_CHECKING:
+    from fencepost.broker.handlers.api00_produce import Write
+    from fencepost.broker.node import Node
+    from fencepost.coordinator.txn.causes import Caller
+
+
+def explain_refused(node: "Node", transactional_id: str | None, write: "Write", caller: "Caller | None") -> None:
+    """Remember who was refused and why, where the code is one of those that are explained."""
+    if write.error not in EXPLAINED:
+        return
+    try:
+        header = read_header(write.batch)
+    except CorruptBatch:
+        return
+    name = transactional_id if header.is_transactional else None
+    state = DEAD if name is None else node.transactions.books.state_of(name)
+    shown = (header.producer_id, header.producer_epoch)
+    told = f"{write.tp}: {write.message or write.error.name}"
+    node.transactions.stories.refused_write(name, state, shown, write.error, told, caller)

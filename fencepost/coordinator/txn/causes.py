@@ -1,0 +1,256 @@
+"""What made a producer's identity stale or ended its transaction, who did it and when: why a request was refused."""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Protocol
+
+from fencepost.coordinator.txn.state import (
+    NO_PRODUCER_ID,
+    CompleteAbort,
+    CompleteCommit,
+    Dead,
+    Ongoing,
+    PrepareAbort,
+    PrepareCommit,
+    TxnState,
+    holder,
+)
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.registry import API_BY_KEY
+
+CHANGES_KEPT = 8
+REFUSALS_KEPT = 8
+Identity = tuple[int, int]
+"""Producer id and epoch."""
+
+EXPLAINED = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+"""The answers that have a recorded cause: 47, 48, 49, 51, 90, 120."""
+
+TOOL_CLIENT_IDS = ("fencepost-txn", "adminclient-")
+"""How the client ids of administrators' tools begin: ours, and Java's Admin (which names itself so by default)."""
+
+
+class Caller(Protocol):
+    """Whose request it was; the broker's request context is one."""
+
+    api_key: int
+    api_version: int
+    client_id: str | None
+    client_host: str
+
+
+class Reason(Enum):
+    """In one word; the `reason` label of the metrics."""
+
+    NEWCOMER = "newcomer"
+    """Somebody else took the id with InitProducerId."""
+    TOOL = "tool"
+    """An administrator's tool did."""
+    REINIT = "reinit"
+    """The holder itself called InitProducerId again and was given the next epoch."""
+    KEPT = "kept"
+    """A successor took the transaction over to end it (KIP-939)."""
+    TIMEOUT = "timeout"
+    """The transaction outlived its timeout."""
+    ENDED = "ended"
+    """The holder ended that transaction itself and went on: the request is late, or a copy."""
+    EXPIRED = "expired"
+    """The id was not used for so long that it was forgotten."""
+    BEFORE_START = "before_start"
+    """It happened before this broker process began; who did it was in its memory only."""
+    NEVER_HELD = "never_held"
+    """Nobody was ever given that identity under this id, as far as is remembered."""
+    UNKNOWN_ID = "unknown_id"
+    """The transactional id is not known."""
+    COMPLETING = "completing"
+    """The transaction before is decided and its markers are not all written."""
+    NOTHING_OPEN = "nothing_open"
+    """There is no open transaction to end or to write to."""
+    OTHER_VERDICT = "other_verdict"
+    """The transaction was ended before, the other way round."""
+    NOT_ADDED = "not_added"
+    """The partition is not part of the transaction."""
+    MARKER = "marker"
+    """A marker ended the transaction on the partition."""
+    NEWER_EPOCH = "newer_epoch"
+    """The partition has seen a higher epoch of the producer id."""
+    MIXED = "mixed_producers"
+    """One request carried batches of several producers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """An identity gave way to another, or a transaction was ended, other than by EndTxn of its holder."""
+
+    at_ms: int
+    reason: Reason
+    before: Identity
+    after: Identity
+    by: str
+    """Which request of which client; empty where the coordinator did it of its own accord."""
+    aborted: bool
+    """Whether a transaction was open and is aborted by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a request was refused: one word, and one sentence."""
+
+    reason: Reason
+    text: str
+
+
+@dataclass(slots=True)
+class Refusal:
+    """Requests that were refused alike: the first of them is logged, the others are counted."""
+
+    at_ms: int
+    code: ErrorCode
+    by: str
+    client_id: str | None
+    client_host: str
+    shown: Identity
+    cause: Cause
+    times: int = 1
+    last_ms: int = 0
+
+
+@dataclass(slots=True)
+class Story:
+    """What happened to one transactional id (or producer id) while this process ran; only the last of it is kept."""
+
+    owner: Caller | None = None
+    """Whose InitProducerId made the newest identity."""
+    writer: Caller | None = None
+    """Who began, or last ended, a transaction."""
+    ended: tuple[int, Identity, bool, Caller | None] | None = None
+    """The last EndTxn: when, which identity showed it, whether it committed, whose it was."""
+    changes: deque[Change] = field(default_factory=lambda: deque(maxlen=CHANGES_KEPT))
+    refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=REFUSALS_KEPT))
+
+    def lines(self) -> Iterator[tuple[int, Change | Refusal]]:
+        """Everything that happened, oldest first, with its time in ms."""
+        both: list[tuple[int, Change | Refusal]] = [(change.at_ms, change) for change in self.changes]
+        both += [(refusal.at_ms, refusal) for refusal in self.refusals]
+        return iter(sorted(both, key=lambda line: line[0]))
+
+
+def request_of(caller: Caller | None) -> str:
+    """`InitProducerId v5 of client 'billing' at 10.0.0.7`, or nothing."""
+    if caller is None:
+        return ""
+    api = API_BY_KEY[caller.api_key].name
+    return f"{api} v{caller.api_version} of client {caller.client_id or ''!r} at {caller.client_host}"
+
+
+def is_tool(caller: Caller | None) -> bool:
+    """Whether the request came from an administrator's tool, by its client id."""
+    return caller is not None and (caller.client_id or "").startswith(TOOL_CLIENT_IDS)
+
+
+def iso(at_ms: int) -> str:
+    """`2026-11-21T03:44:12.123Z`."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def told(change: Change) -> str:
+    """The change as a sentence."""
+    now, what = f"{change.after[0]}:{change.after[1]}", "; its transaction was aborted" if change.aborted else ""
+    match change.reason:
+        case Reason.TIMEOUT:
+            return f"its transaction outlived its timeout and was aborted at {iso(change.at_ms)}; {now} is current"
+        case Reason.EXPIRED:
+            return f"the id was unused for so long that it was forgotten at {iso(change.at_ms)}"
+        case Reason.KEPT:
+            return f"{change.by} took its transaction over at {iso(change.at_ms)} to end it, as {now}"
+        case Reason.REINIT:
+            return f"{change.by} renewed it at {iso(change.at_ms)} to {now}{what}"
+        case _:
+            return f"{change.by} took the id over at {iso(change.at_ms)} as {now}{what}"
+
+
+def explain(state: TxnState, story: Story | None, shown: Identity | None, error: ErrorCode) -> Cause:
+    """Why somebody who showed this identity (None: a newcomer) hears `error` of an id in `state`. Pure."""
+    if error is ErrorCode.CONCURRENT_TRANSACTIONS:
+        return Cause(Reason.COMPLETING, f"the transaction before is in {state.name} and lacks markers")
+    if isinstance(state, Dead):
+        expired = next((c for c in reversed(story.changes) if c.reason is Reason.EXPIRED), None) if story else None
+        if expired is not None:
+            return Cause(Reason.EXPIRED, told(expired))
+        return Cause(Reason.UNKNOWN_ID, "the transactional id is not known: never initialised, or forgotten unused")
+    if shown is None or shown == holder(state):
+        return _of_current(state)
+    return _of_stale(state, story, shown)
+
+
+def _of_current(state: TxnState) -> Cause:
+    """The identity is right; what was asked for does not go with the state."""
+    match state:
+        case Ongoing():
+            if state.is_kept:
+                return Cause(Reason.KEPT, "the transaction was taken over, it may only be ended")
+            return Cause(Reason.NOT_ADDED, "the partition is not part of the open transaction")
+        case CompleteCommit() | CompleteAbort():
+            how = "committed" if isinstance(state, CompleteCommit) else "aborted"
+            return Cause(
+                Reason.NOTHING_OPEN,
+                f"no transaction is open: the last one was {how} at {iso(state.updated_ms)} and none was begun since",
+            )
+        case PrepareCommit() | PrepareAbort():
+            how = "committed" if isinstance(state, PrepareCommit) else "aborted"
+            return Cause(Reason.OTHER_VERDICT, f"the transaction is {how} already, since {iso(state.updated_ms)}")
+        case _:
+            return Cause(Reason.NOTHING_OPEN, "no transaction was begun since InitProducerId")
+
+
+def _of_stale(state: TxnState, story: Story | None, shown: Identity) -> Cause:
+    """Somebody else is current: by the first change after which this identity was not."""
+    assert not isinstance(state, Dead)
+    producer_id, epoch = shown
+    ended = story.ended if story is not None else None
+    for change in story.changes if story is not None else ():
+        if change.before[0] == producer_id and change.before[1] >= epoch:
+            if change.before[1] == epoch:
+                return Cause(change.reason, told(change))
+            return Cause(
+                Reason.ENDED,
+                f"its holder had ended that transaction and gone on to {producer_id}:{change.before[1]} before"
+                f" {iso(change.at_ms)}",
+            )
+    if ended is not None and ended[1][0] == producer_id and ended[1][1] >= epoch:
+        at_ms, by, commit, caller = ended
+        how, now = "committed" if commit else "aborted", "{}:{}".format(*holder(state))
+        if by[1] > epoch:
+            return Cause(Reason.ENDED, f"its holder has ended that transaction long ago; {now} is current")
+        return Cause(Reason.ENDED, f"{request_of(caller)} {how} its transaction at {iso(at_ms)}; {now} is current")
+    known = {holder(state)[0], state.producer.producer_id, state.producer.previous_producer_id} - {NO_PRODUCER_ID}
+    if producer_id in known and epoch <= _highest(state, producer_id):
+        return Cause(
+            Reason.BEFORE_START,
+            f"{holder(state)[0]}:{holder(state)[1]} is current, by a record of {iso(state.updated_ms)} or older;"
+            " who asked for it was not kept over a restart of the broker",
+        )
+    return Cause(
+        Reason.NEVER_HELD,
+        f"{producer_id}:{epoch} was not given out under this id, as far as is remembered;"
+        f" {holder(state)[0]}:{holder(state)[1]} is current",
+    )
+
+
+def _highest(state: TxnState, producer_id: int) -> int:
+    """The highest epoch of a producer id that this id can have had, by its state."""
+    assert not isinstance(state, Dead)
+    held_id, held_epoch = holder(state)
+    return held_epoch if held_id == producer_id else (1 << 15) - 1

@@ -1,0 +1,200 @@
+"""Remembers, for a bounded number of ids, what changed their identity and whom that shut out; counts it all."""
+
+import logging
+from collections import Counter, OrderedDict
+from collections.abc import Iterable
+
+from fencepost.coordinator.ports import Clock
+from fencepost.coordinator.txn import wire_codes
+from fencepost.coordinator.txn.causes import (
+    EXPLAINED,
+    Caller,
+    Cause,
+    Change,
+    Identity,
+    Reason,
+    Refusal,
+    Story,
+    explain,
+    is_tool,
+    request_of,
+)
+from fencepost.coordinator.txn.commands import (
+    AddPartitions,
+    Command,
+    EndTxn,
+    InitProducerId,
+    TimeOut,
+    VerifyPartitions,
+)
+from fencepost.coordinator.txn.state import Dead, Empty, Ongoing, PrepareAbort, TxnRecord, TxnState, holder
+from fencepost.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+STORIES_KEPT = 10_000
+"""Ids with a story at once; of the one untouched for longest it is forgotten. Some KiB each at most."""
+FENCING = frozenset(
+    {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED}
+)
+NOBODY: Identity = (-1, -1)
+
+
+class Stories:
+    """One per coordinator. Nothing here is ever asked before a request is answered: it only explains.
+
+    Keys are transactional ids, and producer ids (int) for producers without one.
+    """
+
+    def __init__(self, clock: Clock, stories_max: int = STORIES_KEPT) -> None:
+        self.refused_by: Counter[tuple[ErrorCode, Reason]] = Counter()
+        """How many requests were refused, by code and reason."""
+        self._clock = clock
+        self._max = stories_max
+        self._stories: OrderedDict[str | int, Story] = OrderedDict()
+        self._ending: dict[str, Reason] = {}
+        """Why the transactions that are being completed were aborted, where it was not their holder's wish."""
+
+    def __len__(self) -> int:
+        return len(self._stories)
+
+    def of(self, key: str | int) -> Story | None:
+        """What is remembered of an id."""
+        return self._stories.get(key)
+
+    @property
+    def fenced_by(self) -> Counter[Reason]:
+        """How many requests were refused for a stale identity, by reason."""
+        found: Counter[Reason] = Counter()
+        for (code, reason), count in self.refused_by.items():
+            if code in FENCING:
+                found[reason] += count
+        return found
+
+    # What happens
+
+    def went_on(self, transactional_id: str, command: Command, caller: Caller | None) -> None:
+        """A record of an id was written because its holder added partitions or ended a transaction."""
+        story = self._story(transactional_id)
+        story.writer = caller
+        if isinstance(command, EndTxn):
+            shown = (command.producer_id, command.epoch)
+            story.ended = (self._clock.now_ms(), shown, command.commit, caller)
+
+    def gave_way(
+        self,
+        transactional_id: str,
+        before: TxnState,
+        command: InitProducerId | TimeOut,
+        after: TxnState,
+        caller: Caller | None,
+    ) -> None:
+        """A record of an id was written because somebody asked for its identity, or its transaction was late."""
+        story = self._story(transactional_id)
+        self._stories.move_to_end(transactional_id)
+        aborted = isinstance(after, PrepareAbort)
+        reason = _reason(command, after, caller)
+        if aborted:
+            self._ending[transactional_id] = reason
+        if isinstance(after, Empty | Ongoing):
+            story.owner = caller
+        if not isinstance(before, Dead) and not isinstance(after, Dead) and holder(before) != holder(after):
+            change = Change(self._clock.now_ms(), reason, holder(before), holder(after), request_of(caller), aborted)
+            story.changes.append(change)
+
+    def expired(self, tombstones: Iterable[TxnRecord]) -> None:
+        """These ids are forgotten, for they were long unused."""
+        for record in tombstones:
+            story = self._story(record.transactional_id)
+            story.owner = story.writer = story.ended = None
+            story.changes.append(Change(self._clock.now_ms(), Reason.EXPIRED, NOBODY, NOBODY, "", aborted=False))
+
+    def decided_before(self, transactional_id: str) -> None:
+        """A transaction that is being completed was decided before this process began."""
+        self._ending[transactional_id] = Reason.BEFORE_START
+
+    def ending(self, transactional_id: str) -> Reason:
+        """Why the transaction that is complete now was ended; ENDED: by its holder."""
+        return self._ending.pop(transactional_id, Reason.ENDED) if self._ending else Reason.ENDED
+
+    # Who is refused
+
+    def refused(
+        self, transactional_id: str, state: TxnState, command: Command, error: ErrorCode, caller: Caller | None
+    ) -> None:
+        """The coordinator refused a request, with what a table row says of it."""
+        match command:
+            case InitProducerId():
+                shown = command.expected
+            case AddPartitions() | VerifyPartitions() | EndTxn():
+                shown = (command.producer_id, command.epoch)
+            case _:
+                return
+        if error in EXPLAINED:
+            cause = explain(state, self.of(transactional_id), shown, error)
+            self.note(transactional_id, shown or NOBODY, error, cause, caller)
+
+    def refused_write(
+        self,
+        transactional_id: str | None,
+        state: TxnState,
+        shown: Identity,
+        error: ErrorCode,
+        told: str,
+        caller: Caller | None,
+    ) -> None:
+        """A partition refused a batch of `shown`; `told` is what it says of it."""
+        if error not in EXPLAINED:
+            return
+        if error is ErrorCode.INVALID_PRODUCER_ID_MAPPING:
+            cause = Cause(Reason.MIXED, told)
+        elif transactional_id is not None and not isinstance(state, Dead) and shown != holder(state):
+            cause = explain(state, self.of(transactional_id), shown, error)
+        elif error is ErrorCode.INVALID_TXN_STATE:
+            cause = Cause(Reason.MARKER, told)
+        else:
+            cause = Cause(Reason.NEWER_EPOCH, told)
+        self.note(shown[0] if transactional_id is None else transactional_id, shown, error, cause, caller)
+
+    def note(self, key: str | int, shown: Identity, error: ErrorCode, cause: Cause, caller: Caller | None) -> None:
+        """Remember one refusal, count it, and log it unless the same one was logged before."""
+        code = error if caller is None else wire_codes.told(caller.api_key, caller.api_version, error)
+        self.refused_by[code, cause.reason] += 1
+        story = self._story(key)
+        now_ms = self._clock.now_ms()
+        client_id, host = (caller.client_id, caller.client_host) if caller is not None else (None, "")
+        who = request_of(caller)
+        for known in story.refusals:
+            if (known.code, known.shown, known.by, known.cause.reason) == (code, shown, who, cause.reason):
+                known.times += 1
+                known.last_ms = now_ms
+                return
+        story.refusals.append(Refusal(now_ms, code, who, client_id, host, shown, cause, last_ms=now_ms))
+        logger.warning(
+            "refused %s=%r code=%s request=%s identity=%d:%d reason=%s because %s",
+            "transactional_id" if isinstance(key, str) else "producer_id",
+            key,
+            code.name,
+            who or "of the broker itself",
+            *shown,
+            cause.reason.value,
+            cause.text,
+        )
+
+    def _story(self, key: str | int) -> Story:
+        story = self._stories.get(key)
+        if story is None:
+            if len(self._stories) >= self._max:
+                self._stories.popitem(last=False)
+            story = self._stories[key] = Story()
+        return story
+
+
+def _reason(command: InitProducerId | TimeOut, after: TxnState, caller: Caller | None) -> Reason:
+    if isinstance(command, TimeOut):
+        return Reason.TIMEOUT
+    if command.keep_prepared and isinstance(after, Ongoing):
+        return Reason.KEPT
+    if is_tool(caller):
+        return Reason.TOOL
+    return Reason.NEWCOMER if command.expected is None else Reason.REINIT

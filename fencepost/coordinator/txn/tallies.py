@@ -1,0 +1,54 @@
+"""How transactions ended, and how long they were open: counted since the start of the process."""
+
+from bisect import bisect_left
+from collections import Counter
+
+from fencepost.coordinator.txn.causes import Reason
+from fencepost.coordinator.txn.commands import WriteMarkers
+from fencepost.coordinator.txn.state import Completed
+
+DURATION_BOUNDS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0)
+"""Upper bounds of the histogram's buckets; the last bucket has none. 900 s is the longest Kafka allows by default."""
+CLIENT, EMPTY = "client", "empty"
+"""Reasons of ends: EndTxn of the holder; the same, of TV2, with nothing begun."""
+
+
+class Histogram:
+    """Counts of durations by bucket, and their sum."""
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum_seconds = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.sum_seconds += seconds
+
+    def cumulated(self) -> list[tuple[str, int]]:
+        """As Prometheus wants them: the upper bound as text, and how many were not longer."""
+        total, found = 0, []
+        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
+            total += count
+            found.append((bound, total))
+        return found
+
+
+class Tallies:
+    """Transactions that are complete, all their markers written."""
+
+    def __init__(self) -> None:
+        self.ended: Counter[tuple[str, str]] = Counter({("commit", CLIENT): 0, ("abort", CLIENT): 0})
+        """By result (commit, abort) and reason."""
+        self.durations = {True: Histogram(DURATION_BOUNDS_SECONDS), False: Histogram(DURATION_BOUNDS_SECONDS)}
+        """Of commits (True) and aborts, from the first partition to the last marker."""
+
+    def count(self, duty: WriteMarkers, state: Completed, reason: Reason) -> None:
+        """One more."""
+        if not duty.partitions:
+            self.ended["abort", EMPTY] += 1
+            return
+        label = CLIENT if reason is Reason.ENDED else reason.value
+        self.ended["commit" if duty.commit else "abort", label] += 1
+        self.durations[duty.commit].observe(max(0, state.updated_ms - state.started_ms) / 1000)
