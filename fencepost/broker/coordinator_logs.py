@@ -67,6 +67,10 @@ class PartitionCoordinatorLog:
             raise LogWriteFailed(code, f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}")
         return info.last_offset + 1
 
+    def is_durable(self, end_offset: int) -> bool:
+        """Whether `durable` would return at once."""
+        return self._commit.settled(self._log, end_offset)
+
     async def durable(self, end_offset: int) -> None:
         """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
         try:

@@ -16,6 +16,17 @@ logger = logging.getLogger(__name__)
 GROUP_TOPIC = "__consumer_offsets"
 
 
+class _Appended:
+    """Markers in their logs: what each partition answered, and how far the logs must be durable."""
+
+    __slots__ = ("results", "waits", "written")
+
+    def __init__(self) -> None:
+        self.results: dict[TopicPartition, ErrorCode] = {}
+        self.written: list[TopicPartition] = []
+        self.waits: dict[PartitionLog, int] = {}
+
+
 class Markers:
     """The coordinator's `MarkerWriter`, over this node's own logs."""
 
@@ -36,11 +47,41 @@ class Markers:
         Markers on `__consumer_offsets` then let the group coordinator apply or drop the pending offsets (T8). Where it
         could not load its log the marker has to wait: in a copy that is restored later, it would be missing.
         """
+        appended = self._append(producer_id, producer_epoch, commit, coordinator_epoch, transaction_version, partitions)
+        lost = await self._node.commit_all(appended.waits)
+        return self._finished(appended, producer_id, commit, lost)
+
+    def write_at_once(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        partitions: Collection[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode] | None:
+        """As `write_markers`, where the page cache is durable enough (`durability=os`); else None."""
+        node = self._node
+        if node.commit.durability != "os":
+            return None
+        appended = self._append(producer_id, producer_epoch, commit, coordinator_epoch, transaction_version, partitions)
+        for log in appended.waits:
+            node.commit.schedule(log)
+        return self._finished(appended, producer_id, commit, ())
+
+    def _append(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        partitions: Collection[TopicPartition],
+    ) -> _Appended:
         node = self._node
         now_ms = node.clock.now_ms()
-        results: dict[TopicPartition, ErrorCode] = {}
-        written: list[TopicPartition] = []
-        waits: dict[PartitionLog, int] = {}
+        appended = _Appended()
+        results, written, waits = appended.results, appended.written, appended.waits
         for tp in partitions:
             log = node.partition(tp)
             if log is None:
@@ -59,9 +100,14 @@ class Markers:
             else:
                 logger.warning("marker refused partition=%s producer_id=%d code=%s", tp, producer_id, info.error.name)
         node.metrics.markers_written += len(written)
-        lost = await node.commit_all(waits)
-        for tp in written:
-            if node.partition(tp) in lost:
+        return appended
+
+    def _finished(
+        self, appended: _Appended, producer_id: int, commit: bool, lost: "Collection[PartitionLog]"
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        node, results = self._node, appended.results
+        for tp in appended.written:
+            if lost and node.partition(tp) in lost:
                 results[tp] = ErrorCode.KAFKA_STORAGE_ERROR
             elif tp.topic == GROUP_TOPIC:
                 node.groups.complete_transaction(tp.partition, producer_id, commit)

@@ -72,6 +72,10 @@ class CoordinatorLog(Protocol):
         """
         ...
 
+    def is_durable(self, end_offset: int) -> bool:
+        """Whether `durable` would return at once."""
+        ...
+
     async def durable(self, end_offset: int) -> None:
         """Return when everything below `end_offset` is durable (at once, without a checkpoint, where it already is).
 
@@ -116,6 +120,21 @@ class MarkerWriter(Protocol):
         """Append a marker to each partition and return when all are durable and visible.
 
         Markers on `__consumer_offsets` also tell the group coordinator (it applies or drops the pending offsets).
+        """
+        ...
+
+    def write_at_once(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        partitions: Collection[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode] | None:
+        """As `write_markers`, where a marker is durable and visible as soon as it is appended.
+
+        None, and nothing written, where it is not.
         """
         ...
 

@@ -28,6 +28,10 @@ class LostLog:
         """Refuse. Raises LogWriteFailed."""
         raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.why)
 
+    def is_durable(self, end_offset: int) -> bool:
+        """Nothing is, and never will be."""
+        return False
+
     async def durable(self, end_offset: int) -> None:
         """Refuse, also what rests on an empty state alone. Raises LogWriteFailed."""
         raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, self.why)
@@ -85,6 +89,10 @@ class Shard(Generic[StateT, RecordT]):
         for record in records:
             self.state = self._apply(self.state, record)
         return end_offset
+
+    def is_settled(self, end_offset: int) -> bool:
+        """Whether `settled` would answer NONE at once."""
+        return self.log.is_durable(end_offset)
 
     async def settled(self, end_offset: int) -> ErrorCode:
         """NONE once the log is durable below `end_offset`; what a client hears where it never will be."""

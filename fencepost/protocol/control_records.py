@@ -2,6 +2,7 @@
 
 import struct
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 from fencepost.protocol.batch_header import (
@@ -14,6 +15,7 @@ from fencepost.protocol.batch_header import (
     Buffer,
     CorruptBatch,
     pack_header,
+    read_header,
 )
 from fencepost.protocol.records import decode_records
 
@@ -85,6 +87,19 @@ def end_txn_marker(
     )
     pack_header(marker, 0, header)
     return marker
+
+
+@lru_cache(maxsize=16)
+def same_marker(
+    producer_id: int, producer_epoch: int, commit: bool, coordinator_epoch: int, timestamp_ms: int
+) -> tuple[bytes, BatchHeader]:
+    """`end_txn_marker` and its header, made once for all partitions of a transaction.
+
+    What differs between them, offset and leader epoch, is not under the checksum; whoever appends it puts it into a
+    copy of his own.
+    """
+    marker = end_txn_marker(producer_id, producer_epoch, commit, coordinator_epoch, timestamp_ms)
+    return bytes(marker), read_header(marker)
 
 
 def control_type(buffer: Buffer, start: int, header: BatchHeader) -> ControlType | None:

@@ -22,9 +22,9 @@ from fencepost.broker.log.snapshots import SnapshotFiles
 from fencepost.broker.log.store import FileRegion, FlushFailed, Store, Syncable
 from fencepost.broker.log.txn_index import AbortedTransaction
 from fencepost.broker.log.validation import check_batch
-from fencepost.protocol.control_records import end_txn_marker
+from fencepost.protocol.control_records import same_marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import BatchHeader, assign_offset, read_header
+from fencepost.protocol.record_batch import BatchHeader, assign_offset
 from fencepost.protocol.topics import TopicPartition
 
 __all__ = ["AppendInfo", "AppendOrigin", "FileRegion", "PartitionLog", "ReadResult", "TimestampOffset", "Watcher"]
@@ -133,9 +133,9 @@ class PartitionLog(ReadableLog):
         refusal = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         if refusal is not None:
             return self._refused(refusal)
-        marker = end_txn_marker(producer_id, producer_epoch, commit, coordinator_epoch, now_ms)
+        marker, header = same_marker(producer_id, producer_epoch, commit, coordinator_epoch, now_ms)
         offset = self.segments.end_offset
-        refusal = self._write(marker, read_header(marker), now_ms)
+        refusal = self._write(bytearray(marker), header, now_ms)
         if refusal is not None:
             return self._refused(refusal)
         ended = self.producers.commit_marker(

@@ -55,6 +55,9 @@ class MemoryLog:
         self.batches.append(ReplayedBatch(self.end_offset, producer_id, 0, True, commit, (), START_MS))
         self.end_offset += 1
 
+    def is_durable(self, end_offset: int) -> bool:
+        return not self.held
+
     async def durable(self, end_offset: int) -> None:
         assert end_offset <= self.end_offset
         while self.held:

@@ -63,6 +63,9 @@ class MemoryLog:
         self.batches.append(values)
         return self.end_offset
 
+    def is_durable(self, end_offset: int) -> bool:
+        return self.durable_end >= end_offset
+
     async def durable(self, end_offset: int) -> None:
         if self.durable_end < end_offset and self.delay_seconds:
             await trio.sleep(self.delay_seconds)

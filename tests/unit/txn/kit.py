@@ -42,6 +42,9 @@ class MemoryLog:
         self.appends += 1
         return len(self.batches)
 
+    def is_durable(self, end_offset: int) -> bool:
+        return self.durable_batches >= end_offset
+
     async def durable(self, end_offset: int) -> None:
         if self.durable_batches < end_offset and self.delay:
             await trio.sleep(self.delay)
@@ -150,7 +153,7 @@ class Cluster:
     """Partitions, and the MarkerWriter over them.
 
     `delay` seconds pass before each marker. `answers` are told first, one dict a round, then the truth. `gate` holds
-    all rounds.
+    all rounds. `at_once`: markers are durable when they are appended, and need no wait.
     """
 
     def __init__(self, *partitions: TopicPartition, delay: float = 0.0) -> None:
@@ -159,6 +162,28 @@ class Cluster:
         self.answers: list[dict[TopicPartition, ErrorCode]] = []
         self.rounds: list[tuple[int, int, bool, int, frozenset[TopicPartition]]] = []
         self.gate: trio.Event | None = None
+        self.at_once = False
+
+    def write_at_once(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        partitions: Collection[TopicPartition],
+    ) -> dict[TopicPartition, ErrorCode] | None:
+        if not self.at_once:
+            return None
+        assert coordinator_epoch == 0
+        self.rounds.append((producer_id, producer_epoch, commit, transaction_version, frozenset(partitions)))
+        told = self.answers.pop(0) if self.answers else {}
+        return {
+            name: told[name]
+            if name in told
+            else self._mark(name, producer_id, producer_epoch, commit, transaction_version)
+            for name in sorted(partitions)
+        }
 
     async def write_markers(
         self,
