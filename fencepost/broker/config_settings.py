@@ -207,6 +207,13 @@ class CoordinatorSettings:
         Kind.BOOLEAN, False, "Whether a transaction may wait without a timeout for an outside coordinator (KIP-939).",
         update=_DYNAMIC,
     )  # fmt: skip
+    transaction_hanging_check_interval_ms: int = setting(
+        Kind.INT, 60_000, "How often partitions are searched for transactions that nobody will end.", low=1, ours=True
+    )
+    transaction_hanging_abort: bool = setting(
+        Kind.BOOLEAN, False, "Whether a transaction that is proved to hang is aborted, or only reported.", ours=True,
+        update=_DYNAMIC,
+    )  # fmt: skip
     transactional_id_expiration_ms: int = setting(
         Kind.INT, 604_800_000, "How long an unused id is kept.", low=1, update=_DYNAMIC
     )

@@ -28,6 +28,12 @@ def transaction_metrics(node: "Node") -> Iterator[Metric]:
         ("transaction_stories", "Ids whose changes and refusals are kept for explanations", len(transactions.stories)),
     ):
         yield GaugeMetricFamily(f"fencepost_{name}", text, value=value)
+    yield GaugeMetricFamily(
+        "fencepost_hanging_transactions", "Open ones that nobody will end", value=len(node.hanging.hanging)
+    )
+    yield CounterMetricFamily(
+        "fencepost_hanging_transactions_aborted", "Those aborted by the broker", value=node.hanging.aborted
+    )
     yield CounterMetricFamily("fencepost_markers_written", "Markers written", value=node.metrics.markers_written)
 
 

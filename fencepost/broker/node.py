@@ -13,6 +13,7 @@ from fencepost.broker.config import BrokerConfig, group_config
 from fencepost.broker.context import Endpoint
 from fencepost.broker.coordinator_logs import InternalTopicLogs, PartitionCoordinatorLog
 from fencepost.broker.dispatch import Dispatch
+from fencepost.broker.hanging import HangingCheck
 from fencepost.broker.identity import cluster_id_of
 from fencepost.broker.log.checkpointing import Checkpointer
 from fencepost.broker.log.cleaner import LogCleaner
@@ -70,6 +71,7 @@ class Node:
         self.purgatory = Purgatory()
         self.dispatch = Dispatch(unstable=config.unstable_api_versions_enable)
         self.markers = Markers(self)
+        self.hanging = HangingCheck(self)
         self.endpoint = Endpoint("", 0)
         """Where it listens, once it does."""
         self.server: Server | None = None
@@ -242,6 +244,7 @@ class Node:
         interval = min(self.config.log_retention_check_interval_ms / 1000, HOUSEKEEPING_SECONDS_MAX)
         services.start_soon(every, interval, self._housekeep)
         services.start_soon(self.cleaner.run)
+        services.start_soon(every, self.config.transaction_hanging_check_interval_ms / 1000, self.hanging.look)
         if self._has_files:
             self.logs.lose = self.commit.lose
             services.start_soon(Checkpointer(self.logs, self.commit, self.clock.monotonic, self._threads).run)

@@ -1,9 +1,11 @@
 """WriteTxnMarkers (27): control batches that end transactions on partitions, for brokers and for an operator's abort.
 
 v0-2 are served; v2 says which transaction version a marker follows (KIP-1228). It goes past the coordinator: what it
-ends there is ended, whatever the coordinator believes.
+ends there is ended, whatever the coordinator believes. Who sets our tag `only_hanging` is refused with
+INVALID_TXN_STATE where a coordinator still owns the transaction, or may.
 """
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
@@ -20,20 +22,34 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 
+audit = logging.getLogger("fencepost.audit")
+
+
 async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Write the markers in the order of the request; each is durable and visible before the answer."""
-    return WriteTxnMarkersResponse(markers=[await _write(node, marker) for marker in request.markers])
+    return WriteTxnMarkersResponse(markers=[await _write(node, marker, context) for marker in request.markers])
 
 
-async def _write(node: "Node", marker: Any) -> Any:
-    wanted = [TopicPartition(topic.name, partition) for topic in marker.topics for partition in topic.partition_indexes]
+async def _write(node: "Node", marker: Any, context: RequestContext) -> Any:
+    wanted = {TopicPartition(topic.name, partition) for topic in marker.topics for partition in topic.partition_indexes}
+    owned = {tp for tp in wanted if not node.hanging.hangs(tp, marker.producer_id)} if marker.only_hanging else set()
     codes = await node.transactions.markers.write_markers(
         marker.producer_id,
         marker.producer_epoch,
         marker.transaction_result,
         marker.coordinator_epoch,
         marker.transaction_version,
-        frozenset(wanted),
+        frozenset(wanted - owned),
+    )
+    answers = {**codes, **dict.fromkeys(owned, ErrorCode.INVALID_TXN_STATE)}
+    audit.warning(
+        "markers written by hand verdict=%s producer_id=%d epoch=%d by=client %r at %s: %s",
+        "COMMIT" if marker.transaction_result else "ABORT",
+        marker.producer_id,
+        marker.producer_epoch,
+        context.client_id or "",
+        context.client_host,
+        ", ".join(f"{tp} {answers.get(tp, ErrorCode.UNKNOWN_SERVER_ERROR).name}" for tp in sorted(wanted)),
     )
     topics = [
         WritableTxnMarkerTopicResult(
@@ -41,7 +57,7 @@ async def _write(node: "Node", marker: Any) -> Any:
             partitions=[
                 WritableTxnMarkerPartitionResult(
                     partition_index=partition,
-                    error_code=codes.get(TopicPartition(topic.name, partition), ErrorCode.UNKNOWN_SERVER_ERROR),
+                    error_code=answers.get(TopicPartition(topic.name, partition), ErrorCode.UNKNOWN_SERVER_ERROR),
                 )
                 for partition in topic.partition_indexes
             ],

@@ -1,14 +1,20 @@
-"""DescribeTransactions (65): what the coordinator knows of transactional ids (KIP-664). v0 is served."""
+"""DescribeTransactions (65): what the coordinator knows of transactional ids (KIP-664, row T19).
+
+v0 is served. Who sets our tag `explain` is told, in a tag of ours, whose transaction it is and what shut whom out.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
+from fencepost.coordinator.txn.causes import Caller, Refusal, Story, told
 from fencepost.protocol.messages.api65_describe_transactions import (
     DescribeTransactionsResponse,
+    StoryLine,
     TopicData,
     TransactionState,
+    TransactionStory,
 )
 from fencepost.protocol.topics import TopicPartition
 
@@ -19,21 +25,22 @@ if TYPE_CHECKING:
 async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Describe each id; of a decided transaction, the partitions that still lack their marker."""
     return DescribeTransactionsResponse(
-        transaction_states=[await _describe(node, name) for name in request.transactional_ids]
+        transaction_states=[await _describe(node, name, request.explain) for name in request.transactional_ids]
     )
 
 
-async def _describe(node: "Node", transactional_id: str) -> Any:
-    told = await node.transactions.describe(transactional_id)
+async def _describe(node: "Node", transactional_id: str, explain: bool) -> Any:
+    described = await node.transactions.describe(transactional_id)
     return TransactionState(
-        error_code=told.error,
+        error_code=described.error,
         transactional_id=transactional_id,
-        transaction_state=told.state,
-        transaction_timeout_ms=told.timeout_ms,
-        transaction_start_time_ms=told.started_ms,
-        producer_id=told.producer_id,
-        producer_epoch=told.producer_epoch,
-        topics=_topics(told.partitions),
+        transaction_state=described.state,
+        transaction_timeout_ms=described.timeout_ms,
+        transaction_start_time_ms=described.started_ms,
+        producer_id=described.producer_id,
+        producer_epoch=described.producer_epoch,
+        topics=_topics(described.partitions),
+        story=_story(node.transactions.stories.of(transactional_id)) if explain else None,
     )
 
 
@@ -42,3 +49,41 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[Any]:
     for topic, partition in sorted(partitions):
         topics[topic].append(partition)
     return [TopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()]
+
+
+def _story(story: Story | None) -> Any:
+    if story is None:
+        return TransactionStory()
+    owner, writer = _who(story.owner), _who(story.writer)
+    return TransactionStory(
+        owner_client_id=owner[0],
+        owner_host=owner[1],
+        writer_client_id=writer[0],
+        writer_host=writer[1],
+        lines=[_line(line) for _, line in story.lines()],
+    )
+
+
+def _who(caller: Caller | None) -> tuple[str, str]:
+    return ("", "") if caller is None else (caller.client_id or "", caller.client_host)
+
+
+def _line(line: Any) -> Any:
+    if isinstance(line, Refusal):
+        return StoryLine(
+            time_ms=line.at_ms,
+            last_time_ms=line.last_ms,
+            times=line.times,
+            reason=line.cause.reason.value,
+            error_code=line.code,
+            client_id=line.client_id or "",
+            client_host=line.client_host,
+            text=f"{line.by} with {line.shown[0]}:{line.shown[1]}: {line.cause.text}",
+        )
+    return StoryLine(
+        time_ms=line.at_ms,
+        last_time_ms=line.at_ms,
+        times=1,
+        reason=line.reason.value,
+        text=f"{line.before[0]}:{line.before[1]}: {told(line)}",
+    )

@@ -60,7 +60,6 @@ class TransactionService:
         self.stories = Stories(clock)
         """Why requests were refused, and who took whose identity."""
         self.tallies = Tallies()
-        """How transactions ended, and how long they took."""
         self._producer_ids = producer_ids
         self._topics = topics
         self._clock = clock
@@ -79,6 +78,11 @@ class TransactionService:
     @config.setter
     def config(self, config: TxnConfig) -> None:
         self.books.config = config
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its logs are loaded and it answers."""
+        return self._nursery is not None
 
     @property
     def completing(self) -> int:

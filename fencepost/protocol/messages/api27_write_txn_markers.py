@@ -1,6 +1,7 @@
 """WriteTxnMarkers (27): control batches that end transactions on partitions.
 
-v2 says which transaction version the marker follows (KIP-1228).
+v2 says which transaction version the marker follows (KIP-1228). Tag 1000 of a marker is ours
+(docs/decisions/0016-what-only-we-know.md); Kafka passes over it.
 """
 
 from fencepost.protocol.schema import Array, Bool, Int8, Int16, Int32, Int64, Request, Response, Since, String, Struct
@@ -22,6 +23,7 @@ WritableTxnMarker = Struct(
     "topics" / Array(WritableTxnMarkerTopic),
     "coordinator_epoch" / Int32,
     "transaction_version" / Since(2, Int8),
+    "only_hanging" / Since(1, Bool, tag=1000),
 )
 
 WriteTxnMarkersRequest = Request(

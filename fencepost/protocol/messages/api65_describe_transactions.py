@@ -1,6 +1,9 @@
-"""DescribeTransactions (65): what the coordinator knows of transactional ids (KIP-664)."""
+"""DescribeTransactions (65): what the coordinator knows of transactional ids (KIP-664).
 
-from fencepost.protocol.schema import Array, Int16, Int32, Int64, Request, Response, String, Struct
+Tag 1000 of the request and of each state is ours (docs/decisions/0016-what-only-we-know.md); Kafka passes over it.
+"""
+
+from fencepost.protocol.schema import Array, Bool, Int16, Int32, Int64, Request, Response, Since, String, Struct
 
 VERSIONS = (0, 0)
 FLEXIBLE = 0
@@ -11,12 +14,34 @@ DescribeTransactionsRequest = Request(
     VERSIONS,
     FLEXIBLE,
     "transactional_ids" / Array(String),
+    "explain" / Since(0, Bool, tag=1000),
 )
 
 TopicData = Struct(
     "TopicData",
     "topic" / String,
     "partitions" / Array(Int32),
+)
+
+StoryLine = Struct(
+    "StoryLine",
+    "time_ms" / Int64,
+    "last_time_ms" / Int64,
+    "times" / Int32,
+    "reason" / String,
+    "error_code" / Int16,
+    "client_id" / String,
+    "client_host" / String,
+    "text" / String,
+)
+
+TransactionStory = Struct(
+    "TransactionStory",
+    "owner_client_id" / String,
+    "owner_host" / String,
+    "writer_client_id" / String,
+    "writer_host" / String,
+    "lines" / Array(StoryLine),
 )
 
 TransactionState = Struct(
@@ -29,6 +54,7 @@ TransactionState = Struct(
     "producer_id" / Int64,
     "producer_epoch" / Int16,
     "topics" / Array(TopicData),
+    "story" / Since(0, TransactionStory, tag=1000),
 )
 
 DescribeTransactionsResponse = Response(
