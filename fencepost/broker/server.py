@@ -74,6 +74,12 @@ class Server:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Accept and serve until `drain`. Connections' tasks live in a nursery in here."""
+        try:
+            await self._run(task_status)
+        finally:
+            self._close_sockets()
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
@@ -95,8 +101,7 @@ class Server:
         """Stop accepting, let requests that were begun be answered, and close every connection."""
         self.draining = True
         self._accepting.cancel()
-        for sock in self._sockets:
-            sock.close()
+        self._close_sockets()
         with trio.move_on_after(limit_seconds):
             while self.connections:
                 for connection in tuple(self.connections):
@@ -106,6 +111,10 @@ class Server:
         for connection in tuple(self.connections):
             logger.warning("closing connection in the middle of a request peer=%s", connection.peer)
             connection.cancel("the broker stops")
+
+    def _close_sockets(self) -> None:
+        for sock in self._sockets:
+            sock.close()
 
     async def _accept(self, listening: socket.socket, nursery: trio.Nursery) -> None:
         while True:

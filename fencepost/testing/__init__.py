@@ -1,1 +1,41 @@
-"""The broker inside a test."""
+"""The broker inside a test: `Broker` runs it in this process, with a clock to turn, faults to order, logs to look at.
+
+The pytest plugin (`fencepost.testing.plugin`) gives it as a fixture. Names are imported on first use: pytest loads the
+plugin at each start, in runs that need no broker, too.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fencepost.testing.broker import Broker
+    from fencepost.testing.faults import Fault
+    from fencepost.testing.holders import OpenTransaction
+    from fencepost.testing.log_view import Batch, LoggedRecord, LogView
+    from fencepost.testing.loop_thread import BrokerGone
+
+_HOME = {
+    "Batch": "log_view",
+    "Broker": "broker",
+    "BrokerGone": "loop_thread",
+    "Fault": "faults",
+    "LogView": "log_view",
+    "LoggedRecord": "log_view",
+    "OpenTransaction": "holders",
+}
+
+__all__ = ["Batch", "Broker", "BrokerGone", "Fault", "LogView", "LoggedRecord", "OpenTransaction"]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME.get(name)
+    if home is None:
+        raise AttributeError(f"module 'fencepost.testing' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = getattr(import_module(f"fencepost.testing.{home}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

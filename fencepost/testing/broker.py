@@ -1,0 +1,207 @@
+"""The broker of a test: the real one, in a thread of this process, on a real port, with its storage in memory."""
+
+import base64
+import logging
+import os
+from collections.abc import Mapping
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from fencepost.broker.config import BrokerConfig, load_config
+from fencepost.broker.log.descriptor_pool import DescriptorPool
+from fencepost.broker.log.files import FileStore
+from fencepost.broker.log.lock import lock_directory
+from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.log.store import Store
+from fencepost.protocol.errors import ErrorCode
+from fencepost.testing.faults import Delay, Drop, Fault, Faults, Moment, Step, Then, api_named, refusing, stopping
+from fencepost.testing.faulty_node import FaultyNode
+from fencepost.testing.inspection import Inspection
+from fencepost.testing.journal import Journal
+from fencepost.testing.jumping_clock import JumpingClock
+from fencepost.testing.loop_thread import LoopThread
+from fencepost.testing.turning import Clock
+
+HOST = "127.0.0.1"
+OPEN_FILES_MAX = 200
+SETTINGS: Mapping[str, str] = {
+    "durability": "os",
+    "group.initial.rebalance.delay.ms": "0",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.num.partitions": "4",
+}
+"""What differs from a broker in production, unless a test says otherwise: no fsync, no wait for more members of a
+group, few partitions of the internal topics."""
+
+_names = count(1)
+
+
+class Broker(Inspection):
+    """A broker under test: `with Broker() as broker: client(broker.bootstrap)`.
+
+    `settings` are Kafka's names with texts as values; `directory` keeps the data in files there (memory otherwise).
+    All methods may be called from any thread, also from one that runs asyncio or trio: they block for moments only.
+    The broker ends with the process at the latest, but not with a fork of it: make it in the process that uses it.
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None = None, *, directory: str | Path | None = None) -> None:
+        self.settings = {**SETTINGS, **(settings or {})}
+        self.directory = Path(directory) if directory is not None else None
+        self.port = 0
+        """Where it listens; picked by the system at the first start, and kept over restarts."""
+        self.journal = Journal()
+        """What happened: requests, faults, lives, warnings. Failure reports show its end."""
+        self._faults = Faults()
+        self._time = JumpingClock()
+        self._loop = LoopThread(self._make, self._time, self.journal)
+        self.clock = Clock(self._loop, self._time, self.journal)
+        """The broker's time, to be put forward."""
+        self._memory = MemoryStore()
+        self._cluster_id = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=").replace("-", "A")
+        self._lock_fd: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<Broker {self.bootstrap} {'running' if self.running else 'down'}>"
+
+    # Life
+
+    @property
+    def bootstrap(self) -> str:
+        """HOST:PORT, for a client's bootstrap setting."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        """Whether it lives."""
+        return self._loop.alive
+
+    def start(self) -> Self:
+        """Start it over what is stored; return when it takes connections.
+
+        Raises ConfigError, DirectoryInUse and what else keeps a broker from starting.
+        """
+        assert not self.running, "the broker runs already"
+        if self.directory is not None and self._lock_fd is None:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            self._lock_fd = lock_directory(self.directory)
+        logging.getLogger("fencepost").addHandler(self.journal)
+        try:
+            self._loop.start()
+        except BaseException:
+            self._let_go()
+            raise
+        self.port = self._loop.call(lambda node: node.endpoint.port)
+        return self
+
+    def kill(self) -> None:
+        """End it as kill -9 would: connections die, nothing more is written. What was stored is there at a restart."""
+        self._loop.kill()
+
+    def stop(self) -> None:
+        """End it in order, as SIGTERM would: begun requests are answered, files closed and marked as clean."""
+        self._loop.stop()
+
+    def restart(self) -> Self:
+        """Kill it if it lives, and start it on the same port over what was stored. Faults stay in force."""
+        self.kill()
+        return self.start()
+
+    def close(self) -> None:
+        """Kill it and let go of everything."""
+        self.kill()
+        self._let_go()
+
+    def __enter__(self) -> Self:
+        return self if self.running else self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _let_go(self) -> None:
+        logging.getLogger("fencepost").removeHandler(self.journal)
+        if self._lock_fd is not None:
+            os.close(self._lock_fd)
+            self._lock_fd = None
+
+    def _make(self) -> FaultyNode:
+        """A new life; in its own thread."""
+        return FaultyNode(self._config(), self._time, self._store(), self._faults, self.journal)
+
+    def _config(self) -> BrokerConfig:
+        fixed = {"storage": "memory", "cluster.id": self._cluster_id}
+        if self.directory is not None:
+            fixed = {"storage": "files", "log.dirs": str(self.directory)}
+        merged = {**fixed, "listeners": f"PLAINTEXT://{HOST}:{self.port}", **self.settings}
+        return load_config(assignments=[f"{name}={value}" for name, value in merged.items()])
+
+    def _store(self) -> Store:
+        if self.directory is None:
+            return self._memory
+        store = FileStore(self.directory, DescriptorPool(OPEN_FILES_MAX))
+        store.make()
+        return store
+
+    # Faults
+
+    def fail(
+        self,
+        api: str,
+        *,
+        code: ErrorCode | str | int | None = None,
+        after: Step | None = None,
+        times: int | None = 1,
+        client_id: str | None = None,
+        took_effect: bool = False,
+        then: Then = "hold",
+    ) -> Fault:
+        """Let the next `times` requests of an API fail (None: all of them), of one client id or of any.
+
+        `code`: the answer is this error, by its name, and the request has no effect unless `took_effect`.
+        `after`, for EndTxn and InitProducerId: the transaction's end stops behind a step, and the connection is cut:
+        "prepare" (the outcome is durable, no marker is written), "marker" (one marker is), "markers" (all are, the
+        coordinator does not know it). `then` says what comes next: "hold" keeps it there until `Fault.release` or a
+        restart, "kill" kills the broker at that very step, "restart" starts it again besides.
+        Raises ValueError where that makes no sense.
+        """
+        if (code is None) == (after is None):
+            raise ValueError("say either code= (an error to be answered) or after= (a step to stop behind)")
+        if code is not None:
+            found, refuse = refusing(api, code, took_effect)
+            return self._order(Fault(found, refuse, times, client_id, self._in_broker))
+        found, stop = stopping(api, str(after), then)
+        return self._order(Fault(found, stop, times, client_id, self._in_broker))
+
+    def drop(
+        self, api: str | None = None, *, when: Moment = "before", times: int | None = 1, client_id: str | None = None
+    ) -> Fault:
+        """Cut the connection of the next requests, "before" they take effect or "after": then the answer is lost."""
+        if when not in ("before", "after"):
+            raise ValueError(f"when={when!r} is neither before nor after")
+        found = api_named(api) if api is not None else None
+        return self._order(Fault(found, Drop(when), times, client_id, self._in_broker))
+
+    def delay(
+        self, api: str | None = None, *, seconds: float, times: int | None = 1, client_id: str | None = None
+    ) -> Fault:
+        """Let the next requests wait before they are looked at, by the broker's clock: `clock.advance` ends it, too."""
+        found = api_named(api) if api is not None else None
+        return self._order(Fault(found, Delay(seconds), times, client_id, self._in_broker))
+
+    def heal(self) -> None:
+        """Forget all faults, and let go what they hold."""
+        for fault in self._faults.clear():
+            fault.cancel()
+
+    def _order(self, fault: Fault) -> Fault:
+        self.journal.note(f"ordered: {fault!r}")
+        return self._faults.add(fault)
+
+    # Topics
+
+    def unique(self, name: str = "topic") -> str:
+        """A name that no other call in this process has given: for topics, groups and ids on a shared broker."""
+        return f"{name}-{next(_names)}"

@@ -1,0 +1,214 @@
+"""Faults that a test orders: which request meets one, and what is done to it."""
+
+import difflib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.registry import API_BY_KEY, Api
+from fencepost.testing.refusals import may_refuse
+
+Step = Literal["prepare", "marker", "markers"]
+"""Between which steps of its end a transaction stops: behind the Prepare record; behind the first marker; behind all
+markers, with the Complete record missing."""
+Then = Literal["hold", "kill", "restart"]
+Moment = Literal["before", "after"]
+
+STEPS: tuple[Step, ...] = ("prepare", "marker", "markers")
+THENS: tuple[Then, ...] = ("hold", "kill", "restart")
+ENDS_TRANSACTIONS = frozenset({"EndTxn", "InitProducerId"})
+_BY_NAME = {api.name.lower(): api for api in API_BY_KEY.values()}
+
+
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """The answer is an error code; the request has no effect, unless `took_effect`."""
+
+    code: ErrorCode
+    took_effect: bool = False
+
+    def __str__(self) -> str:
+        return f"answered {self.code.name}" + (" though it took effect" if self.took_effect else "")
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """The request waits before it is looked at, by the broker's clock."""
+
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"delayed by {self.seconds:g} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The connection is cut, before the request took effect or after it."""
+
+    moment: Moment
+
+    def __str__(self) -> str:
+        return f"dropped {self.moment} it took effect"
+
+
+@dataclass(frozen=True, slots=True)
+class StopAfter:
+    """The transaction's end stops behind `step`, and the connection is cut."""
+
+    step: Step
+    then: Then
+
+    def __str__(self) -> str:
+        return f"stopped after {self.step}" + ("" if self.then == "hold" else f", then {self.then}")
+
+
+Action = Refuse | Delay | Drop | StopAfter
+
+
+class Releasable(Protocol):
+    """Something that a fault holds back."""
+
+    def release(self) -> None:
+        """Let it go on; in the broker's thread."""
+        ...
+
+
+class Fault:
+    """One order. It applies to the next `times` requests (None: to all) that match, until it is cancelled."""
+
+    def __init__(
+        self,
+        api: Api | None,
+        action: Action,
+        times: int | None,
+        client_id: str | None,
+        in_broker: Callable[[Callable[[], None]], None],
+    ) -> None:
+        self.api = api
+        self.action = action
+        self.client_id = client_id
+        self.hits = 0
+        """How many requests it met so far."""
+        self.held: list[Releasable] = []
+        self._left = times
+        self._in_broker = in_broker
+        self._hit = threading.Condition()
+
+    def __repr__(self) -> str:
+        who = f" of {self.client_id!r}" if self.client_id is not None else ""
+        left = "every" if self._left is None else f"{self._left} more"
+        name = self.api.name if self.api else "request"
+        return f"<Fault: {left} {name}{who} {self.action}; met {self.hits}>"
+
+    @property
+    def spent(self) -> bool:
+        """Whether it met all the requests it was ordered for."""
+        return self._left == 0
+
+    def matches(self, api: Api, client_id: str | None) -> bool:
+        """Whether the next request of this API and client is for this fault."""
+        return (
+            not self.spent
+            and (self.api is None or self.api.key == api.key)
+            and (self.client_id is None or self.client_id == client_id)
+        )
+
+    def meet(self) -> None:
+        """A request met it; in the broker's thread."""
+        with self._hit:
+            self.hits += 1
+            if self._left is not None:
+                self._left -= 1
+            self._hit.notify_all()
+
+    def wait(self, times: int = 1, timeout: float = 10.0) -> None:
+        """Return when it has met `times` requests. Raises TimeoutError after `timeout` seconds of the machine's clock.
+
+        It blocks the calling thread: the client must live in another one, or in a process of its own.
+        """
+        with self._hit:
+            if not self._hit.wait_for(lambda: self.hits >= times, timeout):
+                raise TimeoutError(f"{self} after {timeout:g} s; {times} wanted")
+
+    def release(self) -> None:
+        """Let the transactions go on that it stopped between the steps of their end."""
+
+        def release() -> None:
+            while self.held:
+                self.held.pop().release()
+
+        self._in_broker(release)
+
+    def cancel(self) -> None:
+        """Meet no further request, and let go what is held."""
+        self._left = 0
+        self.release()
+
+
+class Faults:
+    """The orders in force, oldest first. Tests add from their thread, the broker looks from its own."""
+
+    def __init__(self) -> None:
+        self._faults: list[Fault] = []
+
+    def add(self, fault: Fault) -> Fault:
+        """Put an order behind those there are."""
+        self._faults = [*(one for one in self._faults if not one.spent or one.held), fault]
+        return fault
+
+    def match(self, api: Api, client_id: str | None) -> Fault | None:
+        """The first order that this request meets."""
+        return next((fault for fault in self._faults if fault.matches(api, client_id)), None)
+
+    def clear(self) -> list[Fault]:
+        """Forget them all; they are returned, to be cancelled."""
+        faults, self._faults = self._faults, []
+        return faults
+
+
+def api_named(name: str) -> Api:
+    """The API of a name, in any case. Raises ValueError, with a name that is near."""
+    api = _BY_NAME.get(name.lower())
+    if api is None:
+        near = difflib.get_close_matches(name.lower(), _BY_NAME, 1)
+        hint = f"; is it {_BY_NAME[near[0]].name}?" if near else ""
+        raise ValueError(f"no API is called {name!r}{hint}")
+    return api
+
+
+def code_of(code: ErrorCode | str | int) -> ErrorCode:
+    """An error code by its name or number. Raises ValueError."""
+    if isinstance(code, str):
+        try:
+            return ErrorCode[code.upper()]
+        except KeyError:
+            near = difflib.get_close_matches(code.upper(), ErrorCode.__members__, 1)
+            hint = f"; is it {near[0]}?" if near else ""
+            raise ValueError(f"no error is called {code!r}{hint}") from None
+    return ErrorCode(code)
+
+
+def refusing(name: str, code: ErrorCode | str | int, took_effect: bool) -> tuple[Api, Refuse]:
+    """A checked order for an error code. Raises ValueError."""
+    api, action = api_named(name), Refuse(code_of(code), took_effect)
+    if not took_effect and not may_refuse(api):
+        raise ValueError(f"{api.name} can not be refused without taking effect: set took_effect, or use drop()")
+    return api, action
+
+
+def stopping(name: str, step: str, then: str) -> tuple[Api, StopAfter]:
+    """A checked order to stop between the steps of a transaction's end. Raises ValueError."""
+    api = api_named(name)
+    if api.name not in ENDS_TRANSACTIONS:
+        raise ValueError(
+            f"{api.name} has no steps; {' and '.join(sorted(ENDS_TRANSACTIONS))} end transactions in steps"
+        )
+    found = next((one for one in STEPS if one == step), None)
+    if found is None:
+        raise ValueError(f"after={step!r} is none of {', '.join(STEPS)}")
+    next_step = next((one for one in THENS if one == then), None)
+    if next_step is None:
+        raise ValueError(f"then={then!r} is none of {', '.join(THENS)}")
+    return api, StopAfter(found, next_step)

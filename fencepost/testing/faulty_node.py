@@ -1,0 +1,206 @@
+"""The broker as it runs under test: every request passes the journal and the faults on its way to the real handler."""
+
+from collections.abc import Collection, Coroutine, Mapping
+from functools import partial
+from types import CoroutineType
+from typing import Any
+
+import trio
+
+from fencepost.broker.config import BrokerConfig
+from fencepost.broker.context import CloseConnection, RequestContext
+from fencepost.broker.dispatch import Dispatch, Handler, Route
+from fencepost.broker.log.store import Store
+from fencepost.broker.markers import Markers
+from fencepost.broker.node import Node
+from fencepost.coordinator.txn.state import Ongoing
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.registry import Api
+from fencepost.protocol.topics import TopicPartition
+from fencepost.testing.faults import Delay, Drop, Fault, Faults, Refuse, Step, StopAfter
+from fencepost.testing.journal import Journal, request_text
+from fencepost.testing.jumping_clock import JumpingClock
+from fencepost.testing.refusals import HARMLESS, overwrite, refusal
+
+PRODUCE = 0
+
+
+class FaultyNode(Node):
+    """A node with a journal, faults, and markers that can be stopped."""
+
+    def __init__(
+        self, config: BrokerConfig, clock: JumpingClock, store: Store, faults: Faults, journal: Journal
+    ) -> None:
+        self.faults = faults
+        self.journal = journal
+        self.crash_wanted: trio.Event = trio.Event()
+        """Set when a fault wants the broker dead."""
+        self.comes_back = False
+        """Whether it is to be started again after that."""
+        super().__init__(config, clock, store=store)
+
+    def _build_coordinators(self) -> None:
+        self.markers: StoppableMarkers = StoppableMarkers(self)
+        self.dispatch = FaultyDispatch(self, unstable=self.config.unstable_api_versions_enable)
+        super()._build_coordinators()
+
+
+class Hold:
+    """The end of one transaction, to be stopped behind a step."""
+
+    def __init__(self, step: Step) -> None:
+        self.step = step
+        self.reached = trio.Event()
+        self.released = trio.Event()
+
+    def release(self) -> None:
+        """Let it go on."""
+        self.released.set()
+
+    async def stand(self) -> None:
+        """The step is reached: stay here until it is released."""
+        self.reached.set()
+        await self.released.wait()
+
+
+class StoppableMarkers(Markers):
+    """The broker's marker writer, which stops where a `Hold` says so."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.holds: dict[int, Hold] = {}
+        """By producer id."""
+
+    async def write_markers(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        partitions: Collection[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode]:
+        """As Markers does."""
+        write = partial(
+            super().write_markers, producer_id, producer_epoch, commit, coordinator_epoch, transaction_version
+        )
+        hold = self.holds.pop(producer_id, None)
+        if hold is None:
+            return await write(partitions)
+        ordered = sorted(partitions)
+        first = {"prepare": 0, "marker": 1, "markers": len(ordered)}[hold.step]
+        results: dict[TopicPartition, ErrorCode] = {}
+        if first:
+            results.update(await write(ordered[:first]))
+        await hold.stand()
+        if ordered[first:]:
+            results.update(await write(ordered[first:]))
+        return results
+
+
+class FaultyDispatch(Dispatch):
+    """The table of handlers, each behind the faults."""
+
+    def __init__(self, node: FaultyNode, *, unstable: bool) -> None:
+        super().__init__(unstable=unstable)
+        self._node = node
+
+    def _load(self, api_key: int) -> Route:
+        """Not prompt: an answer that is held up must not hold up those before it."""
+        route = super()._load(api_key)
+        wrapped = self._routes[api_key] = route._replace(handle=partial(self._handle, route), prompt=False)
+        return wrapped
+
+    def _handle(self, route: Route, node: Node, request: Any, context: RequestContext) -> Any:
+        api = route.api
+        fault = self._node.faults.match(api, context.client_id)
+        if fault is not None:
+            return self._meet(fault, route, request, context)
+        reply = route.handle(node, request, context)
+        if isinstance(reply, CoroutineType):
+            return self._noted(api, reply, request, context)
+        if api.key == PRODUCE:  # as a coroutine: what answers at once, a connection learns to answer without us
+            return self._noted(api, _at_once(reply), request, context)
+        self._node.journal.answered(api.name, context, request, reply)
+        return reply
+
+    async def _noted(self, api: Api, waiting: Coroutine[Any, Any, Any], request: Any, context: RequestContext) -> Any:
+        reply = await waiting
+        self._node.journal.answered(api.name, context, request, reply)
+        return reply
+
+    async def _run(self, handle: Handler, request: Any, context: RequestContext) -> Any:
+        reply = handle(self._node, request, context)
+        return await reply if isinstance(reply, CoroutineType) else reply
+
+    async def _meet(self, fault: Fault, route: Route, request: Any, context: RequestContext) -> Any:
+        """What becomes of a request that meets a fault."""
+        told = request_text(route.api.name, context, request)
+        match fault.action:
+            case StopAfter() as stop:
+                return await self._stop(fault, stop, route, request, context)
+            case Delay(seconds):
+                self._note(fault, told)
+                await trio.sleep(seconds)
+                reply = await self._run(route.handle, request, context)
+            case Drop(moment):
+                self._note(fault, told)
+                if moment == "after":
+                    await self._run(route.handle, request, context)
+                raise CloseConnection(f"a test drops {told}")
+            case Refuse() as refuse:
+                self._note(fault, told)
+                reply = await self._refuse(refuse, route, request, context)
+        self._node.journal.answered(route.api.name, context, request, reply)
+        return reply
+
+    async def _refuse(self, refuse: Refuse, route: Route, request: Any, context: RequestContext) -> Any:
+        api = route.api
+        unanswered = api.key == PRODUCE and request.acks == 0
+        if refuse.took_effect or api.name in HARMLESS:
+            if api.name == "Fetch":
+                request.max_wait_ms = 0
+            reply = await self._run(route.handle, request, context)
+            if not unanswered:
+                return overwrite(api, getattr(reply, "response", reply), refuse.code)
+        if unanswered:  # there is no other way to say no (rows of acks=0)
+            raise CloseConnection("a test refuses a Produce with acks=0")
+        return refusal(api, request, context.api_version, refuse.code)
+
+    async def _stop(self, fault: Fault, stop: StopAfter, route: Route, request: Any, context: RequestContext) -> Any:
+        """Let the handler go as far as the step; a request that never comes there is answered as without the fault."""
+        node = self._node
+        told = request_text(route.api.name, context, request)
+        state = node.transactions.books.state_of(request.transactional_id or "")
+        if not isinstance(state, Ongoing):
+            return await self._noted(route.api, self._run(route.handle, request, context), request, context)
+        producer_id = state.producer.producer_id
+        hold = node.markers.holds[producer_id] = Hold(stop.step)
+        replies: list[Any] = []
+
+        async def answer(scope: trio.CancelScope) -> None:
+            replies.append(await self._run(route.handle, request, context))
+            scope.cancel()
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(answer, nursery.cancel_scope)
+            await hold.reached.wait()
+            nursery.cancel_scope.cancel()
+        if not hold.reached.is_set():
+            node.markers.holds.pop(producer_id, None)
+            node.journal.answered(route.api.name, context, request, replies[0])
+            return replies[0]
+        fault.held.append(hold)
+        self._note(fault, told)
+        if stop.then != "hold":
+            node.comes_back = stop.then == "restart"
+            node.crash_wanted.set()
+        raise CloseConnection(f"a test stops {told} after {stop.step}")
+
+    def _note(self, fault: Fault, told: str) -> None:
+        self._node.journal.note(f"fault: {told} is {fault.action}")
+        fault.meet()
+
+
+async def _at_once(reply: Any) -> Any:
+    return reply

@@ -1,0 +1,169 @@
+"""Looking into a broker under test: topics, logs, committed records, groups, and transactions that are not over."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fencepost.coordinator.metadata.commands import NewTopic, TopicRef
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+from fencepost.testing.exactly_once import By, differences
+from fencepost.testing.faulty_node import FaultyNode
+from fencepost.testing.holders import OpenTransaction, open_transactions
+from fencepost.testing.log_view import LoggedRecord, LogView, view_of
+from fencepost.testing.loop_thread import BrokerGone, LoopThread
+
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """A consumer group: its state as Kafka names it, its members by client id, and its committed offsets."""
+
+    group_id: str
+    state: str
+    members: tuple[str, ...]
+    offsets: Mapping[TopicPartition, int]
+
+
+class Inspection:
+    """The half of `Broker` that changes little and tells much."""
+
+    _loop: LoopThread
+
+    # Topics
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+        """Create a topic and return its name. Raises ValueError, with Kafka's error, where that is refused."""
+
+        async def create(node: FaultyNode) -> None:
+            (created,) = await node.metadata.create_topics(
+                [NewTopic(name=name, partitions=partitions, configs=dict(configs or {}))], False
+            )
+            _check(*created.outcome, f"topic {name!r}")
+
+        self._loop.call_async(create)
+        return name
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic. Raises ValueError where there is none."""
+
+        async def delete(node: FaultyNode) -> None:
+            (deleted,) = await node.metadata.delete_topics([TopicRef(name=name)])
+            _check(*deleted.outcome, f"topic {name!r}")
+
+        self._loop.call_async(delete)
+
+    def topics(self) -> dict[str, int]:
+        """The topics but Kafka's internal ones, with their numbers of partitions."""
+
+        def look(node: FaultyNode) -> dict[str, int]:
+            image = node.metadata.image
+            return {t.name: t.partitions for t in image.topics_by_name.values() if not node.is_internal(t.name)}
+
+        return self._loop.call(look)
+
+    # Logs
+
+    def log(self, topic: str, partition: int = 0) -> LogView:
+        """A partition's log with its control batches. Raises LookupError where there is no such partition."""
+        return self._loop.call(_view, TopicPartition(topic, partition))
+
+    def records(self, topic: str, *, isolation: Isolation = "read_committed") -> list[LoggedRecord]:
+        """What consumers with that isolation level get of a topic now, partition by partition, in order."""
+        if isolation not in ("read_committed", "read_uncommitted"):
+            raise ValueError(f"isolation={isolation!r} is neither read_committed nor read_uncommitted")
+        views = self._loop.call(_views, topic)
+        return [r for view in views for r in (view.committed if isolation == "read_committed" else view.records)]
+
+    def committed(self, topic: str) -> list[LoggedRecord]:
+        """What consumers with isolation.level=read_committed get of a topic now."""
+        return self.records(topic)
+
+    # Groups
+
+    def offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        """A group's committed offsets; those of transactions that are not over do not count."""
+        return self._loop.call_async(_offsets, group_id)
+
+    def groups(self) -> dict[str, GroupView]:
+        """All consumer groups."""
+
+        async def look(node: FaultyNode) -> dict[str, GroupView]:
+            names = [listed.group_id for listed in await node.groups.list_groups((), ())]
+            return {
+                one.group_id: GroupView(
+                    one.group_id,
+                    one.state,
+                    tuple(sorted(member.client_id for member in one.members)),
+                    await _offsets(node, one.group_id),
+                )
+                for one in await node.groups.describe(names)
+            }
+
+        return self._loop.call_async(look)
+
+    # Transactions
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """The transactions that are not over, the oldest first."""
+        return self._loop.call(open_transactions)
+
+    def assert_no_open_transactions(self) -> None:
+        """Raise AssertionError if a transaction is not over; it says who holds what, and since when."""
+        __tracebackhide__ = True
+        found = self.open_transactions()
+        if found:
+            lines = "\n".join(f"  {line}" for one in found for line in str(one).splitlines())
+            number = "1 transaction is" if len(found) == 1 else f"{len(found)} transactions are"
+            raise AssertionError(f"{number} not over:\n{lines}")
+
+    def assert_exactly_once(self, topic: str, expected: Iterable[Any], *, by: By = "value") -> None:
+        """Raise AssertionError unless committed readers get each of `expected` exactly once, and nothing else.
+
+        `expected` are values, as bytes or text; with by="key" they are keys, with by="item" (key, value) pairs, and a
+        function of a record may say what else. An element that is there twice is expected twice. The message says
+        where a record that is missing went: aborted, still open, or never written.
+        """
+        __tracebackhide__ = True
+        views = self._loop.call(_views, topic)
+        visible = [record for view in views for record in view.committed]
+        everything = [record for view in views for record in view.records]
+        found = differences(expected, visible, everything, by)
+        if found:
+            raise AssertionError(
+                f"{topic} does not hold exactly once what it should:\n" + "\n".join(f"  {o}" for o in found)
+            )
+
+    def _in_broker(self, what: Callable[[], None]) -> None:
+        """Do something in the broker's thread, or here where there is none."""
+        try:
+            self._loop.call(lambda node: what())
+        except BrokerGone:
+            what()
+
+
+def _check(code: ErrorCode, message: str | None, what: str) -> None:
+    if code is not ErrorCode.NONE:
+        raise ValueError(f"{what}: {code.name}" + (f" ({message})" if message else ""))
+
+
+def _view(node: FaultyNode, tp: TopicPartition) -> LogView:
+    log = node.partition(tp)
+    if log is None:
+        topic = node.metadata.image.topics_by_name.get(tp.topic)
+        known = "there is no such topic" if topic is None else f"the topic has {topic.partitions} partitions"
+        raise LookupError(f"no partition {tp.partition} of {tp.topic!r}: {known}")
+    return view_of(log)
+
+
+def _views(node: FaultyNode, name: str) -> list[LogView]:
+    topic = node.metadata.image.topics_by_name.get(name)
+    if topic is None:
+        raise LookupError(f"there is no topic {name!r}")
+    return [_view(node, TopicPartition(name, number)) for number in range(topic.partitions)]
+
+
+async def _offsets(node: FaultyNode, group_id: str) -> dict[TopicPartition, int]:
+    found = await node.groups.fetch(group_id, None, False)
+    return {one.partition: one.offset for one in found if one.offset >= 0}

@@ -1,0 +1,41 @@
+"""A clock that runs with the machine's and can be put forward: trio's deadlines and the wall clock go by it."""
+
+import math
+import time
+
+import trio
+
+
+class JumpingClock(trio.abc.Clock):
+    """Both the clock of a trio loop and the `Clock` of the broker in it. It outlives restarts of the broker."""
+
+    def __init__(self) -> None:
+        self.offset_seconds = 0.0
+        """How far it was put forward in all."""
+
+    def jump(self, seconds: float) -> None:
+        """Put it forward. In a running loop this is for the loop's own thread: it looks at its deadlines next."""
+        self.offset_seconds += seconds
+
+    # As the broker's clock
+
+    def now_ms(self) -> int:
+        """Wall-clock time, in ms since 1970."""
+        return time.time_ns() // 1_000_000 + int(self.offset_seconds * 1000)
+
+    def monotonic(self) -> float:
+        """Seconds on a clock that never goes back."""
+        return time.monotonic() + self.offset_seconds
+
+    # As the loop's
+
+    def start_clock(self) -> None:
+        """It runs already."""
+
+    def current_time(self) -> float:
+        """The same as `monotonic`."""
+        return self.monotonic()
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        """Seconds until then."""
+        return deadline - self.monotonic() if deadline != math.inf else math.inf

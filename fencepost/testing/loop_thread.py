@@ -1,0 +1,210 @@
+"""The thread in which a broker under test lives: its trio loop, one life after the other, and the way in."""
+
+import threading
+from collections.abc import Awaitable, Callable, Iterable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as WaitTimeout
+from typing import Any, TypeVar
+
+import trio
+
+from fencepost.testing.faulty_node import FaultyNode
+from fencepost.testing.journal import Journal
+from fencepost.testing.jumping_clock import JumpingClock
+
+T = TypeVar("T")
+
+START_SECONDS_MAX = 60.0
+CALL_SECONDS_MAX = 30.0
+END_SECONDS_MAX = 30.0
+
+
+class BrokerGone(Exception):
+    """The broker is not there: it was killed or stopped, or it died of what is the cause of this exception."""
+
+
+class _ComesBack(Exception):
+    """The call met a crash behind which the broker is started again: it is to be made once more."""
+
+
+class LoopThread:
+    """Runs what `make` gives, in a loop under `clock`; again and again where a fault wants it restarted.
+
+    All methods but the private ones are for other threads, also for those that run an event loop: they block, but
+    never for another task of that loop.
+    """
+
+    def __init__(self, make: Callable[[], FaultyNode], clock: JumpingClock, journal: Journal) -> None:
+        self._make = make
+        self._clock = clock
+        self._journal = journal
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._ending = False
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._scope = trio.CancelScope()
+        self._nursery: trio.Nursery | None = None
+        self._node: FaultyNode | None = None
+        self._calls: set[Future[Any]] = set()
+        self._failure: BaseException | None = None
+        self._comes_back = False
+        """Whether a crash is under way after which it is to be started again."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether a broker lives, or is about to."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Return when the broker takes connections. Raises what kept it from that."""
+        assert not self.alive, "it runs"
+        self._ending, self._failure = False, None
+        self._ready.clear()
+        self._thread = threading.Thread(target=self._run, name="fencepost-broker", daemon=True)
+        self._thread.start()
+        if not self._ready.wait(START_SECONDS_MAX):
+            raise BrokerGone(f"the broker did not start within {START_SECONDS_MAX:g} s")
+        self._raise_failure()
+
+    def kill(self) -> None:
+        """End it here and now: nothing is finished, nothing written that makes a later start easier."""
+        self._end(lambda: self._scope.cancel())
+
+    def stop(self) -> None:
+        """End it in order. Raises what it failed of, if it did."""
+        self._end(lambda: self._node.stop() if self._node is not None else None)
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def _end(self, how: Callable[[], None]) -> None:
+        self._ending = True
+        thread = self._thread
+        if thread is None:
+            return
+        while thread.is_alive():
+            self._ready.wait(START_SECONDS_MAX)
+            token = self._token
+            try:
+                if token is not None:
+                    token.run_sync_soon(how)
+            except trio.RunFinishedError:
+                pass  # it ended by itself meanwhile
+            thread.join(END_SECONDS_MAX if token is not None else 0.01)
+            if token is not None and thread.is_alive():
+                raise BrokerGone(f"the broker did not end within {END_SECONDS_MAX:g} s")
+
+    # Calls
+
+    def call(self, function: Callable[..., T], *args: Any) -> T:
+        """`function(node, *args)` in the broker's thread. Raises what it raises, and BrokerGone."""
+
+        def run(node: FaultyNode, future: Future[T]) -> None:
+            try:
+                future.set_result(function(node, *args))
+            except Exception as error:  # noqa: BLE001 - raised in the calling thread
+                future.set_exception(error)
+
+        return self._submit(run)
+
+    def call_async(self, function: Callable[..., Awaitable[T]], *args: Any) -> T:
+        """As `call`, for a coroutine function."""
+
+        async def work(node: FaultyNode, future: Future[T]) -> None:
+            try:
+                future.set_result(await function(node, *args))
+            except Exception as error:  # noqa: BLE001 - raised in the calling thread
+                future.set_exception(error)
+
+        def run(node: FaultyNode, future: Future[T]) -> None:
+            assert self._nursery is not None
+            self._nursery.start_soon(work, node, future)
+
+        return self._submit(run)
+
+    def _submit(self, run: Callable[[FaultyNode, "Future[T]"], None]) -> T:
+        while self.alive and self._ready.wait(START_SECONDS_MAX) and (token := self._token) is not None:
+            future: Future[T] = Future()
+            self._calls.add(future)
+            try:
+                token.run_sync_soon(self._enter, run, future)
+                return future.result(CALL_SECONDS_MAX)
+            except (_ComesBack, trio.RunFinishedError):
+                continue
+            except WaitTimeout:
+                raise BrokerGone(f"the broker did not answer within {CALL_SECONDS_MAX:g} s") from None
+            finally:
+                self._calls.discard(future)
+        raise self._gone()
+
+    def _enter(self, run: Callable[[FaultyNode, "Future[T]"], None], future: "Future[T]") -> None:
+        node = self._node
+        if node is None or self._scope.cancel_called or node.crash_wanted.is_set():
+            self._refuse([future])
+        else:
+            run(node, future)
+
+    def _refuse(self, futures: Iterable["Future[Any]"]) -> None:
+        for future in futures:
+            if not future.done():
+                future.set_exception(_ComesBack() if self._comes_back else self._gone())
+
+    def _gone(self) -> BrokerGone:
+        if self._failure is None:
+            return BrokerGone("the broker does not run: call start() or restart()")
+        gone = BrokerGone(f"the broker died: {self._failure!r}")
+        gone.__cause__ = self._failure
+        return gone
+
+    # Inside
+
+    def _run(self) -> None:
+        ident = threading.get_ident()
+        self._journal.thread_ids.add(ident)
+        try:
+            while trio.run(self._live, clock=self._clock) and not self._ending:
+                self._journal.note("restarting after the crash that a test ordered")
+        except BaseException as error:  # noqa: BLE001 - raised where somebody calls the broker next
+            self._failure = _only(error)
+            self._journal.note(f"died of {error!r}")
+        finally:
+            self._journal.thread_ids.discard(ident)
+            self._token = None
+            self._comes_back = False
+            self._ready.set()
+            self._refuse(list(self._calls))
+
+    async def _live(self) -> bool:
+        """One life; whether another one is to follow."""
+        self._scope, self._comes_back = trio.CancelScope(), False
+        node = self._make()
+        with self._scope:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(node.run)
+                self._node, self._nursery = node, nursery
+                self._token = trio.lowlevel.current_trio_token()
+                self._journal.note(f"ready on {node.endpoint}")
+                self._ready.set()
+                nursery.start_soon(self._crash_on_demand, node)
+                await node.stopped.wait()
+                nursery.cancel_scope.cancel()
+        self._node = self._nursery = self._token = None
+        self._journal.note("stopped in order" if node.stopped.is_set() else "killed")
+        self._refuse(list(self._calls))
+        return self._comes_back
+
+    async def _crash_on_demand(self, node: FaultyNode) -> None:
+        await node.crash_wanted.wait()
+        if node.comes_back:
+            self._comes_back = True
+            self._ready.clear()
+        self._scope.cancel()
+
+
+def _only(error: BaseException) -> BaseException:
+    """What is in a group of one."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,143 @@
+"""The pytest plugin: brokers as fixtures, settings by ini, option and marker, the journal's end in failure reports.
+
+pytest loads this at each start where fencepost is installed, so nothing heavy is imported before a test asks for it.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from fencepost.testing.broker import Broker
+
+LINES = 30
+_shared = pytest.StashKey["Broker"]()
+
+MakeTopic = Callable[..., str]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The settings of all brokers that the fixtures make, and the length of a report."""
+    parser.addini("fencepost_settings", "settings of the brokers under test, one NAME=VALUE per line", "linelist", [])
+    parser.addini("fencepost_log_lines", f"lines of a broker's journal in a failure report (default {LINES})", "string")
+    group = parser.getgroup("fencepost", "brokers under test")
+    group.addoption(
+        "--fencepost-set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a setting of the brokers under test, under Kafka's name; repeatable, before those of the ini file",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line(
+        "markers",
+        "fencepost(settings=None, *, directory=False): settings of the fencepost_broker of this test; with directory"
+        " it keeps its data in files",
+    )
+
+
+@pytest.fixture
+def fencepost_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator["Broker"]:
+    """A Kafka broker of this test's own, empty, in this process: see fencepost.testing.Broker."""
+    from fencepost.testing.broker import Broker
+
+    settings, directory = _marked(request.node)
+    with Broker(
+        {**_settings(request.config), **settings}, directory=tmp_path / "fencepost" if directory else None
+    ) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def fencepost_shared_broker(request: pytest.FixtureRequest) -> Iterator["Broker"]:
+    """One Kafka broker for all tests of a session: let `fencepost_topic` or `broker.unique` make names for each test.
+
+    After each test faults are forgotten, and a broker that was killed is started again.
+    """
+    from fencepost.testing.broker import Broker
+
+    with Broker(_settings(request.config)) as broker:
+        request.config.stash[_shared] = broker
+        yield broker
+        del request.config.stash[_shared]
+
+
+@pytest.fixture
+def fencepost_topic(fencepost_shared_broker: "Broker", request: pytest.FixtureRequest) -> MakeTopic:
+    """Make topics on the shared broker, with names of this test's own: `topic = fencepost_topic(partitions=3)`."""
+
+    def make(name: str = "topic", partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+        test = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:100]
+        return fencepost_shared_broker.create_topic(
+            fencepost_shared_broker.unique(f"{test}.{name}"), partitions, configs
+        )
+
+    return make
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """What one test does to the shared broker is nothing to the next."""
+    broker = item.config.stash.get(_shared, None)
+    if broker is not None:
+        broker.heal()
+        if not broker.running:
+            broker.start()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show in a failure's report what the brokers of the test went through."""
+    report = yield
+    if report.failed:
+        for broker in _brokers_of(item):
+            tail = broker.journal.tail(_lines(item.config))
+            report.sections.append((f"fencepost broker {broker.bootstrap}", tail))
+    return report
+
+
+def _brokers_of(item: pytest.Item) -> list["Broker"]:
+    """The brokers among the test's fixtures, whoever made them."""
+    module = sys.modules.get("fencepost.testing.broker")
+    found = getattr(item, "funcargs", {}).values()
+    return [value for value in found if isinstance(value, module.Broker)] if module is not None else []
+
+
+def _lines(config: pytest.Config) -> int:
+    text = str(config.getini("fencepost_log_lines") or LINES)
+    if not text.isdecimal():
+        raise pytest.UsageError(f"fencepost_log_lines = {text!r} is no number")
+    return int(text)
+
+
+def _settings(config: pytest.Config) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in [*config.getini("fencepost_settings"), *config.getoption("fencepost_set", [])]:
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"fencepost setting {line!r} is not of the form NAME=VALUE")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _marked(node: Any) -> tuple[dict[str, str], bool]:
+    """Settings and storage that the marker of a test asks for; of several the nearest wins."""
+
+    def read(settings: Mapping[str, str] | None = None, *, directory: bool | None = None) -> None:
+        merged.update(settings or {})
+        if directory is not None:
+            stored.append(directory)
+
+    merged: dict[str, str] = {}
+    stored = [False]
+    for mark in reversed(list(node.iter_markers("fencepost"))):
+        read(*mark.args, **mark.kwargs)
+    return merged, stored[-1]

@@ -1,0 +1,169 @@
+"""Answers that refuse a request: built without the broker doing anything, or written over what it did."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.registry import Api
+from fencepost.protocol.schema import Value
+
+HARMLESS = frozenset(
+    {
+        "Fetch",
+        "ListOffsets",
+        "Metadata",
+        "OffsetFetch",
+        "FindCoordinator",
+        "DescribeGroups",
+        "ListGroups",
+        "OffsetForLeaderEpoch",
+        "DescribeConfigs",
+        "DescribeCluster",
+        "DescribeProducers",
+        "DescribeTransactions",
+        "ListTransactions",
+        "DescribeTopicPartitions",
+    }
+)
+"""These change nothing: the broker answers them, and the answer's codes are written over."""
+
+ONE_CODE = frozenset(
+    {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "InitProducerId", "AddOffsetsToTxn", "EndTxn"}
+)
+"""The answer is one error code, and Kafka's defaults for the rest."""
+
+_NOT_ON_TOP = frozenset({"Fetch", "Metadata"})
+"""Their outermost code speaks of the session, or of the whole cluster; an error of a partition stands further in."""
+
+
+def may_refuse(api: Api) -> bool:
+    """Whether `refusal` or `overwrite` knows what a refusal looks like without the request having an effect."""
+    return api.name in HARMLESS or api.name in ONE_CODE or api.name in _BUILDERS
+
+
+def refusal(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
+    """The answer to a request that was not even looked at. Not for those in HARMLESS."""
+    if api.name in ONE_CODE:
+        return api.response(error_code=code)
+    return _BUILDERS[api.name](api, request, version, code)
+
+
+def overwrite(api: Api, response: Any, code: ErrorCode) -> Any:
+    """`response` with `code` wherever an error code stands that tells how the request fared."""
+    _overwrite(response, code, top=api.name not in _NOT_ON_TOP)
+    return response
+
+
+def _overwrite(value: Any, code: ErrorCode, top: bool = True) -> None:
+    for field in value._fields:
+        inner = getattr(value, field)
+        if field == "error_code":
+            if top:
+                value.error_code = code
+        elif field == "partition_error_code":
+            value.partition_error_code = code
+        elif field in ("records", "base_offset"):
+            setattr(value, field, None if field == "records" else -1)
+        elif isinstance(inner, list) and inner and isinstance(inner[0], Value):
+            for entry in inner:
+                _overwrite(entry, code)
+
+
+def _produce(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
+    module = api.module
+    return api.response(
+        responses=[
+            module.TopicProduceResponse(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
+                    module.PartitionProduceResponse(index=part.index, error_code=code, base_offset=-1)
+                    for part in topic.partition_data
+                ],
+            )
+            for topic in request.topic_data
+        ]
+    )
+
+
+def _offsets(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
+    """OffsetCommit and TxnOffsetCommit."""
+    topic_of = getattr(api.module, f"{api.name}ResponseTopic")
+    partition_of = getattr(api.module, f"{api.name}ResponsePartition")
+    return api.response(
+        topics=[
+            topic_of(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=[
+                    partition_of(partition_index=part.partition_index, error_code=code) for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _add_partitions(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
+    module = api.module
+
+    def results(topics: Sequence[Any]) -> list[Any]:
+        return [
+            module.AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    module.AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
+                    for number in topic.partitions
+                ],
+            )
+            for topic in topics
+        ]
+
+    if version <= 3:
+        return api.response(results_by_topic_v3_and_below=results(request.v3_and_below_topics))
+    return api.response(
+        results_by_transaction=[
+            module.AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=results(one.topics))
+            for one in request.transactions
+        ]
+    )
+
+
+def _create_topics(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
+    result = api.module.CreatableTopicResult
+    return api.response(
+        topics=[result(name=topic.name, error_code=code, error_message=_SAID) for topic in request.topics]
+    )
+
+
+def _delete_topics(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
+    result = api.module.DeletableTopicResult
+    named = [result(name=name, error_code=code) for name in request.topic_names] if version <= 5 else []
+    listed = [result(name=topic.name, topic_id=topic.topic_id, error_code=code) for topic in request.topics]
+    return api.response(responses=named or listed)
+
+
+def _create_partitions(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
+    result = api.module.CreatePartitionsTopicResult
+    return api.response(
+        results=[result(name=topic.name, error_code=code, error_message=_SAID) for topic in request.topics]
+    )
+
+
+def _delete_groups(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
+    result = api.module.DeletableGroupResult
+    return api.response(results=[result(group_id=name, error_code=code) for name in request.groups_names])
+
+
+_SAID = "refused by a test"
+
+_BUILDERS: dict[str, Callable[[Api, Any, int, ErrorCode], Any]] = {
+    "Produce": _produce,
+    "OffsetCommit": _offsets,
+    "TxnOffsetCommit": _offsets,
+    "AddPartitionsToTxn": _add_partitions,
+    "CreateTopics": _create_topics,
+    "DeleteTopics": _delete_topics,
+    "CreatePartitions": _create_partitions,
+    "DeleteGroups": _delete_groups,
+}
