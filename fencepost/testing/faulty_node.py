@@ -97,6 +97,22 @@ class StoppableMarkers(Markers):
             results.update(await write(ordered[first:]))
         return results
 
+    def write_at_once(
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        coordinator_epoch: int,
+        transaction_version: int,
+        partitions: Collection[TopicPartition],
+    ) -> Mapping[TopicPartition, ErrorCode] | None:
+        """As Markers does; what is to be stopped takes its time."""
+        if producer_id in self.holds:
+            return None
+        return super().write_at_once(
+            producer_id, producer_epoch, commit, coordinator_epoch, transaction_version, partitions
+        )
+
 
 class FaultyDispatch(Dispatch):
     """The table of handlers, each behind the faults."""

@@ -1,7 +1,7 @@
 """From a Prepare record to Complete: the markers of decided transactions, written until every partition has its own."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import trio
 
@@ -10,6 +10,7 @@ from fencepost.coordinator.txn import commands, markers
 from fencepost.coordinator.txn.books import Books
 from fencepost.coordinator.txn.commands import WriteMarkers
 from fencepost.coordinator.txn.state import CompleteAbort, CompleteCommit, Completed
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -18,6 +19,7 @@ logger = logging.getLogger(__name__)
 class Completions:
     """The decided transactions that still owe markers, each with a task of its own (rows T7, T8, T13).
 
+    Where all is durable as soon as it is appended nothing has to be waited for: then there is no task either.
     Such a task goes on whatever becomes of the request behind it, and without end: the transaction is decided. `ended`
     is called for each that is complete, with its duty and the state it is in now.
     """
@@ -36,19 +38,56 @@ class Completions:
         """The partitions that lack their marker; None where nothing is being completed."""
         return self._owed.get(transactional_id)
 
-    def begin(self, nursery: trio.Nursery, duty: WriteMarkers, end_offset: int) -> None:
-        """Start to write the markers of a Prepare record that is durable below `end_offset`."""
+    def carry_out(self, nursery: trio.Nursery, duty: WriteMarkers, end_offset: int) -> None:
+        """Do a Prepare record's duty, at once where nothing has to be waited for; what is left is begun."""
+        owed = self._carried_out(duty, end_offset)
+        if owed is not None:
+            self.begin(nursery, duty, end_offset, owed)
+
+    def begin(
+        self, nursery: trio.Nursery, duty: WriteMarkers, end_offset: int, owed: frozenset[TopicPartition] | None = None
+    ) -> None:
+        """Start to write the markers of a Prepare record that is durable below `end_offset`; of all or the `owed`."""
         assert duty.transactional_id not in self._events, f"{duty.transactional_id!r} is completed twice"
         self._events[duty.transactional_id] = trio.Event()
-        self._owed[duty.transactional_id] = duty.partitions
+        self._owed[duty.transactional_id] = duty.partitions if owed is None else owed
         nursery.start_soon(self._complete, duty, end_offset)
 
-    async def wait(self, transactional_id: str, deadline: float) -> bool:
-        """Wait until the transaction under way has all its markers; False when the deadline (trio's) comes first."""
-        event = self._events[transactional_id]
+    async def wait(self, transactional_id: str, deadline: float, just_decided: bool) -> bool:
+        """Wait until the transaction under way has all its markers; False when the deadline (trio's) comes first.
+
+        Only one that was `just_decided` may be complete already, without ever having been under way.
+        """
+        event = self._events.get(transactional_id)
+        if event is None:
+            assert just_decided, f"{transactional_id!r} is in Prepare, and nobody writes its markers"
+            return True
         with trio.move_on_at(deadline):
             await event.wait()
         return event.is_set()
+
+    def _carried_out(self, duty: WriteMarkers, end_offset: int) -> frozenset[TopicPartition] | None:
+        """Go all the way if there is no wait on it: None when it is Complete, else the partitions left to be marked."""
+        name = duty.transactional_id
+        if not self._books.shard_of(name).is_settled(end_offset):
+            return duty.partitions
+        if duty.partitions:
+            answers = self._writer.write_at_once(
+                duty.producer_id,
+                duty.epoch,
+                duty.commit,
+                markers.COORDINATOR_EPOCH,
+                duty.transaction_version,
+                duty.partitions,
+            )
+            remaining = duty.partitions if answers is None else self._settle(name, duty.partitions, answers)
+            if remaining:
+                return remaining
+        try:
+            self._finish(duty)
+        except LogWriteFailed:
+            return frozenset()  # the task tries it again, and says so
+        return None
 
     async def _complete(self, duty: WriteMarkers, end_offset: int) -> None:
         """A Prepare record's duty: first it is durable, then every partition has its marker, then it is Complete."""
@@ -62,17 +101,21 @@ class Completions:
             await trio.sleep(seconds)
         for seconds in markers.pauses(self._books.config):
             try:
-                decision, _ = self._books.decide(name, commands.Complete())
+                self._finish(duty)
             except LogWriteFailed as error:
                 logger.error("transactional id %r: its completion could not be written: %s", name, error)
                 await trio.sleep(seconds)
             else:
-                state = decision.log[0].state
-                assert isinstance(state, CompleteCommit | CompleteAbort)
-                self._ended(duty, state)
                 break
         del self._owed[name]
         self._events.pop(name).set()
+
+    def _finish(self, duty: WriteMarkers) -> None:
+        """Every partition has its marker. Raises LogWriteFailed."""
+        decision, _ = self._books.decide(duty.transactional_id, commands.Complete())
+        state = decision.log[0].state
+        assert isinstance(state, CompleteCommit | CompleteAbort)
+        self._ended(duty, state)
 
     async def _write_owed(self, duty: WriteMarkers) -> None:
         """One round of markers for the partitions that still lack one."""
@@ -83,9 +126,15 @@ class Completions:
         answers = await self._writer.write_markers(
             duty.producer_id, duty.epoch, duty.commit, markers.COORDINATOR_EPOCH, duty.transaction_version, owed
         )
+        self._owed[name] = self._settle(name, owed, answers)
+
+    def _settle(
+        self, name: str, owed: frozenset[TopicPartition], answers: Mapping[TopicPartition, ErrorCode]
+    ) -> frozenset[TopicPartition]:
+        """What is still owed after this round."""
         outcome = markers.settle(owed, answers)
-        self._owed[name] = outcome.remaining
         for partition, error in outcome.overtaken.items():
             logger.error("transactional id %r: %s was ended by somebody else: %s", name, partition, error.name)
         if outcome.remaining:
             logger.warning("transactional id %r: %d markers to be tried again", name, len(outcome.remaining))
+        return outcome.remaining

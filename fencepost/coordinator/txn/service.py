@@ -323,11 +323,11 @@ class TransactionService:
                 command = await self._with_fresh_producer_id(command)
                 continue
             if reply.error is ErrorCode.CONCURRENT_TRANSACTIONS:
-                if await self._completions.wait(transactional_id, deadline):
+                if await self._completions.wait(transactional_id, deadline, bool(decision.then)):
                     continue
                 return reply
             if decision.then or reply.after_markers:
-                await self._completions.wait(transactional_id, deadline)
+                await self._completions.wait(transactional_id, deadline, bool(decision.then))
             if refused := await self.books.shard_of(transactional_id).settled(end_offset):
                 return Answer(wire_codes.of_failed_append(refused))
             self.books.settle(transactional_id, end_offset)
@@ -346,7 +346,7 @@ class TransactionService:
                 self.stories.went_on(transactional_id, command, caller)
         for duty in decision.then:
             assert self._nursery is not None
-            self._completions.begin(self._nursery, duty, end_offset)
+            self._completions.carry_out(self._nursery, duty, end_offset)
         if self.books.deadlines:
             self._opened.set()
         return decision, end_offset

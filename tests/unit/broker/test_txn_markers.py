@@ -87,6 +87,25 @@ class TestMarkers:
             assert await on.mark(2, following, T0, txn_version=2) == E.INVALID_PRODUCER_EPOCH
             assert await on.committed(T0) == [b"x"]
 
+    @pytest.mark.parametrize("durability", ["fsync", "os"])
+    @pytest.mark.parametrize("commit", [True, False])
+    async def test_the_end_of_a_transaction_is_visible_when_it_is_answered_t7_t8(
+        self, commit: bool, durability: str, autojump_clock: MockClock
+    ) -> None:
+        """In the partitions as in the group; with the page cache for a disk nothing has to be waited for."""
+        async with running(f"durability={durability}") as on:
+            held = await on.identity()
+            assert await on.produce(12, held, T0, b"x", 0) == E.NONE
+            assert await commit_offset(on, held, 7) == E.NONE
+            assert (await on.end(5, held, commit=commit)).error_code == E.NONE
+            assert await on.markers(T0) == [("COMMIT" if commit else "ABORT", held[1] + 1)]
+            assert await on.committed(T0) == ([b"x"] if commit else [])
+            fetched = await on.node.groups.fetch("readers", None, require_stable=True)
+            assert [entry.offset for entry in fetched] == ([7] if commit else [])
+            assert on.node.transactions.completing == 0
+            assert on.node.transactions.books.counts["CompleteCommit" if commit else "CompleteAbort"] == 1
+            assert on.node.metrics.markers_written == 2
+
     @pytest.mark.parametrize("commit", [True, False])
     async def test_markers_on_offsets_go_to_the_group_coordinator_t8(
         self, commit: bool, autojump_clock: MockClock
@@ -99,9 +118,12 @@ class TestMarkers:
             fetched = await on.node.groups.fetch("readers", None, require_stable=True)
             assert [entry.offset for entry in fetched] == ([7] if commit else [])
 
-    async def test_a_group_log_that_is_not_understood_takes_no_marker_t8(self, autojump_clock: MockClock) -> None:
+    @pytest.mark.parametrize("durability", ["fsync", "os"])
+    async def test_a_group_log_that_is_not_understood_takes_no_marker_t8(
+        self, durability: str, autojump_clock: MockClock
+    ) -> None:
         """The group coordinator's errors are NOT_LEADER_OR_FOLLOWER here, which is tried again until it can load."""
-        async with running() as on:
+        async with running(f"durability={durability}") as on:
             held = await on.identity()
             assert await commit_offset(on, held, 7) == E.NONE
             number = partition_for("readers", 50)

@@ -43,6 +43,8 @@ class MemoryLog:
         return len(self.batches)
 
     def is_durable(self, end_offset: int) -> bool:
+        if not self.delay:
+            self.durable_batches = max(self.durable_batches, end_offset)
         return self.durable_batches >= end_offset
 
     async def durable(self, end_offset: int) -> None:
@@ -153,7 +155,7 @@ class Cluster:
     """Partitions, and the MarkerWriter over them.
 
     `delay` seconds pass before each marker. `answers` are told first, one dict a round, then the truth. `gate` holds
-    all rounds. `at_once`: markers are durable when they are appended, and need no wait.
+    all rounds. `at_once`: without delay and gate, markers are durable when they are appended.
     """
 
     def __init__(self, *partitions: TopicPartition, delay: float = 0.0) -> None:
@@ -173,7 +175,7 @@ class Cluster:
         transaction_version: int,
         partitions: Collection[TopicPartition],
     ) -> dict[TopicPartition, ErrorCode] | None:
-        if not self.at_once:
+        if not self.at_once or self.gate is not None or self.delay:
             return None
         assert coordinator_epoch == 0
         self.rounds.append((producer_id, producer_epoch, commit, transaction_version, frozenset(partitions)))
