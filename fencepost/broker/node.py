@@ -22,7 +22,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.store import CorruptLogFile, Store
-from fencepost.broker.log.sync_thread import FlushThreads
+from fencepost.broker.log.sync_thread import FlushThreads, SyncThreads
 from fencepost.broker.markers import Markers
 from fencepost.broker.metadata_log import METADATA_PARTITION, first_free_producer_id, open_metadata_log
 from fencepost.broker.metrics import Metrics
@@ -86,7 +86,8 @@ class Node:
         self._offline: set[TopicPartition] = set()
         durability: Durability = "os" if config.durability == "os" else "fsync"
         self._has_files = store is not None or config.data_directory is not None
-        self._threads = threads
+        self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
+        """Who waits for the disk where nobody waits for the answer, or seldom."""
         self._listening = listening
         if store is not None:
             self.logs = LogDirectory.over(store, durability, self._default_log_config)
@@ -247,7 +248,7 @@ class Node:
         services.start_soon(every, self.config.transaction_hanging_check_interval_ms / 1000, self.hanging.look)
         if self._has_files:
             self.logs.lose = self.commit.lose
-            services.start_soon(Checkpointer(self.logs, self.commit, self.clock.monotonic, self._threads).run)
+            services.start_soon(Checkpointer(self.logs, self.commit, self.clock.monotonic, self.upkeep_threads).run)
 
     def _make_server(self) -> Server:
         listener, advertised = self.config.listener, self.config.advertised
@@ -269,7 +270,7 @@ class Node:
         services.start_soon(server.run)
 
     async def _housekeep(self) -> None:
-        await self.logs.housekeep(self.clock.now_ms())
+        await self.logs.housekeep(self.clock.now_ms(), self.upkeep_threads)
 
     # Changes of the metadata
 

@@ -79,6 +79,8 @@ def check(disk: SimDisk, durability: Durability, before: Promises, after: Promis
     keeps_all = durability == "os" and not power_was_cut
     binding = durability == "fsync" or not power_was_cut
     directory = reopen(disk, durability)
+    earlier_ids = frozenset[bytes]().union(*(promise.partition.earlier_ids for promise in before.values()))
+    directory.deleted_topic_ids = earlier_ids
     ends, starts = {}, {}
     for tp, promise in before.items():
         later = after.get(tp)
@@ -96,6 +98,7 @@ def check(disk: SimDisk, durability: Durability, before: Promises, after: Promis
         starts[tp] = log.log_start_offset
     # What readers of that start could see outlives the next crash, too (row L2: the high watermark is durable).
     again = reopen(disk.power_cut(nothing) if durability == "fsync" else disk.kill(), durability)
+    again.deleted_topic_ids = earlier_ids
     for tp, (end_offset, producers) in ends.items():
         log = again.create(tp, before[tp].partition.topic_id, before[tp].partition.config)
         found = log.log_end_offset, sorted(log.producer_states())

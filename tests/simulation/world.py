@@ -53,6 +53,8 @@ class Partition:
     """What DeleteRecords answered: nothing below may ever be read again."""
     start: int = 0
     """The log start offset that was last seen; retention moves it, too."""
+    earlier_ids: frozenset[bytes] = frozenset()
+    """The topics that were deleted before this one was made, as the metadata would remember them."""
     unsure: bool = False
     """A call that moves the start or the whole partition away failed half way: both answers are right."""
 
@@ -139,7 +141,7 @@ class World:
 
     def create(self, tp: TopicPartition, topic_id: bytes, config: LogConfig) -> None:
         """A new partition; nothing is on the disk before its first batch."""
-        self.partitions[tp] = Partition(topic_id, config)
+        self.partitions[tp] = Partition(topic_id, config, earlier_ids=frozenset(self.deleted_topic_ids))
 
     def append(self, tp: TopicPartition, producer: int, count: int, size_bytes: int, *, transactional: bool) -> None:
         """A client's batch; without a producer below 0."""
@@ -233,6 +235,17 @@ class World:
         except OSError as error:
             raise ProcessEnds from error
         self.look()
+        self.do_chores()
+
+    def do_chores(self) -> None:
+        """What `Checkpointer` has its thread do every few seconds. Raises ProcessEnds when a flush fails."""
+        for chore in self.directory.chores():
+            try:
+                chore.sync()
+            except FlushFailed as error:
+                raise ProcessEnds from error
+            except OSError:
+                self.refused += 1
 
     def checkpoint(self, tp: TopicPartition) -> None:
         """A checkpoint within a segment, in the order of `Checkpointer`. Raises ProcessEnds when a flush fails."""

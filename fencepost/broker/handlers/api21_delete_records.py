@@ -6,6 +6,7 @@ v0-2 are served; they differ in encoding only. A topic whose cleanup.policy does
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
+from fencepost.broker.log.upkeep import in_threads
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api21_delete_records import (
     DeleteRecordsPartitionResult,
@@ -27,7 +28,7 @@ async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
             DeleteRecordsTopicResult(
                 name=topic.name,
                 partitions=[
-                    _delete(node, TopicPartition(topic.name, part.partition_index), part.offset)
+                    await _delete(node, TopicPartition(topic.name, part.partition_index), part.offset)
                     for part in topic.partitions
                 ],
             )
@@ -36,7 +37,7 @@ async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
     )
 
 
-def _delete(node: "Node", tp: TopicPartition, offset: int) -> Any:
+async def _delete(node: "Node", tp: TopicPartition, offset: int) -> Any:
     log = node.partition(tp)
     if node.is_internal(tp.topic):
         code, start = ErrorCode.INVALID_TOPIC_EXCEPTION, UNKNOWN_LOW_WATERMARK
@@ -45,6 +46,6 @@ def _delete(node: "Node", tp: TopicPartition, offset: int) -> Any:
     elif not log.config.deletes:
         code, start = ErrorCode.POLICY_VIOLATION, UNKNOWN_LOW_WATERMARK
     else:
-        code, start = log.delete_records(offset)
+        code, start = await in_threads(log.deleting_records(offset), node.upkeep_threads)
     low_watermark = start if code is ErrorCode.NONE else UNKNOWN_LOW_WATERMARK
     return DeleteRecordsPartitionResult(partition_index=tp.partition, low_watermark=low_watermark, error_code=code)

@@ -58,6 +58,10 @@ class Checkpoints(Protocol):
         """The logs that are open."""
         ...
 
+    def chores(self) -> list[Syncable]:
+        """What else a thread should do and nobody waits for."""
+        ...
+
     def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[Syncable]:
         """What writes the recovery points of `logs` down when synced."""
         ...
@@ -93,7 +97,15 @@ class Checkpointer:
             self._threads.close()
 
     async def run_once(self) -> None:
-        """Take every checkpoint that is due now. Raises OSError when a flush failed and the process must end."""
+        """Do the chores, and take every checkpoint that is due now.
+
+        Raises OSError when a flush failed and the process must end.
+        """
+        chores = self._directory.chores()
+        for _, failure in await self._threads.sync(chores) if chores else ():
+            if isinstance(failure, FlushFailed):
+                raise failure
+            logger.warning("left to the next start: %s", failure)
         seconds = self._monotonic()
         due = [log for log in self._directory.logs() if log.checkpoint_due(seconds)]
         for at in range(0, len(due), LOGS_AT_ONCE):
@@ -135,6 +147,11 @@ class Checkpointer:
             logger.warning("recovery points not written, which is tried again: %s", failure)
         if failures:
             return
-        passed = [removal for log, offset in done.items() for removal in log.drop_passed_snapshots(offset)]
-        for _, failure in await self._threads.sync(passed) if passed else ():
-            logger.warning("an old producer snapshot stays, to no harm: %s", failure)
+        for log, offset in done.items():
+            try:
+                passed = log.drop_passed_snapshots(offset)
+            except OSError as error:
+                logger.warning("old producer snapshots of %s stay, to no harm: %s", log.tp, error)
+            else:
+                for _, failure in await self._threads.sync(passed) if passed else ():
+                    logger.warning("the space of an old producer snapshot is freed later: %s", failure)

@@ -236,8 +236,8 @@ class Cleaning:
         if file_name(copy.base_offset, TXN_INDEX_SUFFIX) in self._log.store.sizes():
             copy.aborted.file.create()
         self._segments.create()
-        self._log.snapshots.remove_between(copy.base_offset, copy.next_offset)
-        yield Offload(partial(_sync_all, [*copy.pins(), *self._log.store.pin_entries()]))
+        passed = self._log.snapshots.remove_between(copy.base_offset, copy.next_offset)
+        yield Offload(partial(_sync_all, [*copy.pins(), *self._log.store.pin_entries(), *passed]))
         self._stand(group[-1])
 
     # Time

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable
 from pathlib import Path
 
 import trio
@@ -25,6 +25,7 @@ from fencepost.broker.log.layout import (
     STRAY,
     copy_aside,
     last_aside,
+    long_name,
     may_be_partition,
     partition_of,
 )
@@ -35,6 +36,8 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.recovery import ALL_TRUSTED, need_durable
 from fencepost.broker.log.segment_store import SegmentStore
 from fencepost.broker.log.store import CorruptLogFile, FlushFailed, Store, Syncable
+from fencepost.broker.log.sync_thread import FlushThreads
+from fencepost.broker.log.upkeep import done, sync_all, syncing
 from fencepost.protocol.topics import TopicPartition
 
 _REMEDY = (
@@ -72,17 +75,19 @@ class LogDirectory:
             if tp is not None:
                 self._unopened.add(tp)
             elif name.endswith(DELETED):
-                self._log_store.delete(name, name)
+                sync_all(self._log_store.delete(name, name))
         self.clean = store.load(CLEAN_SHUTDOWN) is not None
         """Whether the last run ended in order."""
         self.lose: Callable[[PartitionLog, OSError], None] | None = None
         """Told of a log whose flush failed in `housekeep`; without it the failure is raised."""
+        self._deletions = 0
+        self._chores: list[Syncable] = []
         self._kept = KeptOffsets(store, self._unopened)
         if self.clean:
             store.remove(CLEAN_SHUTDOWN)
         # In any case: an earlier start may have removed the mark and ended before that was durable. If it came back
         # after a power cut, a torn end would be believed.
-        _sync_all(store.pin_entries())
+        sync_all(store.pin_entries())
         if self._unopened and not self.clean:
             logger.info("%s was not closed in order: each partition is checked when it is opened", store.place)
 
@@ -154,7 +159,7 @@ class LogDirectory:
         return self._open(tp, topic_id, config, only_topic)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Delete a partition's log and files; no error if there is none. Raises OSError."""
+        """Delete a partition's log; no error if there is none. Its files go with the next `chores`. Raises OSError."""
         log = self._logs.pop(tp, None)
         if log is not None:
             log.mark_deleted()
@@ -162,8 +167,9 @@ class LogDirectory:
         self._offline.pop(tp, None)
         self._kept.forget(tp)
         identity = (log.topic_id if log is not None else NO_TOPIC_ID).hex()
+        self._deletions += 1
         try:
-            self._log_store.delete(str(tp), f"{tp}.{identity}{DELETED}")
+            self._later(self._log_store.delete(str(tp), long_name(tp, f".{identity}.{self._deletions}{DELETED}")))
         except OSError:
             if str(tp) in self._log_store.names():
                 self._unopened.add(tp)  # what is left is a deleted topic's still: no new one may find it as its own
@@ -219,9 +225,20 @@ class LogDirectory:
         """A compaction came up to `offset`. A crash may lose the checkpoint: then more is compacted. Raises OSError."""
         self._kept.note_cleaned(tp, offset)
 
-    async def housekeep(self, now_ms: int) -> None:
+    def chores(self) -> list[Syncable]:
+        """What has come up for a thread to do and nobody waits for: freeing the space of what was deleted, snapshots
+        of very many producers. Each is told of once; what is not done is left to the next start.
+        """
+        chores, self._chores = self._chores, []
+        return chores
+
+    def _later(self, chores: Collection[Syncable]) -> None:
+        self._chores += chores
+
+    async def housekeep(self, now_ms: int, threads: FlushThreads | None = None) -> None:
         """Retention and producer expiry of every log, a few at a time; call it every minute or so.
 
+        `threads` wait for the disk; without any it is done at once.
         What the disk refuses is told in the log of the process and tried again the next time; but for a failed fsync,
         see `lose`.
         """
@@ -232,7 +249,7 @@ class LogDirectory:
             try:
                 log = self.get(tp)
                 if log is not None:
-                    log.housekeep(now_ms)
+                    await done(log.housekeeping(now_ms), threads)
             except FlushFailed as error:
                 log = self._logs.get(tp)
                 if log is None or self.lose is None:
@@ -241,8 +258,7 @@ class LogDirectory:
             except (OSError, CorruptLogFile) as error:
                 logger.error("upkeep of %s failed: %s", tp, error)
         try:
-            if not self._in_memory:
-                self._kept.write_log_starts(self._logs.values())
+            await done(syncing(self.log_start_files()), threads)
         except OSError as error:
             logger.error("log starts of %s not written: %s", self.place, error)
 
@@ -250,8 +266,8 @@ class LogDirectory:
         """Put recovery points, log starts and high watermarks into Kafka's checkpoint files. Raises OSError."""
         if self._in_memory:
             return
-        _sync_all(self.checkpoint_files(self._logs.values()))
-        self._kept.write_log_starts(self._logs.values())
+        sync_all(self.checkpoint_files(self._logs.values()))
+        sync_all(self.log_start_files())
 
     def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[Syncable]:
         """What writes the recovery points of `logs`, and all high watermarks, when it is synced, from any thread."""
@@ -263,11 +279,16 @@ class LogDirectory:
         high_watermarks = {tp: log.high_watermark for tp, log in self._logs.items() if log.log_end_offset}
         return self._kept.recovery_files(high_watermarks)
 
+    def log_start_files(self) -> list[Syncable]:
+        """What writes the log starts down, as they are now, when it is synced, from any thread."""
+        return [] if self._in_memory else self._kept.log_start_files(self._logs.values())
+
     def close(self) -> None:
         """Close in order: snapshots, indexes and data durable, and a marker that says so. Raises OSError."""
         try:
             for log in self._logs.values():
                 log.close()
+            sync_all(self.chores())
             if not self._in_memory:
                 self.write_checkpoints()
                 if (self.clean or not self._unopened) and not any(log.offline for log in self._logs.values()):
@@ -322,7 +343,7 @@ class LogDirectory:
             distrusted = store.load(FLUSH_FAILED) is not None
             if distrusted:
                 opened.segments.write_again(recovery_point)
-            _sync_all([*opened.segments.tail_pins(recovery_point), *store.pin_entries()])
+            sync_all([*opened.segments.tail_pins(recovery_point), *store.pin_entries()])
             if distrusted:
                 store.remove(FLUSH_FAILED)
             recovery_point = opened.segments.end_offset
@@ -335,7 +356,8 @@ class LogDirectory:
             log_start_offset=log_start_offset,
             recovery_point=ALL_TRUSTED if self.clean else recovery_point,
             durable_at_once=self._in_memory or self._durability == "os",
-            start_moved=None if self._in_memory else self._start_moved,
+            log_start_files=self.log_start_files,
+            later=None if self._in_memory else self._later,
         )
         if loss_accepted:
             logger.warning("%s now ends at offset %d: what followed was given up", tp, log.log_end_offset)
@@ -358,16 +380,8 @@ class LogDirectory:
                 f"names topic {topic_id_text(found)}, which was never deleted; {tp.topic} is {topic_id_text(topic_id)}"
             )
             raise CorruptLogFile(f"{store.place}/{PARTITION_METADATA}", 0, why)
-        aside = f"{tp}.{found.hex()}{STRAY}"
+        aside = long_name(tp, f".{found.hex()}{STRAY}")
         logger.warning("%s belongs to an earlier topic of id %s: now %s", store.place, topic_id_text(found), aside)
         self._log_store.rename(str(tp), aside)
         self._unopened.discard(tp)
         self._kept.forget(tp)
-
-    def _start_moved(self, log: PartitionLog) -> None:
-        self._kept.write_log_starts(self._logs.values())
-
-
-def _sync_all(pins: Sequence[Syncable]) -> None:
-    for pin in pins:
-        pin.sync()

@@ -3,11 +3,12 @@
 import errno
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fencepost.broker.log.descriptor_pool import DescriptorPool
 from fencepost.broker.log.disk import SYSTEM_DISK, Disk
+from fencepost.broker.log.file_jobs import DirectorySync, Removal, Replacement, TreeRemoval
 from fencepost.broker.log.file_sync import FileSync
 from fencepost.broker.log.store import (
     NEVER_WRITTEN,
@@ -23,42 +24,9 @@ from fencepost.broker.log.store import (
 
 _READ_BYTES = 1 << 20
 _TEMPORARY = ".tmp"
+_DELETED = ".deleted"
 
 logger = logging.getLogger(__name__)
-
-
-class _DirectorySync:
-    """One fsync of a directory, which makes the names in it durable."""
-
-    def __init__(self, store: "FileStore") -> None:
-        self._store = store
-        self._changes = store.changes
-
-    def sync(self) -> None:
-        self._store.sync_entries(self._changes)
-
-
-class _Replacement:
-    """A small file that waits to be put in place, durably, by another thread than the store's."""
-
-    def __init__(self, store: "FileStore", name: str, data: Bytes) -> None:
-        self._store = store
-        self._name = name
-        self._data = data
-
-    def sync(self) -> None:
-        self._store.put(self._name, self._data)
-
-
-class _Removal:
-    """A file that waits to be deleted, by another thread than the store's."""
-
-    def __init__(self, store: "FileStore", name: str) -> None:
-        self._store = store
-        self._name = name
-
-    def sync(self) -> None:
-        self._store.unlink(self._name)
 
 
 class DiskFile:
@@ -298,7 +266,7 @@ class FileStore:
 
     def replacement(self, name: str, data: Bytes) -> Syncable:
         self.make()
-        return _Replacement(self, name, data)
+        return Replacement(self, name, data)
 
     def put(self, name: str, data: Bytes) -> None:
         """Put a file in place and return when it is durable; callable from any thread, since it counts no change."""
@@ -314,8 +282,18 @@ class FileStore:
             self._unlink(temporary)
             raise
 
-    def removal(self, name: str) -> Syncable:
-        return _Removal(self, name)
+    def removals(self, names: Iterable[str]) -> list[Syncable]:
+        found: list[Syncable] = []
+        for name in names:
+            try:
+                self.rename(name, name + _DELETED)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self.remove(name)  # a disk so full that it takes no new name is just where space must be freed
+                continue
+            found.append(Removal(self, name + _DELETED))
+        return found
 
     def unlink(self, name: str) -> None:
         """Delete a file, if it is there; callable from any thread, since it counts no change. Raises OSError."""
@@ -329,16 +307,13 @@ class FileStore:
         self.disk.rename(self._path_of(name), self._path_of(to))
         self.changes += 1
 
-    def discard_child(self, name: str, via: str) -> None:
+    def discard_child(self, name: str, via: str) -> list[Syncable]:
         if name != via:
             try:
                 self.rename_child(name, via)
             except FileNotFoundError:
-                return
-            # Were the new name lost and the deletions not, the next start would find half of a directory.
-            self.sync_entries(self.changes)
-        self._remove_tree(self._path_of(via))
-        self.changes += 1
+                return []
+        return [TreeRemoval(self, via)]
 
     def rename_child(self, name: str, to: str) -> None:
         self.disk.rename(self._path_of(name), self._path_of(to))
@@ -348,7 +323,7 @@ class FileStore:
     def pin_entries(self) -> list[Syncable]:
         pins: list[Syncable] = []
         if self.changes != self._durable_changes:
-            pins.append(_DirectorySync(self))
+            pins.append(DirectorySync(self))
         if self._parent is not None:
             pins += self._parent.pin_entries()
         return pins
@@ -384,6 +359,10 @@ class FileStore:
             self.disk.unlink(path)
         except FileNotFoundError:
             pass  # gone already, which was the wish
+
+    def remove_tree(self, name: str) -> None:
+        """Delete a directory with all that is in it; callable from any thread. Raises OSError."""
+        self._remove_tree(self._path_of(name))
 
     def _remove_tree(self, path: str) -> None:
         for entry in self.disk.listing(path):

@@ -1,5 +1,6 @@
 """What the checkpoint files of a data directory remember of each log, and that they forget logs that are gone."""
 
+import threading
 from collections.abc import Callable, Collection, Mapping
 
 from fencepost.broker.log.checkpointing import ReplacedFile
@@ -32,7 +33,11 @@ class KeptOffsets:
         self.recovery_points = _of_logs(known, load_offsets(store, RECOVERY_POINTS))
         self.log_starts = _of_logs(known, load_log_starts(store))
         self.cleaned_to = _of_logs(known, load_offsets(store, CLEANER_OFFSETS))
+        self._starts_file = ReplacedFile(store, LOG_STARTS)
+        self._starts_twin = ReplacedFile(store, LOG_STARTS_TWIN)
         self._log_starts_filed = b""
+        self._filed_number = self._made_number = 0
+        self._lock = threading.Lock()
         self._outlived: set[TopicPartition] = set()
 
     def recovery_files(self, high_watermarks: Mapping[TopicPartition, int]) -> list[Syncable]:
@@ -42,8 +47,11 @@ class KeptOffsets:
             self._watermark_file.holding(encode_offsets(high_watermarks)),
         ]
 
-    def write_log_starts(self, logs: Collection[PartitionLog]) -> None:
-        """Make the log starts durable, those of `logs` as they are now. Raises OSError."""
+    def log_start_files(self, logs: Collection[PartitionLog]) -> list[Syncable]:
+        """What writes the log starts down, those of `logs` as they are now, when it is synced, from any thread.
+
+        Nothing, where just that is durable.
+        """
         for log in logs:
             # Also where the first segment begins just there: until its directory is synced, deleted ones can come back.
             if log.log_start_offset > 0:
@@ -51,10 +59,21 @@ class KeptOffsets:
             else:
                 self.log_starts.pop(log.tp, None)
         data = encode_offsets(self.log_starts)
-        if data != self._log_starts_filed:
-            self._store.replace(LOG_STARTS_TWIN, data, durable=True)
-            self._store.replace(LOG_STARTS, data, durable=True)
-            self._log_starts_filed = data
+        if data == self._log_starts_filed:
+            return []
+        self._made_number += 1
+        return [
+            _LogStarts(
+                self, self._made_number, data, [self._starts_twin.holding(data), self._starts_file.holding(data)]
+            )
+        ]
+
+    def log_starts_filed(self, number: int, data: bytes) -> None:
+        """The files hold this content, or a newer one, and it is durable; callable from any thread."""
+        with self._lock:
+            if number > self._filed_number:
+                self._filed_number = number
+                self._log_starts_filed = data
 
     def note_cleaned(self, tp: TopicPartition, offset: int) -> None:
         """A compaction came up to `offset`. A crash may lose the file: then more is compacted. Raises OSError."""
@@ -79,8 +98,24 @@ class KeptOffsets:
         """A log is about to be opened: nothing on the disk may speak of another one of its name. Raises OSError."""
         if tp in self._outlived:
             self._recovery_file.holding(encode_offsets(self.recovery_points)).sync()
-            self.write_log_starts(logs())
+            for file in self.log_start_files(logs()):
+                file.sync()
             self._outlived.clear()
+
+
+class _LogStarts:
+    """The file of log starts and its twin, one after the other."""
+
+    def __init__(self, kept: KeptOffsets, number: int, data: bytes, files: list[Syncable]) -> None:
+        self._kept = kept
+        self._number = number
+        self._data = data
+        self._files = files
+
+    def sync(self) -> None:
+        for file in self._files:
+            file.sync()
+        self._kept.log_starts_filed(self._number, self._data)
 
 
 def _of_logs(

@@ -7,6 +7,8 @@ from fencepost.protocol.topics import TopicPartition
 
 DELETED = "-delete"
 STRAY = "-stray"
+NAME_MAX = 255
+"""Characters that a file system takes for a name."""
 ACCEPT_LOSS = "accept-loss"
 """A file of this name in a partition's directory: the operator gives up what follows the first damaged batch."""
 
@@ -25,6 +27,11 @@ def partition_of(name: str) -> TopicPartition | None:
     if not dash or not partition.isascii() or not partition.isdigit() or not _TOPIC.fullmatch(topic):
         return None
     return TopicPartition(topic, int(partition))
+
+
+def long_name(tp: TopicPartition, ending: str) -> str:
+    """A directory's name with that ending: of a topic with a very long name, as Kafka does, the beginning only."""
+    return str(tp)[: NAME_MAX - len(ending)] + ending
 
 
 def copy_aside(directory: Store, name: str) -> str:

@@ -123,8 +123,11 @@ class StoredLog(Protocol):
         """What retention needs to know of each piece, oldest first. Raises OSError."""
         ...
 
-    def drop_front(self, count: int) -> None:
-        """Delete the oldest `count` pieces; the last one stays. Raises OSError."""
+    def drop_front(self, count: int) -> list[Syncable]:
+        """Take the oldest `count` pieces out; the last one stays. Raises OSError.
+
+        What is returned gives their space back when synced, which can take its time; left out, the next start does it.
+        """
         ...
 
     def create(self) -> None:
@@ -207,6 +210,6 @@ class LogStore(Protocol):
         """Set a log that is not open aside under another name. Raises OSError."""
         ...
 
-    def delete(self, name: str, via: str) -> None:
-        """Delete a log with its files, renamed to `via` first, so that a crash leaves no half of it. Raises OSError."""
+    def delete(self, name: str, via: str) -> list[Syncable]:
+        """Rename a log that is not open to `via`; what is returned deletes its files when synced. Raises OSError."""
         ...

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from fencepost.broker.log.store import NEVER_WRITTEN, Bytes, Piece, Store, StoredFile, Syncable
 
@@ -63,17 +63,6 @@ class _Replacement:
         self._store.replace(self._name, self._data, durable=True)
 
 
-class _Removal:
-    """A file that waits to be deleted."""
-
-    def __init__(self, store: "MemoryStore", name: str) -> None:
-        self._store = store
-        self._name = name
-
-    def sync(self) -> None:
-        self._store.remove(self._name)
-
-
 class MemoryStore:
     """A directory of `MemoryFile`s; what is durable here is what the process lives to see."""
 
@@ -120,8 +109,10 @@ class MemoryStore:
     def replacement(self, name: str, data: Bytes) -> Syncable:
         return _Replacement(self, name, data)
 
-    def removal(self, name: str) -> Syncable:
-        return _Removal(self, name)
+    def removals(self, names: Iterable[str]) -> list[Syncable]:
+        for name in names:
+            self.remove(name)
+        return []
 
     def remove(self, name: str) -> None:
         self.files.pop(name, None)
@@ -134,8 +125,9 @@ class MemoryStore:
         file.place = f"{self.place}/{to}"
         self.files[to] = file
 
-    def discard_child(self, name: str, via: str) -> None:
+    def discard_child(self, name: str, via: str) -> list[Syncable]:
         self._children.pop(name, None)
+        return []
 
     def rename_child(self, name: str, to: str) -> None:
         self._children[to] = self._children.pop(name)

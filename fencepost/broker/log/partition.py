@@ -18,9 +18,10 @@ from fencepost.broker.log.reading import ReadableLog
 from fencepost.broker.log.recovery import ALL_TRUSTED
 from fencepost.broker.log.results import AppendInfo, ReadResult, TimestampOffset, Watcher
 from fencepost.broker.log.retention import deletable
-from fencepost.broker.log.snapshots import SnapshotFiles
+from fencepost.broker.log.snapshot_files import SnapshotFiles
 from fencepost.broker.log.store import FileRegion, FlushFailed, Store, Syncable
 from fencepost.broker.log.txn_index import AbortedTransaction
+from fencepost.broker.log.upkeep import Steps, at_once, sync_all
 from fencepost.broker.log.validation import check_batch
 from fencepost.protocol.control_records import same_marker
 from fencepost.protocol.errors import ErrorCode
@@ -58,7 +59,8 @@ class PartitionLog(ReadableLog):
         log_start_offset: int = 0,
         recovery_point: int = 0,
         durable_at_once: bool = False,
-        start_moved: Callable[["PartitionLog"], None] | None = None,
+        log_start_files: Callable[[], list[Syncable]] | None = None,
+        later: Callable[[Collection[Syncable]], None] | None = None,
     ) -> None:
         super().__init__(tp, opened, log_start_offset)
         self.topic_id = topic_id
@@ -73,7 +75,8 @@ class PartitionLog(ReadableLog):
         self._flushing_bytes = self._flushed_bytes = self.segments.written_bytes
         self._refusal: Refusal | None = None
         self._durable_at_once = durable_at_once
-        self._start_moved = start_moved
+        self._log_start_files = log_start_files or list
+        self._later = later or sync_all
         self._founded = bool(self.segments.size_bytes) and store.load(PARTITION_METADATA) is not None
         self.snapshots = SnapshotFiles(store)
         """The states of the producers that are kept beside the batches."""
@@ -192,7 +195,7 @@ class PartitionLog(ReadableLog):
         self.segments.roll(now_ms)
         self.flush_at_bytes = 0
         self.producers.shrink(self.config.producer_ids_max)
-        self._take_snapshot()
+        self._later(self._take_snapshot())
 
     def _refused(self, refusal: Refusal) -> AppendInfo:
         code, message, record_errors = refusal
@@ -250,39 +253,46 @@ class PartitionLog(ReadableLog):
     # Upkeep
 
     def delete_records(self, offset: int) -> tuple[ErrorCode, int]:
+        """`deleting_records` at once, for tests and tools."""
+        return at_once(self.deleting_records(offset))
+
+    def deleting_records(self, offset: int) -> Steps[tuple[ErrorCode, int]]:
         """Hide what lies below `offset` (-1: the high watermark) for good and delete the segments it frees.
 
         Returns the new log start offset, durable if the log is on disk. OFFSET_OUT_OF_RANGE beyond the high watermark.
         A segment in or after which an open transaction begins stays until the transaction is decided, unless
         `retention_spares_open_transactions` is off.
         """
+        before = self._log_start_offset
         if self.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR, self._log_start_offset
+            return ErrorCode.KAFKA_STORAGE_ERROR, before
         target = self._high_watermark if offset == -1 else offset
         if target < 0 or target > self._high_watermark:
             return ErrorCode.OFFSET_OUT_OF_RANGE, -1
-        before = self._log_start_offset
+        self._log_start_offset = max(before, target)
+        try:
+            yield self._log_start_files()  # also if the start is there already: it may be on its way to the disk
+            if target > before:
+                yield from self._deleting_segments(0)
+        except OSError as error:
+            logger.error("deleting records of %s failed: %s", self.tp, error)
+            if isinstance(error, FlushFailed):
+                self.take_offline(error)
+            return ErrorCode.KAFKA_STORAGE_ERROR, before
         if target > before:
-            self._log_start_offset = target
-            try:
-                if self._start_moved is not None:
-                    self._start_moved(self)
-                self._delete_segments(0)
-            except OSError as error:
-                logger.error("deleting records of %s failed: %s", self.tp, error)
-                if isinstance(error, FlushFailed):
-                    self.take_offline(error)
-                return ErrorCode.KAFKA_STORAGE_ERROR, before
             self._wake()
         return ErrorCode.NONE, self._log_start_offset
 
     def housekeep(self, now_ms: int) -> None:
+        """`housekeeping` at once, for tests and tools."""
+        at_once(self.housekeeping(now_ms))
+
+    def housekeeping(self, now_ms: int) -> Steps[None]:
         """Retention by time and size, and forgetting idle producers. Raises OSError."""
-        if self.offline:
-            return
-        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
-        self.producers.shrink(self.config.producer_ids_max)
-        self._delete_segments(now_ms)
+        if not self.offline:
+            self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+            self.producers.shrink(self.config.producer_ids_max)
+            yield from self._deleting_segments(now_ms)
 
     def checkpoint_due(self, seconds: float) -> bool:
         """Whether so much was written since the last checkpoint that recovery would take its time.
@@ -312,8 +322,8 @@ class PartitionLog(ReadableLog):
         pins = self.segments.seal_pins()
         if pins is None:
             return None
-        self._take_snapshot()
-        return [*self.snapshots.pins(self.log_end_offset), *pins, *self.store.pin_entries()]
+        late = self._take_snapshot()
+        return [*late, *self.snapshots.pins(self.log_end_offset), *pins, *self.store.pin_entries()]
 
     def drop_passed_snapshots(self, offset: int) -> list[Syncable]:
         """The checkpoint at `offset` is what recovery starts from: older ones within segments are of no use now.
@@ -340,13 +350,14 @@ class PartitionLog(ReadableLog):
         """The partition is gone: refuse what comes, wake who waits. `LogDirectory` removes the files."""
         self.deleted = True
         self._refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} was deleted")
+        self.snapshots.give_up()
         self.segments.close()
         self._wake()
 
-    def _take_snapshot(self) -> None:
-        self.snapshots.write(self.log_end_offset, self.producers.entries())
+    def _take_snapshot(self) -> list[Syncable]:
+        return self.snapshots.write(self.log_end_offset, self.producers.entries())
 
-    def _delete_segments(self, now_ms: int) -> None:
+    def _deleting_segments(self, now_ms: int) -> Steps[None]:
         spares = self.config.retention_spares_open_transactions
         undecided = self.producers.first_undecided_offset() if spares else None
         bound = self._high_watermark if undecided is None else min(self._high_watermark, undecided)
@@ -357,18 +368,20 @@ class PartitionLog(ReadableLog):
         if count == len(facts):
             self._roll(now_ms)
             self.segments.create()  # an empty file still says where offsets go on
+            yield self._take_snapshot()
         # What the producers did in the data that goes stands only in the snapshot at the new start: it must last first,
         # and so must those between, for a crash can come before all are deleted. A full disk may have left it out.
         ends = [fact.next_offset for fact in facts[:count]]
+        yield [*(pin for end in ends for pin in self.snapshots.pins(end)), *self.store.pin_entries()]
+        # Meanwhile others may have deleted some of them, or compacted: what follows stands for what is there now.
+        ends = [fact.next_offset for fact in self.segments.facts()[:-1] if fact.next_offset <= ends[-1]]
         while ends and not self.snapshots.has(ends[-1]):
             ends.pop()
-        if not ends:
+        if not ends or self.deleted or self.offline:
             return
-        for pin in [*(pin for end in ends for pin in self.snapshots.pins(end)), *self.store.pin_entries()]:
-            pin.sync()
-        self.segments.drop_front(len(ends))
+        self._later(self.segments.drop_front(len(ends)))
         first_offset = self.segments.first_offset
-        self.snapshots.remove_before(first_offset)
+        self._later(self.snapshots.remove_before(first_offset))
         moved = first_offset > self._log_start_offset
         self._log_start_offset = max(self._log_start_offset, first_offset)
         logger.info("deleted %d segments of %s below offset %d", len(ends), self.tp, first_offset)

@@ -226,11 +226,22 @@ class Segment:
                 return False
         if self._seal_due:
             try:
-                self.store.replace(self.names[SEAL_SUFFIX], encode_seal(self._seal()))
+                self._write_seal()
             except OSError:
                 return False
             self._seal_due = False
         return True
+
+    def _write_seal(self) -> None:
+        """In place, within one sector: putting another file there would free a block, which can hold the loop up."""
+        data = encode_seal(self._seal())
+        file = self.store.open(self.names[SEAL_SUFFIX])
+        try:
+            if file.size_bytes > len(data):
+                file.truncate(0)
+            file.write(0, data)
+        finally:
+            file.close()
 
     def _seal(self) -> Seal:
         return Seal(
@@ -297,6 +308,11 @@ class Segment:
         self.close()
         for name in self.names.values():
             self.store.remove(name)
+
+    def removals(self) -> list[Syncable]:
+        """Take the names of its files away, the data first; what is returned deletes them. Raises OSError."""
+        self.close()
+        return self.store.removals(self.names.values())
 
     def close(self) -> None:
         """Let go of descriptors."""

@@ -2,7 +2,7 @@
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.recovery import Recovered, recover
-from fencepost.broker.log.store import Store
+from fencepost.broker.log.store import Store, Syncable
 
 
 class SegmentStore:
@@ -32,6 +32,6 @@ class SegmentStore:
         """Set a log that is not open aside under another name. Raises OSError."""
         self._store.rename_child(name, to)
 
-    def delete(self, name: str, via: str) -> None:
-        """Delete a log with its files. Raises OSError."""
-        self._store.discard_child(name, via)
+    def delete(self, name: str, via: str) -> list[Syncable]:
+        """Rename a log that is not open to `via`; what is returned deletes its files when synced. Raises OSError."""
+        return self._store.discard_child(name, via)

@@ -185,16 +185,17 @@ class Segments:
         """Bring the active segment's indexes to their final state: what to sync then; None where the disk is full."""
         return self.active.pins() if self.active.seal() else None
 
-    def drop_front(self, count: int) -> None:
-        """Take the oldest `count` segments out and delete their files. Raises OSError."""
+    def drop_front(self, count: int) -> list[Syncable]:
+        """Take the oldest `count` segments out; what is returned deletes their files when synced. Raises OSError."""
         assert count < len(self._segments), "the active segment stays"
-        gone = self._segments[:count]
-        for segment in gone:
-            segment.delete()
+        removals: list[Syncable] = []
+        for segment in self._segments[:count]:
+            removals += segment.removals()
             self._segments.remove(segment)
             self._sealed_bytes -= segment.size_bytes
             if segment in self._unsynced:
                 self._unsynced.remove(segment)
+        return removals
 
     def replace(self, old: Sequence[Segment], new: Segment) -> Conflict | None:
         """Let `new` stand where `old` stood: it holds what compaction left of them, and is durable.

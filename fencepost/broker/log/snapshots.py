@@ -15,7 +15,7 @@ import crc32c
 
 from fencepost.broker.log.producer_state import BatchMetadata, ProducerEntry, ProducerStates
 from fencepost.broker.log.segment import file_name, offset_in_name
-from fencepost.broker.log.store import CorruptLogFile, Store, Syncable
+from fencepost.broker.log.store import CorruptLogFile, Store
 
 SNAPSHOT_SUFFIX = ".snapshot"
 
@@ -153,68 +153,3 @@ def starting_points(store: Store, names: Mapping[str, int], limit: int) -> Itera
             logger.warning("producer snapshot passed over, an older one and the batches will do: %s", error)
             store.remove(name)
     yield 0, ProducerStates()
-
-
-class SnapshotFiles:
-    """The producer snapshots of one partition: one per segment, at its base offset, and the newest."""
-
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._offsets = snapshot_offsets(store.sizes())
-
-    def write(self, offset: int, entries: Collection[ProducerEntry]) -> None:
-        """Keep the state as of `offset`. A full disk is no error: recovery then replays from an older snapshot."""
-        if offset in self._offsets:
-            return
-        name = file_name(offset, SNAPSHOT_SUFFIX)
-        try:
-            self._store.replace(name, encode_snapshot(entries))
-        except OSError as error:
-            logger.warning("no producer snapshot %s/%s: %s", self._store.place, name, error.strerror)
-            return
-        self._offsets.append(offset)
-
-    def has(self, offset: int) -> bool:
-        """Whether there is a snapshot at `offset`."""
-        return offset in self._offsets
-
-    def pins(self, offset: int) -> list[Syncable]:
-        """What to sync to make the snapshot at `offset` durable, if there is one. Raises OSError."""
-        if offset not in self._offsets:
-            return []
-        file = self._store.open(file_name(offset, SNAPSHOT_SUFFIX))
-        pin = file.pin()
-        file.close()
-        return [] if pin is None else [pin]
-
-    def keep_below(self, offset: int, wanted: Collection[int]) -> list[Syncable]:
-        """Of the snapshots below `offset` keep those at the offsets `wanted`; what deletes the others when synced."""
-        passed = [known for known in self._offsets if known < offset and known not in wanted]
-        self._offsets = [known for known in self._offsets if known not in passed]
-        return [self._store.removal(file_name(old, SNAPSHOT_SUFFIX)) for old in passed]
-
-    def remove_before(self, offset: int) -> None:
-        """Delete the snapshots below `offset`, but never the newest. Raises OSError."""
-        for old in [known for known in self._offsets[:-1] if known < offset]:
-            self._store.remove(file_name(old, SNAPSHOT_SUFFIX))
-            self._offsets.remove(old)
-
-    def remove_between(self, after: int, before: int) -> None:
-        """Delete the snapshots above `after` and below `before`. Raises OSError."""
-        for old in [known for known in self._offsets if after < known < before]:
-            self._store.remove(file_name(old, SNAPSHOT_SUFFIX))
-            self._offsets.remove(old)
-
-    def open_at(self, offset: int) -> Iterator[list[int]]:
-        """The producers whose transactions the snapshot at `offset` has open, some at a time; none without one.
-
-        Raises OSError; a damaged snapshot is passed over, as recovery does.
-        """
-        name = file_name(offset, SNAPSHOT_SUFFIX)
-        data = self._store.load(name) if offset in self._offsets else None
-        if data is None:
-            return
-        try:
-            yield from open_in_snapshot(data, f"{self._store.place}/{name}")
-        except CorruptLogFile as error:
-            logger.warning("producer snapshot passed over: %s", error)

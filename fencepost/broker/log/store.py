@@ -1,7 +1,7 @@
 """The port below the log: named byte files in directories. The rules stand above it, the bytes below it."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 Bytes = bytes | bytearray | memoryview
@@ -168,8 +168,12 @@ class Store(Protocol):
         """What puts a small file in place durably, as `replace` does, when it is synced: from any thread."""
         ...
 
-    def removal(self, name: str) -> Syncable:
-        """What deletes a file when it is synced, from any thread: freeing its blocks can take its time."""
+    def removals(self, names: Iterable[str]) -> list[Syncable]:
+        """Take these files' names away, in this order, where they exist; what is returned deletes them when synced.
+
+        That may be done by any thread, at any time or never: freeing a file's blocks can take its time, and the next
+        start does what was left. Raises OSError.
+        """
         ...
 
     def remove(self, name: str) -> None:
@@ -183,8 +187,8 @@ class Store(Protocol):
         """
         ...
 
-    def discard_child(self, name: str, via: str) -> None:
-        """Delete a directory with all that is in it; renamed to `via` first, so that a crash leaves no half of it."""
+    def discard_child(self, name: str, via: str) -> list[Syncable]:
+        """Rename a directory to `via`; what is returned deletes it with all that is in it, as that of `removals`."""
         ...
 
     def rename_child(self, name: str, to: str) -> None:

@@ -36,19 +36,13 @@ def swap_in(
         return conflict
     store = segments.store
     yield store.pin_entries()
-    for segment in old[1:]:
-        segment.delete()
-    dropped = not _stands_in(segments, new)
-    if dropped:  # retention was here meanwhile, and what it took must not come back
-        old[0].delete()
-    else:
+    removals = [removal for segment in old for removal in segment.removals()]
+    if _stands_in(segments, new):  # else retention was here meanwhile, and what it took must not come back
         for suffix in _BESIDE_THE_LOG:
             new.rename(suffix, "")
-    yield store.pin_entries()
+    yield [*store.pin_entries(), *removals]
     if _stands_in(segments, new):
         new.rename(LOG_SUFFIX, "")
-    elif not dropped:
-        old[0].delete()
     yield store.pin_entries()
     return None
 

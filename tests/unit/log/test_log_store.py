@@ -165,6 +165,7 @@ def test_logs_are_listed_renamed_and_deleted(store):
     fill(other, 1)
     assert sorted(store.names()) == [LOG, "orders-3"]
     store.rename("orders-3", "orders-3.old")
-    store.delete(LOG, f"{LOG}.gone")
+    for removal in store.delete(LOG, f"{LOG}.gone"):
+        removal.sync()
     assert store.names() == ["orders-3.old"]
     assert opened(store).end_offset == 0

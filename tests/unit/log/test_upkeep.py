@@ -1,0 +1,222 @@
+"""What takes its time is left to threads: freeing space, snapshots of very many producers, syncs of the upkeep."""
+
+import errno
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fencepost.broker.log import snapshot_files
+from fencepost.broker.log.checkpointing import Checkpointer
+from fencepost.broker.log.commit import GroupCommit
+from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.files import DescriptorPool, FileStore
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.store import Syncable
+from fencepost.broker.log.sync_thread import Failure, SyncThreads
+from fencepost.broker.log.upkeep import at_once, in_threads
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+from fencepost.testing.disk_faults import Fault
+from fencepost.testing.sim_disk import SimDisk
+from tests.unit.log.kit import NOW_MS, SMALL, TOPIC_ID, TP, batch, send, settle
+
+DATA = Path("/data")
+TINY = replace(SMALL, segment_bytes=300)
+
+
+def opened(disk: SimDisk) -> LogDirectory:
+    store = FileStore(DATA, DescriptorPool(), disk=disk)
+    store.make()
+    return LogDirectory.over(store)
+
+
+def written(disk: SimDisk, batches: int = 12) -> tuple[LogDirectory, PartitionLog]:
+    directory = opened(disk)
+    log = directory.create(TP, TOPIC_ID, TINY)
+    for number in range(batches):
+        send(log, batch(producer_id=number, epoch=0, sequence=0))
+    settle(log)
+    assert len(log.segments) > 3
+    return directory, log
+
+
+def files_of(disk: SimDisk, ending: str) -> list[str]:
+    return [name for name in disk.file_names(f"{DATA}/{TP}") if name.endswith(ending)]
+
+
+def test_deleted_segments_lose_their_names_at_once_and_their_bytes_in_the_chores():
+    """L3: on a disk that discards, freeing a segment of 1 GiB takes longer than the event loop may rest."""
+    disk = SimDisk()
+    directory, log = written(disk)
+    before = disk.counts["unlink"]
+    assert log.delete_records(9)[0] is ErrorCode.NONE
+    assert disk.counts["unlink"] == before
+    assert log.segments.first_offset > 0
+    assert min(files_of(disk, ".log")).startswith(f"{log.segments.first_offset:020d}")
+    assert files_of(disk, ".deleted")
+    for chore in directory.chores():
+        chore.sync()
+    assert not files_of(disk, ".deleted")
+    assert directory.chores() == []
+
+
+def test_a_disk_too_full_for_a_new_name_is_freed_on_the_spot():
+    """Retention is what makes room: it must not need some."""
+    disk = SimDisk()
+    _, log = written(disk)
+    disk.faults.append(Fault(0, code=errno.ENOSPC, kinds=("rename",), path_part=str(TP)))
+    assert log.delete_records(9) == (ErrorCode.NONE, 9)
+    assert log.segments.first_offset > 0
+    assert min(files_of(disk, ".log")).startswith(f"{log.segments.first_offset:020d}")
+
+
+def test_the_next_start_clears_away_what_nobody_got_round_to():
+    disk = SimDisk()
+    _, log = written(disk)
+    log.delete_records(9)
+    after = disk.kill()
+    again = opened(after).create(TP, TOPIC_ID, TINY)
+    assert (again.log_start_offset, again.log_end_offset) == (9, 12)
+    assert not files_of(after, ".deleted")
+
+
+def test_a_topic_with_the_longest_name_can_be_deleted(tmp_path):
+    """Its directory's new name keeps within 255 characters; twice in a row they do not meet."""
+    directory = LogDirectory.open(tmp_path / "data")
+    longest = TopicPartition("t" * 249, 12)
+    for _ in range(2):
+        send(directory.create(longest, TOPIC_ID, SMALL), batch())
+        directory.delete(longest)
+    assert len([path for path in (tmp_path / "data").iterdir() if path.name.endswith("-delete")]) == 2
+    directory.close()
+    assert not [path for path in (tmp_path / "data").iterdir() if path.is_dir()]
+
+
+@pytest.fixture
+def few_at_once(monkeypatch):
+    """Three producers count as very many."""
+    monkeypatch.setattr(snapshot_files, "AT_ONCE_MAX", 2)
+
+
+def test_a_snapshot_of_very_many_producers_is_left_to_the_chores(few_at_once):
+    """P9: a hundred thousand take a third of a second to encode. Until it is written, nothing counts on it."""
+    disk = SimDisk()
+    directory, log = written(disk)
+    bases = [segment.base_offset for segment in log.segments][1:]
+    assert not log.snapshots.has(bases[-1])
+    for chore in directory.chores():
+        chore.sync()
+    assert all(log.snapshots.has(base) for base in bases)
+    expected = sorted(log.producer_states())
+    again = opened(disk.kill()).create(TP, TOPIC_ID, TINY)
+    assert sorted(again.producer_states()) == expected
+
+
+def test_a_checkpoint_and_a_clean_stop_take_it_along(few_at_once):
+    disk = SimDisk()
+    directory, log = written(disk)
+    for pin in log.checkpoint() or ():
+        pin.sync()
+    assert log.snapshots.has(log.log_end_offset)
+    send(log, batch(producer_id=99, epoch=0, sequence=0))
+    directory.close()
+    assert f"{log.log_end_offset:020d}.snapshot" in files_of(disk, ".snapshot")
+
+
+def test_a_late_snapshot_never_comes_into_a_new_log_of_the_name(few_at_once):
+    disk = SimDisk()
+    directory, _ = written(disk)
+    directory.delete(TP)
+    send(directory.create(TP, b"\x07" * 16, SMALL), batch())
+    for chore in directory.chores():
+        chore.sync()
+    assert not files_of(disk, ".snapshot")
+
+
+def test_a_full_disk_costs_a_late_snapshot_and_nothing_else(few_at_once):
+    disk = SimDisk()
+    directory, log = written(disk)
+    disk.room_bytes = 0
+    for chore in directory.chores():
+        chore.sync()
+    assert not files_of(disk, ".snapshot")
+    disk.room_bytes = None
+    assert log.delete_records(9) == (ErrorCode.NONE, 9)
+    assert log.segments.first_offset == 0, "what producers did there stands nowhere else"
+
+
+class Watched:
+    """Threads that remember in which one a disk waited."""
+
+    def __init__(self, disk: SimDisk) -> None:
+        self.names: set[str] = set()
+        self._threads = SyncThreads(helpers_max=0)
+        disk.before_io = self._note
+
+    def _note(self, kind: str, path: str) -> None:
+        if kind in ("fsync", "fdatasync", "unlink"):
+            self.names.add(threading.current_thread().name)
+
+    async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
+        return await self._threads.sync(pins)
+
+    def close(self) -> None:
+        self._threads.close()
+
+
+async def test_the_broker_waits_for_no_disk_in_its_upkeep(few_at_once):
+    """DeleteRecords, retention and checkpoints: every sync and every unlink happens in the thread."""
+    disk = SimDisk()
+    directory, log = written(disk)
+    threads = Watched(disk)
+    checkpointer = Checkpointer(directory, GroupCommit("fsync", None, threads), lambda: 0.0, threads)
+    await checkpointer.run_once()
+    assert await in_threads(log.deleting_records(5), threads) == (ErrorCode.NONE, 5)
+    log.config = replace(TINY, retention_bytes=300, retention_ms=-1)
+    await directory.housekeep(NOW_MS, threads)
+    assert log.log_start_offset > 5
+    await checkpointer.run_once()
+    directory.delete(TP)
+    await checkpointer.run_once()
+    threads.close()
+    assert threads.names == {"fencepost-sync"}
+    assert not [name for name in disk.root.entries["data"].entries if name.startswith(TP.topic)]  # type: ignore[union-attr]
+
+
+async def test_what_fails_in_the_thread_is_raised_in_the_work():
+    """DeleteRecords answers KAFKA_STORAGE_ERROR; a log whose flush failed takes nothing more."""
+    for code, offline in ((errno.EIO, True), (errno.ENOSPC, False)):
+        disk = SimDisk()
+        _, log = written(disk)
+        kinds = ("fdatasync",) if offline else ("create",)
+        disk.faults.append(Fault(0, code=code, kinds=kinds))
+        threads = SyncThreads(helpers_max=0)
+        assert (await in_threads(log.deleting_records(9), threads))[0] is ErrorCode.KAFKA_STORAGE_ERROR
+        threads.close()
+        assert log.offline is offline
+
+
+def test_two_deletions_at_a_time_leave_what_the_further_one_said():
+    """The second begins while the first waits for the disk; neither answers before its start is durable."""
+    disk = SimDisk()
+    _, log = written(disk)
+    first = log.deleting_records(4)
+    waiting = next(first)
+    assert waiting, "the first is on its way to the disk"
+    assert at_once(log.deleting_records(9)) == (ErrorCode.NONE, 9)
+    for pin in waiting:
+        pin.sync()  # late, it must not put the older start in place again
+    assert at_once(first) == (ErrorCode.NONE, 9)
+    after = opened(disk.kill())
+    assert after.create(TP, TOPIC_ID, TINY).log_start_offset == 9
+
+
+def test_a_lower_deletion_answers_only_when_the_start_is_durable():
+    """Its answer is the log's start: that the other one's is still under way must not make it a promise too early."""
+    _, log = written(SimDisk())
+    assert next(log.deleting_records(9))
+    lower = log.deleting_records(4)
+    assert next(lower), "it waits, too"
