@@ -174,12 +174,12 @@ class DirectoryCheck:
                 else:
                     self._left_over(f"{label}/{name}", name.endswith(_HALF_DONE))
             elif suffix != SNAPSHOT_SUFFIX and offset_in_name(name, suffix) not in bases:
-                self._report.add(Level.WARNING, f"{label}/{name}", "belongs to no segment", "The next start deletes it")
+                self._report.add(Level.NOTE, f"{label}/{name}", "belongs to no segment", "The next start deletes it")
 
     def _left_over(self, file: str, half_done: bool) -> None:
         what = "was left half done by a crash" if half_done else "is not a file of this broker"
         meaning = "The next start finishes or deletes it" if half_done else "It is left alone"
-        self._report.add(Level.WARNING, file, what, meaning)
+        self._report.add(Level.NOTE if half_done else Level.WARNING, file, what, meaning)
 
     def _strange_directory(self, name: str) -> None:
         if name.endswith(STRAY):
@@ -188,7 +188,7 @@ class DirectoryCheck:
             what, meaning = "is a partition whose deletion a crash interrupted", "The next start deletes it"
         else:
             what, meaning = "is no directory of this broker", "It is left alone"
-        self._report.add(Level.WARNING, name, what, meaning)
+        self._report.add(Level.NOTE if name.endswith(DELETED) else Level.WARNING, name, what, meaning)
 
     def _offset(self, name: str, tp: TopicPartition) -> int:
         offsets = self._offsets.get(name)

@@ -133,16 +133,20 @@ def test_a_missing_segment_is_a_gap(closed: Path) -> None:
     assert any("the next segment begins at" in finding.what for finding in report.findings)
 
 
-def test_what_others_left_is_a_warning(closed: Path) -> None:
+def test_what_others_left_is_a_warning_and_what_a_crash_left_a_note(closed: Path) -> None:
     (closed / "notes.txt").write_text("hello")
     (closed / str(TP) / f"{0:020d}.log.cleaned").write_bytes(b"")
     (closed / str(TP) / f"{99:020d}.index").write_bytes(b"")
+    (closed / str(TP) / f"{3:020d}.log.deleted").write_bytes(b"")
     (closed / "orders-7.0123-stray").mkdir()
+    (closed / "orders-7.0123.1-delete").mkdir()
     report = checked(closed)
     assert not report.damaged
     assert sorted(told(report)) == [
-        ("warning", f"{TP}/{0:020d}.log.cleaned"),
-        ("warning", f"{TP}/{99:020d}.index"),
+        ("note", "orders-7.0123.1-delete"),
+        ("note", f"{TP}/{0:020d}.log.cleaned"),
+        ("note", f"{TP}/{3:020d}.log.deleted"),
+        ("note", f"{TP}/{99:020d}.index"),
         ("warning", "notes.txt"),
         ("warning", "orders-7.0123-stray"),
     ]
