@@ -6,6 +6,7 @@ A failure names the kind of fault, the durability and the number of the call; wi
 """
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable, Iterator
 
@@ -112,6 +113,8 @@ def main() -> int:
     parser.add_argument("--durability", choices=("fsync", "os"), default=None)
     parser.add_argument("--io", type=int, default=None)
     arguments = parser.parse_args()
+    if arguments.io is None:
+        logging.disable(logging.CRITICAL)  # what the log says is of interest where one case is looked at
     durabilities: tuple[Durability, ...] = ("fsync", "os") if arguments.durability is None else (arguments.durability,)
     for kind in KINDS if arguments.kind is None else (arguments.kind,):
         for durability in durabilities:

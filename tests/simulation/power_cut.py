@@ -7,6 +7,7 @@ A failure names the durability, the number of the call, the fate of what was not
 """
 
 import argparse
+import logging
 import sys
 from collections.abc import Callable, Collection
 from typing import NamedTuple
@@ -128,6 +129,8 @@ def _arguments() -> argparse.Namespace:
 def main() -> int:
     """Play all of it, or the one case that the arguments name."""
     arguments = _arguments()
+    if arguments.io is None:
+        logging.disable(logging.CRITICAL)  # what the log says is of interest where one case is looked at
     durabilities: tuple[Durability, ...] = ("fsync", "os") if arguments.durability is None else (arguments.durability,)
     cuts = every_cut(arguments.seeds)
     if arguments.fate is not None:

@@ -5,6 +5,7 @@ what readers saw before: the table of the last values, the offsets, the producer
 """
 
 import errno
+import logging
 import shutil
 import tempfile
 from dataclasses import replace
@@ -213,6 +214,7 @@ def test_a_call_that_fails_ends_the_compaction_and_nothing_else() -> None:
 
 
 if __name__ == "__main__":
+    logging.disable(logging.CRITICAL)
     print(cut(1, len(FATES)), "cuts,", fail(1), "faults")
     with tempfile.TemporaryDirectory() as directory:
         print(look(1, len(FATES), Path(directory) / "copy"), "swaps found half done")

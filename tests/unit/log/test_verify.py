@@ -143,10 +143,10 @@ def test_what_others_left_is_a_warning_and_what_a_crash_left_a_note(closed: Path
     report = checked(closed)
     assert not report.damaged
     assert sorted(told(report)) == [
-        ("note", "orders-7.0123.1-delete"),
         ("note", f"{TP}/{0:020d}.log.cleaned"),
         ("note", f"{TP}/{3:020d}.log.deleted"),
         ("note", f"{TP}/{99:020d}.index"),
+        ("note", "orders-7.0123.1-delete"),
         ("warning", "notes.txt"),
         ("warning", "orders-7.0123-stray"),
     ]
