@@ -8,6 +8,7 @@ from fencepost import __version__
 
 COMMANDS = {
     "serve": "fencepost.cli.serve:serve",
+    "txn": "fencepost.cli.txn:txn",
     "verify": "fencepost.cli.verify:verify",
 }
 """Command name -> where its click command lives."""

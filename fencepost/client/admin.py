@@ -13,10 +13,13 @@ from fencepost.client.admin_types import (
     GroupDescription,
     GroupListing,
     GroupMember,
+    HangingTransaction,
+    HeldBack,
     OffsetInfo,
     TopicDescription,
 )
 from fencepost.client.assignors import decode_assignment
+from fencepost.client.cluster import Cluster
 from fencepost.client.errors import KafkaError, error_for
 from fencepost.client.group_requests import EARLIEST, LATEST, commit_offsets, fetch_committed, list_offsets
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
@@ -61,6 +64,15 @@ class Admin(TransactionAdmin):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._cluster.release(self._purpose)
+
+    @property
+    def cluster(self) -> Cluster:
+        """What is known of the cluster; for tools."""
+        return self._cluster
+
+    def now_ms(self) -> int:
+        """Wall-clock time of this client, in ms since 1970."""
+        return round(self._cluster.wall_clock() * 1000)
 
     # -- topics
 
@@ -260,10 +272,11 @@ class Admin(TransactionAdmin):
         request = DeleteGroupsRequest(groups_names=[group_id])
         await self._coordinator(42, group_id, request, lambda value: value.results, set())
 
-    async def group_offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        """A group's committed offsets; waits for transactions that hold some."""
+    async def group_offsets(self, group_id: str, *, stable: bool = True) -> dict[TopicPartition, int]:
+        """A group's committed offsets; waits for transactions that hold some, unless not `stable` ones will do."""
         found = await self._retry(
-            lambda: fetch_committed(self._cluster, group_id, None, self._purpose), f"offsets of group {group_id!r}"
+            lambda: fetch_committed(self._cluster, group_id, None, self._purpose, stable=stable),
+            f"offsets of group {group_id!r}",
         )
         return {partition: place.offset for partition, place in found.items()}
 
@@ -274,6 +287,25 @@ class Admin(TransactionAdmin):
             lambda: commit_offsets(self._cluster, GroupMetadata(group_id), places, self._purpose),
             f"setting offsets of group {group_id!r}",
         )
+
+    # -- transactions that are in the way; the rest is in admin_transactions.py
+
+    async def why(self, partition: TopicPartition) -> HeldBack:
+        """Why the partition's last stable offset stands where it stands: who holds it, who waits, what to do."""
+        from fencepost.client.admin_why import held_back  # here: few programs ask
+
+        return await held_back(self, TopicPartition(*partition))
+
+    async def hanging_transactions(
+        self, partitions: Collection[TopicPartition] | None = None, *, older_than_ms: int | None = None
+    ) -> list[HangingTransaction]:
+        """Transactions that nobody will end, on these partitions or all (row T20).
+
+        `older_than_ms` is by the timestamps of their records; not given, it is `transaction.max.timeout.ms`.
+        """
+        from fencepost.client.admin_why import find_hanging
+
+        return await find_hanging(self, partitions, older_than_ms)
 
     # -- features
 

@@ -1,9 +1,11 @@
 """What the admin client tells: topics, configurations, groups, transactions and producers as plain values."""
 
 from datetime import datetime
+from enum import Enum
 from typing import NamedTuple
 
 from fencepost.client.cluster import PartitionInfo
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 
@@ -55,11 +57,50 @@ class GroupDescription(NamedTuple):
     members: tuple[GroupMember, ...]
 
 
+class TransactionSummary(NamedTuple):
+    """One line of a list of transactional ids."""
+
+    transactional_id: str
+    producer_id: int
+    state: str
+
+
+class StoryLine(NamedTuple):
+    """Something that happened to a transactional id: a change of its identity, or a request that was refused.
+
+    `code` is what the refused client heard, None for a change; `reason` is one word, `text` one sentence. The same
+    refusal again is counted in `times`, up to `last_ms`.
+    """
+
+    time_ms: int
+    last_ms: int
+    times: int
+    reason: str
+    code: ErrorCode | None
+    client_id: str
+    client_host: str
+    text: str
+
+
+class TransactionStory(NamedTuple):
+    """What only fencepost tells, as far as its process remembers: whose id it is, and what shut whom out.
+
+    The owner made the newest identity (InitProducerId); the writer began or ended the last transaction. Both are empty
+    after a restart of the broker, until they come again.
+    """
+
+    owner_client_id: str
+    owner_host: str
+    writer_client_id: str
+    writer_host: str
+    lines: tuple[StoryLine, ...]
+
+
 class TransactionListing(NamedTuple):
     """One transactional id as its coordinator sees it.
 
     `started` is None and `partitions` empty while nothing is open. `blocks` are the partitions whose last stable offset
-    this transaction holds: read_committed readers wait there for it.
+    this transaction holds: read_committed readers wait there for it. `story` is None where the broker is not fencepost.
     """
 
     transactional_id: str
@@ -70,6 +111,7 @@ class TransactionListing(NamedTuple):
     started: datetime | None
     partitions: tuple[TopicPartition, ...]
     blocks: tuple[TopicPartition, ...] = ()
+    story: TransactionStory | None = None
 
 
 class ProducerState(NamedTuple):
@@ -81,6 +123,63 @@ class ProducerState(NamedTuple):
     last_timestamp_ms: int
     coordinator_epoch: int
     transaction_start_offset: int | None
+
+
+class Verdict(Enum):
+    """What will become of an open transaction."""
+
+    OPEN = "open"
+    """Its coordinator knows it: its client, its timeout or a newcomer ends it."""
+    PREPARED = "prepared"
+    """It is part of a two-phase commit and has no timeout: an outside coordinator decides (KIP-939)."""
+    COMPLETING = "completing"
+    """It is decided, and its marker is still owed to the partition."""
+    UNOWNED = "unowned"
+    """Its coordinator does not know it, but it is young: it may be ending at this moment."""
+    HANGING = "hanging"
+    """Its coordinator does not know it, and it is older than any may get: nobody will end it (row T20)."""
+
+
+class Holder(NamedTuple):
+    """A transaction that is open on a partition."""
+
+    producer: ProducerState
+    first_offset: int
+    verdict: Verdict
+    transaction: TransactionListing | None
+    """The coordinator's view; None where it has no transactional id with this producer id."""
+
+
+class WaitingGroup(NamedTuple):
+    """A group whose read_committed readers cannot get beyond the last stable offset."""
+
+    group_id: str
+    state: str
+    committed: int
+    own_lag: int
+    """Offsets between its position and the last stable one: those it could read."""
+    held_back: int
+    """Offsets between the last stable one and the high watermark: those it cannot."""
+
+
+class HeldBack(NamedTuple):
+    """Why a partition's last stable offset stands where it stands; `holders` by rising first offset."""
+
+    partition: TopicPartition
+    last_stable_offset: int
+    high_watermark: int
+    holders: tuple[Holder, ...]
+    groups: tuple[WaitingGroup, ...]
+
+
+class HangingTransaction(NamedTuple):
+    """An open transaction that nobody will end, with what a marker that ends it must carry."""
+
+    partition: TopicPartition
+    producer: ProducerState
+    first_offset: int
+    transactional_id: str | None
+    why: str
 
 
 class OffsetInfo(NamedTuple):

@@ -84,11 +84,16 @@ async def list_offsets(
 
 
 async def fetch_committed(
-    cluster: Cluster, group_id: str, partitions: Collection[TopicPartition] | None, purpose: str = ""
+    cluster: Cluster,
+    group_id: str,
+    partitions: Collection[TopicPartition] | None,
+    purpose: str = "",
+    *,
+    stable: bool = True,
 ) -> dict[TopicPartition, CommittedOffset]:
     """A group's committed offsets, of `partitions` or of all; those without one are left out.
 
-    Waits for open transactions that hold some (require_stable, row T6). One attempt.
+    Waits for open transactions that hold some, unless not even `stable` ones are asked for (row T6). One attempt.
     """
     topics = None if partitions is None else by_topic(partitions)
 
@@ -100,14 +105,14 @@ async def fetch_committed(
                 else [OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in topics.items()]
             )
             return OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup(group_id=group_id, topics=entries)], require_stable=True
+                groups=[OffsetFetchRequestGroup(group_id=group_id, topics=entries)], require_stable=stable
             )
         old = (
             None
             if topics is None
             else [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in topics.items()]
         )
-        return OffsetFetchRequest(group_id=group_id, topics=old, require_stable=True)
+        return OffsetFetchRequest(group_id=group_id, topics=old, require_stable=stable)
 
     answer = await cluster.ask_coordinator(
         GROUP, group_id, OFFSET_FETCH, request, _fetch_code, purpose=purpose, at_most=BY_NAME

@@ -137,6 +137,8 @@ class Story:
     """Who began, or last ended, a transaction."""
     ended: tuple[int, Identity, bool, Caller | None] | None = None
     """The last EndTxn: when, which identity showed it, whether it committed, whose it was."""
+    aborting: Caller | None = None
+    """Whose InitProducerId has just aborted a transaction and is to be answered when its markers are written."""
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=CHANGES_KEPT))
     refusals: deque[Refusal] = field(default_factory=lambda: deque(maxlen=REFUSALS_KEPT))
 

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter, OrderedDict
 from collections.abc import Iterable
+from dataclasses import replace
 
 from fencepost.coordinator.ports import Clock
 from fencepost.coordinator.txn import wire_codes
@@ -100,7 +101,10 @@ class Stories:
             story.owner = caller
         if not isinstance(before, Dead) and not isinstance(after, Dead) and holder(before) != holder(after):
             change = Change(self._clock.now_ms(), reason, holder(before), holder(after), request_of(caller), aborted)
+            if caller is not None and story.aborting is caller:  # one request: first the abort, then the grant
+                change = replace(story.changes.pop(), after=change.after)
             story.changes.append(change)
+            story.aborting = caller if aborted else None
 
     def expired(self, tombstones: Iterable[TxnRecord]) -> None:
         """These ids are forgotten, for they were long unused."""

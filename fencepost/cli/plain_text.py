@@ -1,0 +1,58 @@
+"""Values as people read them: aligned tables, ages, times, names that a client chose."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+CELL_MAX = 80
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Columns under their heads, as wide as they need be; numbers stand right."""
+    rows = list(rows)
+    told = [[cell(value) for value in row] for row in rows]
+    numbers = [all(isinstance(row[i], int) for row in rows) for i in range(len(head))]
+    widths = [max([len(name), *(len(row[i]) for row in told)]) for i, name in enumerate(head)]
+    lines = []
+    for row in [list(head), *told]:
+        cells = [
+            text.rjust(width) if numbers[i] else text.ljust(width)
+            for i, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def cell(value: object) -> str:
+    """A value on one line: what clients chose may hold anything."""
+    text = "-" if value is None or value == "" else str(value)
+    if not text.isprintable():
+        text = text.encode("unicode_escape").decode("ascii")
+    return text if len(text) <= CELL_MAX else text[: CELL_MAX - 3] + "..."
+
+
+def age(seconds: float) -> str:
+    """`40 ms`, `1.4 s`, `12 s`, `3 min 12 s`, `2 h 5 min`, `3 d 4 h`."""
+    seconds = max(0.0, seconds)
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = int(seconds)
+    for unit, name, below, below_name in ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit:
+            rest = whole % unit // below
+            return f"{whole // unit} {name} {rest} {below_name}" if rest else f"{whole // unit} {name}"
+    return f"{whole} s"
+
+
+def moment(time_ms: int) -> str:
+    """`2026-11-21 03:44:12.123Z`; a dash for none."""
+    if time_ms < 0:
+        return "-"
+    at = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return at.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 offset`, `8339 offsets`."""
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

@@ -1,0 +1,202 @@
+"""What `fencepost txn` prints about transactions and those who wait for them."""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.connect import command_for
+from fencepost.cli.plain_text import age, cell, counted, moment, table
+from fencepost.client.admin_types import Verdict
+from fencepost.client.admin_why import NO_TIMEOUT_MS, reason
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from fencepost.client.admin_types import HeldBack, Holder, ProducerState, TransactionListing, TransactionStory
+    from fencepost.protocol.topics import TopicPartition
+
+NO_STORY = "not told: only a fencepost broker tells, and only what happened since it started"
+
+
+def places(partitions: "Iterable[TopicPartition]") -> str:
+    """`orders:0, orders:3`, as the commands want them."""
+    return ", ".join(f"{cell(topic)}:{number}" for topic, number in sorted(partitions))
+
+
+def times_out(listing: "TransactionListing", now_ms: int) -> str:
+    """When the coordinator will end it."""
+    if listing.timeout_ms == NO_TIMEOUT_MS:
+        return "never (two-phase commit)"
+    if listing.started is None or listing.state != "Ongoing":
+        return "-"
+    left = listing.started.timestamp() + listing.timeout_ms / 1000 - now_ms / 1000
+    return f"in {age(left)}" if left > 0 else "now"
+
+
+def client_of(story: "TransactionStory | None") -> str:
+    """Whose transaction it is."""
+    if story is None:
+        return NO_STORY
+    host, client_id = story.writer_host or story.owner_host, story.writer_client_id or story.owner_client_id
+    return f"{cell(client_id)} at {host}" if host else "not seen since the broker started"
+
+
+def describe_text(told: "TransactionListing", now_ms: int) -> str:
+    """One transactional id in full."""
+    story = told.story
+    facts = [
+        ("transactional.id", cell(told.transactional_id)),
+        ("state", told.state),
+        ("producer", f"id {told.producer_id}, epoch {told.producer_epoch}"),
+        ("timeout", "none (two-phase commit)" if told.timeout_ms == NO_TIMEOUT_MS else age(told.timeout_ms / 1000)),
+        ("client", client_of(story)),
+    ]
+    if told.started is not None:
+        began_ms = round(told.started.timestamp() * 1000)
+        facts.append(("open since", f"{moment(began_ms)}, {age((now_ms - began_ms) / 1000)} ago"))
+        facts.append(("times out", times_out(told, now_ms)))
+    if told.partitions:
+        facts.append(("partitions", places(told.partitions)))
+        facts.append(
+            ("blocks", places(told.blocks) or "nobody: others hold these partitions back, or nothing is written")
+        )
+    lines = [f"{name:<18}{value}" for name, value in facts]
+    if story is not None and story.lines:
+        lines += ["", "What happened, oldest first:"]
+        for line in story.lines:
+            times = f" ({line.times} times, last {moment(line.last_ms)})" if line.times > 1 else ""
+            what = f"refused {line.code.name}" if line.code is not None else "changed"
+            lines.append(f"  {moment(line.time_ms)}  {what}, {line.reason}{times}")
+            lines.append(f"    {line.text}")
+    return "\n".join(lines)
+
+
+def producers_text(producers: "list[ProducerState]", now_ms: int) -> str:
+    """What a partition remembers."""
+    rows = [
+        (
+            p.producer_id,
+            p.producer_epoch,
+            p.last_sequence,
+            moment(p.last_timestamp_ms),
+            age((now_ms - p.last_timestamp_ms) / 1000) if p.last_timestamp_ms >= 0 else "-",
+            p.coordinator_epoch,
+            "-" if p.transaction_start_offset is None else p.transaction_start_offset,
+        )
+        for p in sorted(producers)
+    ]
+    head = ("PRODUCER", "EPOCH", "LAST SEQ", "LAST WRITE", "AGO", "COORDINATOR EPOCH", "OPEN SINCE OFFSET")
+    return table(head, rows)
+
+
+def why_text(told: "HeldBack", now_ms: int, bootstrap: str) -> str:
+    """Who holds the last stable offset, and what to do."""
+    place = f"{told.partition.topic}:{told.partition.partition}"
+    behind = told.high_watermark - told.last_stable_offset
+    lines = [f"{place}: last stable offset {told.last_stable_offset}, high watermark {told.high_watermark}"]
+    if not told.holders:
+        rest = "nothing holds readers back." if not behind else "what held it back has just ended; ask again."
+        return "\n".join([*lines, f"No transaction is open here: {rest}"])
+    lines.append(f"read_committed readers are held back by {counted(behind, 'offset')}.")
+    holder = told.holders[0]
+    lines += ["", *_holder(holder, now_ms)]
+    if len(told.holders) > 1:
+        lines += ["", f"Behind it, {counted(len(told.holders) - 1, 'more open transaction')}:"]
+        rows = [
+            (
+                other.first_offset,
+                f"{other.producer.producer_id}:{other.producer.producer_epoch}",
+                other.transaction.transactional_id if other.transaction else None,
+                other.verdict.value,
+            )
+            for other in told.holders[1:]
+        ]
+        lines += _indented(table(("FROM OFFSET", "PRODUCER", "TRANSACTIONAL.ID", "VERDICT"), rows))
+    lines += ["", "Groups that wait:"]
+    if told.groups:
+        waiting = [(g.group_id, g.state, g.committed, g.own_lag, g.held_back) for g in told.groups]
+        lines += _indented(table(("GROUP", "STATE", "COMMITTED", "LAG TO THE LSO", "HELD BACK"), waiting))
+    else:
+        lines.append("  none has committed a position at or below the last stable offset here")
+    return "\n".join([*lines, "", *_remedy(told, holder, now_ms, bootstrap)])
+
+
+def _holder(holder: "Holder", now_ms: int) -> list[str]:
+    producer, known = holder.producer, holder.transaction
+    name = f", transactional.id {cell(known.transactional_id)}" if known is not None else ""
+    lines = [f"Held by producer {producer.producer_id} epoch {producer.producer_epoch}{name}"]
+    since = f"offset {holder.first_offset}"
+    if known is not None and known.started is not None:
+        since += f", {age(now_ms / 1000 - known.started.timestamp())} ago"
+    facts = [
+        ("open since", since),
+        ("last write", f"{age((now_ms - producer.last_timestamp_ms) / 1000)} ago, by its records' timestamps"),
+        ("client", client_of(None if known is None else known.story) if known is not None else "unknown"),
+    ]
+    if holder.verdict in (Verdict.HANGING, Verdict.UNOWNED):
+        facts.append(("coordinator", reason(producer, known)))
+    elif known is not None:
+        facts.append(("coordinator", f"{known.state}, times out {times_out(known, now_ms)}"))
+    return lines + [f"  {name:<13}{value}" for name, value in facts]
+
+
+def _remedy(told: "HeldBack", holder: "Holder", now_ms: int, bootstrap: str) -> list[str]:
+    """What may be done, the safest first, with the command to copy."""
+    topic, partition = told.partition
+    known = holder.transaction
+    again = command_for(bootstrap, "txn", "why", f"{topic}:{partition}")
+    match holder.verdict:
+        case Verdict.HANGING:
+            repair = ("txn", "hanging", "--topic", topic, "--partition", str(partition), "--repair")
+            return [
+                "It hangs: nobody will ever end it, and it is older than any transaction may get. Abort it:",
+                f"  {command_for(bootstrap, *repair)}",
+            ]
+        case Verdict.UNOWNED:
+            return [
+                "The coordinator does not own it, and it is young: it may be ending at this moment. Ask again:",
+                f"  {again}",
+            ]
+        case Verdict.COMPLETING:
+            return [
+                "It is decided; its marker is on the way. If this stays so, the broker's log says why the marker can"
+                " not be written. Ask again:",
+                f"  {again}",
+            ]
+        case Verdict.PREPARED:
+            assert known is not None
+            words = ("txn", "abort", known.transactional_id, "--even-two-phase")
+            return [
+                "It is part of a two-phase commit: let the program that owns it come back and complete it. Only if the"
+                " outside database has NOT committed its half, abort it:",
+                f"  {command_for(bootstrap, *words)}",
+            ]
+        case Verdict.OPEN:
+            assert known is not None
+            return [
+                f"Its client may yet commit it; else the timeout aborts it {times_out(known, now_ms)}. To abort it now,"
+                " and shut that client out:",
+                f"  {command_for(bootstrap, 'txn', 'abort', known.transactional_id)}",
+            ]
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]
+
+
+def as_json(value: Any) -> Any:
+    """Named tuples as objects, partitions as `topic:partition`, codes and verdicts by name, times in ISO 8601."""
+    from datetime import datetime
+    from enum import Enum
+
+    from fencepost.protocol.topics import TopicPartition
+
+    if isinstance(value, TopicPartition):
+        return f"{value.topic}:{value.partition}"
+    if isinstance(value, Enum):
+        return value.value if isinstance(value, Verdict) else value.name
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if hasattr(value, "_asdict"):
+        return {name: as_json(item) for name, item in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [as_json(item) for item in value]
+    return value

@@ -1,0 +1,127 @@
+"""Who holds a partition's last stable offset, and which open transactions nobody will ever end (rows T19, T20)."""
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from fencepost.client.admin_types import (
+    HangingTransaction,
+    HeldBack,
+    Holder,
+    ProducerState,
+    TransactionListing,
+    Verdict,
+    WaitingGroup,
+)
+from fencepost.client.errors import KafkaError
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+
+NO_TIMEOUT_MS = 2**31 - 1
+"""A transaction's timeout that means: none, for it takes part in a two-phase commit (row T22)."""
+MAX_TIMEOUT = "transaction.max.timeout.ms"
+MAX_TIMEOUT_DEFAULT_MS = 900_000
+
+
+async def held_back(admin: "Admin", partition: TopicPartition) -> HeldBack:
+    """All that can be found out about one partition. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, ...).
+
+    Two or three questions are asked one after the other, so what ends meanwhile may be shown once more.
+    """
+    producers = await admin.describe_producers(partition)
+    stable = (await admin.list_offsets([partition]))[partition].offset
+    high = (await admin.list_offsets([partition], isolation="read_uncommitted"))[partition].offset
+    is_open = [(p.transaction_start_offset, p) for p in producers if p.transaction_start_offset is not None]
+    holders = []
+    if is_open:
+        patience_ms = await max_timeout_ms(admin)
+        for first_offset, producer in sorted(is_open):
+            known = await _transaction_of(admin, producer)
+            holders.append(
+                Holder(producer, first_offset, _verdict(admin, partition, producer, known, patience_ms), known)
+            )
+    groups = await _waiting(admin, partition, stable, high) if high > stable else ()
+    return HeldBack(partition, stable, high, tuple(holders), tuple(groups))
+
+
+async def find_hanging(
+    admin: "Admin", partitions: Collection[TopicPartition] | None, older_than_ms: int | None
+) -> list[HangingTransaction]:
+    """What Kafka calls hanging: old, and unknown to the coordinator or not among its partitions. Raises KafkaError."""
+    patience_ms = await max_timeout_ms(admin) if older_than_ms is None else older_than_ms
+    found = []
+    for partition in await _all_partitions(admin) if partitions is None else sorted(partitions):
+        for producer in await admin.describe_producers(partition):
+            first_offset = producer.transaction_start_offset
+            if first_offset is None or not _is_old(admin, producer, patience_ms):
+                continue
+            known = await _transaction_of(admin, producer)
+            if known is not None and partition in known.partitions:
+                continue
+            name = None if known is None else known.transactional_id
+            found.append(HangingTransaction(partition, producer, first_offset, name, reason(producer, known)))
+    return found
+
+
+def reason(producer: ProducerState, known: TransactionListing | None) -> str:
+    """Why nobody will end it, in words."""
+    if known is None:
+        return f"no transactional id has producer id {producer.producer_id}"
+    return f"{known.transactional_id!r} has this producer id, is in {known.state} and does not have this partition"
+
+
+async def max_timeout_ms(admin: "Admin") -> int:
+    """The longest a transaction of this cluster may last; Kafka's default where the broker does not tell."""
+    described = await admin.configs(broker=await _some_broker(admin))
+    entry = described.get(MAX_TIMEOUT)
+    return MAX_TIMEOUT_DEFAULT_MS if entry is None or entry.value is None else int(entry.value)
+
+
+async def _some_broker(admin: "Admin") -> int:
+    await admin.list_topics()
+    return min(admin.cluster.brokers)
+
+
+async def _all_partitions(admin: "Admin") -> list[TopicPartition]:
+    topics = await admin.describe_topics()
+    return [TopicPartition(name, number) for name in sorted(topics) for number in range(len(topics[name].partitions))]
+
+
+async def _transaction_of(admin: "Admin", producer: ProducerState) -> TransactionListing | None:
+    for line in await admin.list_transactions(producer_ids=[producer.producer_id]):
+        try:
+            return await admin.describe_transaction(line.transactional_id)
+        except KafkaError as error:
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+    return None
+
+
+def _is_old(admin: "Admin", producer: ProducerState, patience_ms: int) -> bool:
+    return admin.now_ms() - producer.last_timestamp_ms > patience_ms
+
+
+def _verdict(
+    admin: "Admin",
+    partition: TopicPartition,
+    producer: ProducerState,
+    known: TransactionListing | None,
+    patience_ms: int,
+) -> Verdict:
+    if known is None or partition not in known.partitions:
+        return Verdict.HANGING if _is_old(admin, producer, patience_ms) else Verdict.UNOWNED
+    if known.state != "Ongoing":
+        return Verdict.COMPLETING
+    return Verdict.PREPARED if known.timeout_ms == NO_TIMEOUT_MS else Verdict.OPEN
+
+
+async def _waiting(admin: "Admin", partition: TopicPartition, stable: int, high: int) -> list[WaitingGroup]:
+    """The groups that have a position here at or below the last stable offset: beyond it they read uncommitted."""
+    waiting = []
+    for group in await admin.list_groups():
+        committed = (await admin.group_offsets(group.group_id, stable=False)).get(partition)
+        if committed is not None and committed <= stable:
+            waiting.append(WaitingGroup(group.group_id, group.state, committed, stable - committed, high - stable))
+    return waiting
