@@ -21,7 +21,7 @@ from tests.simulation.world import ProcessEnds, World
 @pytest.mark.timeout(7200 if LONG else 120)
 @pytest.mark.parametrize("durability", ["fsync", "os"])
 @pytest.mark.parametrize(
-    ("kind", "step"), [("eio", 127), ("full", 29), ("full_half_way", 13), ("short", 13), ("failed_sync", 23)]
+    ("kind", "step"), [("eio", 211), ("full", 59), ("full_half_way", 43), ("short", 43), ("failed_sync", 47)]
 )
 def test_fail_at_every_call_of_the_history(kind: str, step: int, durability: Durability):
     """Faults: EIO, ENOSPC with and without a half-written batch, short writes, and syncs that fail."""

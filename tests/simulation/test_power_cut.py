@@ -17,7 +17,7 @@ from tests.simulation.world import DATA, Promises, World
 
 
 @pytest.mark.timeout(7200 if LONG else 120)
-@pytest.mark.parametrize(("durability", "step"), [("fsync", 7), ("os", 23)])
+@pytest.mark.parametrize(("durability", "step"), [("fsync", 11), ("os", 29)])
 def test_cut_at_every_call_of_the_history(durability: Durability, step: int):
     """In `fsync` all that was acknowledged survives any loss of what was not synced; in `os` it survives a kill."""
     assert play(durability, every_cut(20) if LONG else one_cut_each(step)) > (5000 if LONG else 40)
