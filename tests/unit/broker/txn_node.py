@@ -49,13 +49,18 @@ class VirtualClock:
 class TxnNode:
     """What tests of transactions ask of a broker. Each method is one request; the answer went through its bytes."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, client_id: str = "test", client_host: str = "127.0.0.1") -> None:
         self.node = node
+        self.client = client_id, client_host
+
+    def seen_from(self, client_id: str, client_host: str = "127.0.0.1") -> "TxnNode":
+        """The same node, asked by another client."""
+        return TxnNode(self.node, client_id, client_host)
 
     async def ask(self, key: int, version: int, request: Any) -> Any:
         route = self.node.dispatch.route(key, version)
         asked = route.api.request.decode(route.api.request.encode(request, version), version)
-        context = RequestContext(key, version, 1, "test", "127.0.0.1", Endpoint("host", 9092))
+        context = RequestContext(key, version, 1, *self.client, Endpoint("host", 9092))
         answer: Any = route.handle(self.node, asked, context)
         if isawaitable(answer):
             answer = await answer
