@@ -72,8 +72,8 @@ class SimBroker:
 
     async def start(self) -> bool:
         """Start it over what is on the disk; False when it died in the attempt, of `failure` or because of a `kill`."""
-        await self._ended.wait()
         assert self.node is None, "it lives"
+        await self._ended.wait()
         ended, scope = self._ended, self._scope = trio.Event(), trio.CancelScope()
         self.failure = None
         self.lives += 1

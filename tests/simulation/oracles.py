@@ -44,7 +44,7 @@ def fences_broken(fences: Sequence[Fence], raw: Mapping[Place, Sequence[RawBatch
                 f" at {place} offset {batch.base_offset}"
                 for batch in batches
                 if batch.commits is None
-                and batch.base_offset >= fence.ends.get(place, 0)
+                and batch.base_offset >= fence.ends.get(place, batch.base_offset + 1)
                 and batch.producer_id in ids[fence.transactional_id]
                 and (batch.producer_id, batch.epoch) < identity
             ]

@@ -60,6 +60,8 @@ async def fetch(
     for topic in answer.responses:
         for part in topic.partitions:
             place = (topic.topic, part.partition_index)
+            if part.error_code == ErrorCode.KAFKA_STORAGE_ERROR:
+                raise Lost(sent=False)  # offline until somebody starts the broker again
             assert not part.error_code, f"{place} from {positions[place]}: {ErrorCode(part.error_code).name}"
             found[place] = (part, b"" if part.records is None else bytes(part.records))
     return found

@@ -67,7 +67,7 @@ class Abortable(Exception):
 
 
 class GaveUp(Exception):
-    """No answer within the patience of the client: nobody knows."""
+    """No answer, or none that is more than a request to come again, within the patience of the client."""
 
 
 class TxnClient:
@@ -81,6 +81,7 @@ class TxnClient:
         timeout_ms: int,
         random: Random,
         tell: Callable[[str], None],
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self.transactional_id = transactional_id
         self.version = version
@@ -91,6 +92,7 @@ class TxnClient:
         self._timeout_ms = timeout_ms
         self._random = random
         self._tell = tell
+        self._patience_seconds = patience_seconds
         self._sequences: dict[Place, int] = {}
         self._joined: set[Place | str] = set()
 
@@ -194,13 +196,15 @@ class TxnClient:
     async def _ask(
         self, what: str, api_key: int, version: int, request: Any, codes_in: Callable[[Any], Sequence[int]]
     ) -> Any:
-        deadline = trio.current_time() + PATIENCE_SECONDS
+        deadline = trio.current_time() + self._patience_seconds
         self.unsure = False
+        code: ErrorCode | None
         while True:
             try:
                 answer = await self._line.ask(api_key, version, request)
             except Lost as lost:
                 self.unsure |= lost.sent
+                code = None
             else:
                 code = ErrorCode(next((code for code in codes_in(answer) if code), 0))
                 if code not in RETRIABLE:
@@ -209,7 +213,7 @@ class TxnClient:
                     return answer
             if trio.current_time() > deadline:
                 self._tell(f"{self.name}: {what} gives up")
-                raise GaveUp
+                raise GaveUp("no answer" if code is None else code.name)
             await trio.sleep(self._random.uniform(0.01, 0.1))
 
 

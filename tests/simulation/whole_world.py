@@ -29,7 +29,7 @@ SWEEP_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Fence:
-    """Somebody became the producer of an id; the ends of all logs at the moment when he learned of it."""
+    """Somebody became the producer of an id; the ends of all open logs at the moment when he learned of it."""
 
     transactional_id: str
     producer_id: int
@@ -70,6 +70,7 @@ class WholeWorld:
         self.writers_done = False
         self.places = [("in", number) for number in range(self.plan.partitions)] + [("side", 0)]
         self._spares = version is None
+        self._flushes = self._fork()
         self._expected_failures = 0
 
     # What programs ask
@@ -88,8 +89,7 @@ class WholeWorld:
         """A client has become the producer of its id."""
         node = self.broker.node
         if node is not None:
-            logs = [log for tp in sorted(node.logs.partitions()) if (log := node.logs.get(tp)) is not None]
-            ends = {(log.tp.topic, log.tp.partition): log.log_end_offset for log in logs}
+            ends = {(log.tp.topic, log.tp.partition): log.log_end_offset for log in node.logs.logs()}
             self.outcome.fences.append(Fence(client.transactional_id, client.producer_id, client.epoch, ends))
 
     def start_program(self, program: Program) -> None:
@@ -146,6 +146,7 @@ class WholeWorld:
                 self.weather.calm = self.closing = True
                 self._flush_factor = 1.0
                 self.broker.disk.faults = []
+                copiers.start_soon(self._operate)
             self.writers_done = True
 
     def _fork(self) -> Random:
@@ -172,7 +173,10 @@ class WholeWorld:
     # Blows
 
     def _flush_seconds(self) -> float:
-        return self.random.uniform(0.0, self.plan.flush_seconds) * self._flush_factor
+        """Most files share the wait of the one before; between the others a power cut may come."""
+        if self._flushes.random() < 0.5:
+            return 0.0
+        return self._flushes.uniform(0.0, self.plan.flush_seconds) * self._flush_factor
 
     async def _keep_alive(self) -> None:
         """What an init system does: start the broker again when it is gone."""
@@ -186,6 +190,14 @@ class WholeWorld:
             self.tell("the broker is up" if alive else "the broker dies at its start")
 
     _down_seconds = 0.0
+
+    async def _operate(self) -> None:
+        """What an operator does when all is calm again: a partition that is offline needs a start."""
+        for _ in range(5):
+            await trio.sleep(0.5)
+            if self.broker.node is not None and self.broker.node.offline_count:
+                self.tell("a partition is offline: the broker is started again")
+                self.broker.kill()
 
     def _is_expected(self, failure: BaseException) -> bool:
         if isinstance(failure, BaseExceptionGroup):
