@@ -43,9 +43,11 @@ def _topic(target: Target, partitions: int) -> str:
 
 def _loaded(target: Target, kind: str, jobs: list[Job], unit: str) -> Result:
     before = target.cpu_seconds()
-    done, elapsed = workers.run(kind, jobs)
+    done, elapsed, each = workers.run(kind, jobs)
     after = target.cpu_seconds()
     result = {unit: done / elapsed}
+    if each:
+        result |= _percentiles(list(each))
     if before is not None and after is not None:
         per = CPU if unit == RECORDS else f"broker CPU ms per {unit.removesuffix('s/s')}"
         result[per] = (after - before) / done * (1e6 if unit == RECORDS else 1e3)
@@ -112,7 +114,7 @@ def _options(batch_bytes: int | None) -> dict[str, Any]:
 
 
 def transactions(producers: int, count: int, partitions: int = 8) -> Callable[[Target, float], Result]:
-    """Producer processes side by side, each commits transactions of ten records of 100 bytes."""
+    """Producer processes side by side, each commits transactions of ten records of 100 bytes, one after the other."""
 
     def run(target: Target, scale: float) -> Result:
         topic = _topic(target, partitions)
@@ -247,6 +249,7 @@ CASES = [
     Case("bare fetch 1 KiB, 1 partition", fetch(1024, 1, LARGE[1])),
     Case("transactions of 10 records, 1 producer", transactions(1, 500), with_fsync=True),
     Case("transactions of 10 records, 8 producers", transactions(8, 2400), with_fsync=True),
+    Case("transactions of 10 records, 32 producers", transactions(32, 3200), with_fsync=True),
     Case("memory after all this", memory),
 ]
 LARGE_CASES = [Case("10 GB written", large(10 * 10**9))]

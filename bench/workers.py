@@ -6,7 +6,7 @@ the first record to the last, without finding the leader before and without wait
 
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -17,6 +17,7 @@ WAIT_SECONDS = 60.0
 BATCH = 10_000
 POLL_SECONDS = 0.2
 PROCESS_TIMEOUT_SECONDS = 600
+TRANSACTIONS_BEFORE = 5
 
 
 class Job(NamedTuple):
@@ -43,7 +44,12 @@ def delete_topic(address: str, topic: str) -> None:
     admin.delete_topics([topic])[topic].result(WAIT_SECONDS)
 
 
-Done = tuple[int, float]
+class Done(NamedTuple):
+    """How much was done, the seconds that took, and those of each single one where the case asks for that."""
+
+    amount: int
+    seconds: float
+    each: Sequence[float] = ()
 
 
 def produce(job: Job, go: Callable[[], None]) -> Done:
@@ -74,7 +80,7 @@ def produce(job: Job, go: Callable[[], None]) -> Done:
             producer.poll(0)
     if producer.flush(WAIT_SECONDS) or lost:
         raise RuntimeError(f"not every record was acknowledged: {lost[:3]}")
-    return job.amount, time.perf_counter() - began
+    return Done(job.amount, time.perf_counter() - began)
 
 
 def consume(job: Job, go: Callable[[], None]) -> Done:
@@ -107,25 +113,38 @@ def consume(job: Job, go: Callable[[], None]) -> Done:
         if time.monotonic() > deadline:
             raise RuntimeError(f"{seen} records were read, {job.amount} were written")
     consumer.close()
-    return seen, ended - began
+    return Done(seen, ended - began)
 
 
 def transact(job: Job, go: Callable[[], None]) -> Done:
-    """`amount` transactions of ten records, one after the other."""
+    """`amount` transactions of ten records, one after the other; each from its begin to the end of its commit.
+
+    Some come before the signal, unmeasured: the first waits for the leaders of its partitions.
+    """
     producer = Producer(
         {"bootstrap.servers": job.address, "transactional.id": f"{job.topic}-{job.number}", "linger.ms": 0}
         | job.options
     )
     producer.init_transactions(WAIT_SECONDS)
     value = bytes(job.size_bytes)
-    go()
-    began = time.perf_counter()
-    for number in range(job.amount):
+
+    def one(number: int) -> None:
         producer.begin_transaction()
         for record in range(10):
             producer.produce(job.topic, value, partition=(number + record) % job.partitions)
         producer.commit_transaction(WAIT_SECONDS)
-    return job.amount, time.perf_counter() - began
+
+    for number in range(TRANSACTIONS_BEFORE):
+        one(number)
+    go()
+    each = []
+    began = before = time.perf_counter()
+    for number in range(job.amount):
+        one(number)
+        now = time.perf_counter()
+        each.append(now - before)
+        before = now
+    return Done(job.amount, before - began, each)
 
 
 WORK: dict[str, Callable[[Job, Callable[[], None]], Done]] = {
@@ -141,11 +160,11 @@ def _main(kind: str, job: Job, barrier: Any, results: Any) -> None:
         results.put((done, None))
     except Exception as error:  # noqa: BLE001 - it is handed to the parent, which raises it
         barrier.abort()
-        results.put(((0, 0.0), f"{type(error).__name__}: {error}"))
+        results.put((Done(0, 0.0), f"{type(error).__name__}: {error}"))
 
 
-def run(kind: str, jobs: list[Job]) -> tuple[int, float]:
-    """Run jobs side by side; return how much was done in all, and the seconds that the slowest took."""
+def run(kind: str, jobs: list[Job]) -> Done:
+    """Run jobs side by side; return how much was done in all, the seconds that the slowest took, and those of each."""
     context = multiprocessing.get_context("spawn")
     barrier, results = context.Barrier(len(jobs) + 1), context.Queue()
     processes = [context.Process(target=_main, args=(kind, job, barrier, results)) for job in jobs]
@@ -160,4 +179,6 @@ def run(kind: str, jobs: list[Job]) -> tuple[int, float]:
     problems = [problem for _, problem in outcomes if problem]
     if problems:
         raise RuntimeError("; ".join(problems))
-    return sum(done for (done, _), _ in outcomes), max(seconds for (_, seconds), _ in outcomes)
+    parts = [done for done, _ in outcomes]
+    each = [seconds for done in parts for seconds in done.each]
+    return Done(sum(done.amount for done in parts), max(done.seconds for done in parts), each)
