@@ -17,7 +17,7 @@ from fencepost.coordinator.ports import (
 )
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import CorruptBatch, build_batch, check_crc, iter_headers
+from fencepost.protocol.record_batch import CorruptBatch, build_batch, build_small_batch, check_crc, iter_headers
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
@@ -53,12 +53,15 @@ class PartitionCoordinatorLog:
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
         """Append one atomic batch; return the end offset after it. Raises LogWriteFailed."""
-        batch = build_batch(
-            [(now_ms, key, value, ()) for key, value in records],
-            producer_id=-1 if producer is None else producer.producer_id,
-            producer_epoch=-1 if producer is None else producer.producer_epoch,
-            transactional=producer is not None,
-        )
+        if len(records) == 1 and producer is None:
+            batch = build_small_batch(now_ms, *records[0])
+        else:
+            batch = build_batch(
+                [(now_ms, key, value, ()) for key, value in records],
+                producer_id=-1 if producer is None else producer.producer_id,
+                producer_epoch=-1 if producer is None else producer.producer_epoch,
+                transactional=producer is not None,
+            )
         info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms)
         if info.error is not ErrorCode.NONE:
             code = _CLIENT_CODES.get(info.error, info.error)

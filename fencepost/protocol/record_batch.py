@@ -23,7 +23,7 @@ from fencepost.protocol.batch_header import (
     set_producer,
 )
 from fencepost.protocol.compression import Compression, compress
-from fencepost.protocol.records import NewRecord, Record, encode_records
+from fencepost.protocol.records import NewRecord, Record, encode_record, encode_records
 
 __all__ = [
     "CONTROL_BIT",
@@ -40,6 +40,7 @@ __all__ = [
     "InvalidBatch",
     "assign_offset",
     "build_batch",
+    "build_small_batch",
     "check_crc",
     "iter_headers",
     "read_header",
@@ -103,5 +104,15 @@ def build_batch(
         base_sequence=base_sequence,
         record_count=len(records),
     )
+    pack_header(batch, 0, header)
+    return batch
+
+
+def build_small_batch(timestamp_ms: int, key: bytes | None, value: bytes | None) -> bytearray:
+    """`build_batch` of one record without headers, of no producer: what coordinators write all the time."""
+    batch = bytearray(HEADER_SIZE)
+    batch += encode_record(key, value)
+    length = len(batch) - LOG_OVERHEAD
+    header = BatchHeader(0, length, -1, MAGIC, 0, 0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1)
     pack_header(batch, 0, header)
     return batch

@@ -232,6 +232,13 @@ def encode_records(
     return b"".join(out), delta, max_timestamp
 
 
+def encode_record(key: bytes | None, value: bytes | None) -> bytes:
+    """One record with the timestamp and the offset of its batch, without headers."""
+    body = b"\0\0\0%b%b\0" % (_NULL if key is None else _sized(key), _NULL if value is None else _sized(value))
+    size = len(body)
+    return (_VARINTS[size] if size < _SMALL else _varint(size)) + body
+
+
 def _encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
     pairs = list(headers)
     parts = [_varint(len(pairs))]

@@ -12,6 +12,7 @@ from fencepost.protocol.record_batch import (
     Compression,
     CorruptBatch,
     build_batch,
+    build_small_batch,
     check_crc,
     iter_headers,
     read_header,
@@ -178,3 +179,11 @@ def test_batches_built_here_are_read_by_outsiders(
     assert (theirs.base_offset, theirs.producer_id, theirs.producer_epoch, theirs.base_sequence) == (base, 9, 3, 4)
     found = [Record(r.offset, r.timestamp, r.key, r.value, tuple(r.headers)) for r in theirs]
     assert found == as_records(records, base)
+
+
+@given(st.integers(0, 2**62), st.none() | st.binary(max_size=300), st.none() | st.binary(max_size=300))
+def test_a_small_batch_is_the_one_that_the_general_builder_makes(
+    timestamp_ms: int, key: bytes | None, value: bytes | None
+) -> None:
+    """Row T14 rests on it: the records of `__transaction_state` are written so."""
+    assert build_small_batch(timestamp_ms, key, value) == build_batch([(timestamp_ms, key, value, ())])

@@ -64,6 +64,8 @@ def _partitions(topics: Any) -> list[TopicPartition]:
 
 def _results(topics: Any, codes: Mapping[TopicPartition, ErrorCode], context: RequestContext) -> list[Any]:
     """The codes in the order and grouping of the request."""
+    if not any(codes.values()):
+        return _joined(topics)
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
@@ -75,6 +77,20 @@ def _results(topics: Any, codes: Mapping[TopicPartition, ErrorCode], context: Re
                     ),
                 )
                 for partition in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def _joined(topics: Any) -> list[Any]:
+    """NONE for every partition, which is what nearly every request hears."""
+    made = AddPartitionsToTxnPartitionResult.cls
+    return [
+        AddPartitionsToTxnTopicResult.cls(
+            name=topic.name,
+            results_by_partition=[
+                made(partition_index=partition, partition_error_code=0) for partition in topic.partitions
             ],
         )
         for topic in topics

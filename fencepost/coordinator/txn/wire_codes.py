@@ -79,5 +79,7 @@ def of_failed_append(error: ErrorCode) -> ErrorCode:
 
 def by_partition(partitions: frozenset[TopicPartition], answer: Answer) -> dict[TopicPartition, ErrorCode]:
     """One answer spread over its partitions; those that verification missed are TRANSACTION_ABORTABLE (row T15)."""
+    if not answer.missing:
+        return dict.fromkeys(partitions, answer.error)
     abortable = ErrorCode.TRANSACTION_ABORTABLE
     return {partition: abortable if partition in answer.missing else answer.error for partition in partitions}
