@@ -88,7 +88,10 @@ def read_properties(path: Path) -> tuple[dict[str, str] | None, bool]:
     if sums and sums != [_checksum(text)]:
         return None, False
     pairs = (line.partition("=") for line in text)
-    return {name.strip(): value.strip() for name, _, value in pairs}, bool(sums)
+    properties = {name.strip(): value.strip() for name, _, value in pairs}
+    if not sums and "version" not in properties:
+        return None, False  # Kafka's says it, too: this is an emptied file, or something else
+    return properties, bool(sums)
 
 
 def _checksum(lines: Iterable[str]) -> str:

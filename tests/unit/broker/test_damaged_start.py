@@ -85,9 +85,10 @@ def test_a_damaged_meta_properties_is_made_again_from_its_twin(tmp_path: Path) -
             assert files[0].read_bytes() == right
         file.unlink()
         assert cluster_id_of(tmp_path, 1, None) == cluster_id
-    for file in files:
-        file.write_bytes(right.replace(b"node.id", b"node.iD"))
-    with pytest.raises(WrongDirectory, match="damaged"):
-        cluster_id_of(tmp_path, 1, None)
+    for damaged in (b"", b"x", right.replace(b"node.id", b"node.iD")):
+        for file in files:
+            file.write_bytes(damaged)
+        with pytest.raises(WrongDirectory, match="damaged"):
+            cluster_id_of(tmp_path, 1, None)
     assert cluster_id_of(tmp_path, 1, cluster_id) == cluster_id
     assert files[0].read_bytes() == right
