@@ -82,7 +82,7 @@ class Markers:
         now_ms = node.clock.now_ms()
         appended = _Appended()
         results, written, waits = appended.results, appended.written, appended.waits
-        for tp in partitions:
+        for tp in sorted(partitions):  # the same order in every run: sets of names have another in each
             log = node.partition(tp)
             if log is None:
                 results[tp] = node.absence(tp)

@@ -195,10 +195,14 @@ class _Link:
 
     async def run(self) -> None:
         """Carry frames both ways until one side ends the connection, or the weather does."""
-        with self._scope:
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._carry, self._near, self._carry_request)
-                nursery.start_soon(self._carry, self._far, self._carry_answer)
+        try:
+            with self._scope:
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._carry, self._near, self._carry_request)
+                    nursery.start_soon(self._carry, self._far, self._carry_answer)
+        finally:
+            self._near.close()
+            self._far.close()
 
     async def _carry(self, source: socket.socket, onward: Callable[[bytes], Awaitable[bool]]) -> None:
         frames = _Frames(source)

@@ -63,6 +63,7 @@ def main() -> int:
     parser.add_argument("--tv1", action="store_true", help="force the first transaction protocol, and spare nobody")
     parser.add_argument("--trace", action="store_true", help="show what happened, also where all was well")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first world that went wrong")
+    parser.add_argument("--stop-after", type=int, default=0, help="with --keep-going: stop after so many wrong ones")
     arguments = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Hashes of strings order sets, and so what is done first: with them fixed a seed is the same world anywhere.
@@ -87,7 +88,7 @@ def run(seeds: range, version: int | None, arguments: argparse.Namespace) -> int
         if result.violations:
             failed += 1
             tell(result, arguments)
-            if not arguments.keep_going:
+            if not arguments.keep_going or failed == arguments.stop_after:
                 break
         if sys.stderr.isatty() or done % 100 == 0 or done == len(seeds):
             rate = done / (time.monotonic() - began)

@@ -25,6 +25,7 @@ from fencepost.testing.sim_broker import SimBroker
 from fencepost.testing.sim_network import Fate, Request, SimNetwork
 from tests.kit.history import Place
 from tests.simulation.lines import CREATE_TOPICS, Line
+from tests.simulation.node_state import open_transactions
 from tests.simulation.sim_readers import committed_offsets, read_all
 from tests.simulation.txn_client import Abortable, Fenced, GaveUp, TxnClient
 
@@ -112,6 +113,16 @@ class Story:
         self.broker = SimBroker(nursery, self.network, Random(0))
         self._producers: dict[str, TxnClient] = {}
         self._places: list[Place] = []
+        self._lines: list[Line] = []
+
+    def _line(self, name: str) -> Line:
+        self._lines.append(Line(self.network, name))
+        return self._lines[-1]
+
+    def close(self) -> None:
+        """Close everybody's connections."""
+        for line in self._lines:
+            line.close()
 
     async def do(self, command: str) -> list[str]:
         """What a command says. Raises ValueError for one that is none."""
@@ -138,8 +149,11 @@ class Story:
             case ["log", place]:
                 return await self._log(_place(place))
             case ["position", group, place]:
-                found = await committed_offsets(Line(self.network, "asker"), group, [_place(place)])
+                found = await committed_offsets(self._line("asker"), group, [_place(place)])
                 return [str(found[_place(place)])]
+            case ["open"]:
+                assert self.broker.node is not None, "the broker is down"
+                return open_transactions(self.broker.node)
             case ["state"]:
                 return self._state()
             case [name, *what] if name in self._producers:
@@ -150,11 +164,11 @@ class Story:
 
     async def _create_topic(self, name: str, count: int) -> None:
         topic = CreatableTopic(name=name, num_partitions=count, replication_factor=1)
-        await Line(self.network, "admin").ask(CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic], timeout_ms=1000))
+        await self._line("admin").ask(CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic], timeout_ms=1000))
         self._places += [(name, number) for number in range(count)]
 
     def _hire(self, name: str, options: dict[str, str]) -> None:
-        line = Line(self.network, name)
+        line = self._line(name)
         version, timeout_ms = int(options.get("tv", "2")), int(float(options.get("timeout", "4")) * 1000)
         self._producers[name] = TxnClient(
             line, options["id"], version, timeout_ms, Random(0), lambda event: None, patience_seconds=0.0
@@ -198,7 +212,7 @@ class Story:
     # Looking
 
     async def _read(self, place: Place) -> str:
-        log, _ = await read_all(Line(self.network, "reader"), place, committed=True)
+        log, _ = await read_all(self._line("reader"), place, committed=True)
         node = self.broker.node
         found = None if node is None else node.logs.get(TopicPartition(*place))
         held = found is not None and found.last_stable_offset < found.high_watermark
@@ -206,7 +220,7 @@ class Story:
         return f"{_name(place)}: {values}{' (more is held back)' if held else ''}"
 
     async def _log(self, place: Place) -> list[str]:
-        _, raw = await read_all(Line(self.network, "reader"), place, committed=False)
+        _, raw = await read_all(self._line("reader"), place, committed=False)
         return [
             f"{batch.base_offset}: ({batch.producer_id}, {batch.epoch}) "
             + (" ".join(v for _, v in batch.values) if batch.commits is None else ["ABORT", "COMMIT"][batch.commits])
@@ -238,7 +252,7 @@ def _name(place: Place) -> str:
 def tell(steps: Sequence[Step]) -> list[Step]:
     """The same steps with what they say now."""
     story = [step for step in steps if AT_EACH_CALL not in step.command]
-    said = iter(_play([step.command for step in story]))
+    said = iter(play([step.command for step in story]))
     told: list[Step] = []
     for step in steps:
         if AT_EACH_CALL in step.command:
@@ -256,7 +270,7 @@ def _at_each_call(before: Sequence[str], command: str) -> list[str]:
     outcomes: list[tuple[int, int, str]] = []
     for number in range(1, CALLS_MAX):
         death = _DeathAt(number)
-        said = _play([*before, what, *after.split("; ")], len(before), death)
+        said = play([*before, what, *after.split("; ")], len(before), death)
         if not death.came:
             break
         text = " | ".join(" ".join(lines) for lines in said[len(before) :] if lines)
@@ -288,7 +302,7 @@ class _DeathAt:
             self._story.broker.kill()
 
 
-def _play(commands: Sequence[str], marked: int = -1, death: _DeathAt | None = None) -> list[list[str]]:
+def play(commands: Sequence[str], marked: int = -1, death: _DeathAt | None = None) -> list[list[str]]:
     """One run of these commands; `death` waits in the one of number `marked`, and where it does not come all ends."""
 
     async def run() -> list[list[str]]:
@@ -304,6 +318,7 @@ def _play(commands: Sequence[str], marked: int = -1, death: _DeathAt | None = No
                 if number == marked and death is not None and not death.came:
                     break
             nursery.cancel_scope.cancel()
+            story.close()
         return said
 
     return run_seeded(0, run)

@@ -1,5 +1,6 @@
 """Who looks on while a world runs: bounds that may not go back, transactions that may not last."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import trio
@@ -23,6 +24,12 @@ def bounds_broken(before: tuple[int, int, int] | None, now: tuple[int, int, int]
     if before is not None and (lso < before[0] or high_watermark < before[1]):
         return f"(LSO, HW, LEO) went from {before} to {now}"
     return None
+
+
+def overdue(seen: Mapping[object, float], key: object, may_last: float, now: float) -> float | None:
+    """How many seconds what was first seen then has lasted, where that is a second too long; None where it is not."""
+    lasted = now - seen[key]
+    return lasted if lasted > may_last + OVERTIME_SECONDS else None
 
 
 class Watch:
@@ -56,13 +63,15 @@ class Watch:
 
     def _look_at_transactions(self, node: "Node") -> None:
         """Since all is calm each open transaction must end in its time, and each decided one soon."""
-        now, seen = trio.current_time(), {}
+        now = trio.current_time()
+        seen: dict[object, float] = {}
         for shard in node.transactions.books.shards():
             for name, state in shard.state.items():
                 if isinstance(state, Ongoing | PrepareAbort | PrepareCommit):
                     key = self._life, name, state.started_ms, state.producer, state.name
-                    since = seen[key] = self._seen.get(key, now)
+                    seen[key] = self._seen.get(key, now)
                     may_last = state.timeout_ms / 1000 if isinstance(state, Ongoing) else 0.0
-                    if now - since > may_last + OVERTIME_SECONDS:
-                        self._world.outcome.broken.append(f"{name} is {state.name} since {now - since:.2f} s: {state}")
+                    lasted = overdue(seen, key, may_last, now)
+                    if lasted is not None:
+                        self._world.outcome.broken.append(f"{name} is {state.name} since {lasted:.2f} s: {state}")
         self._seen = seen

@@ -70,6 +70,7 @@ class WholeWorld:
         self.writers_done = False
         self.places = [("in", number) for number in range(self.plan.partitions)] + [("side", 0)]
         self._spares = version is None
+        self._lines: list[Line] = []
         self._flushes = self._fork()
         self._expected_failures = 0
 
@@ -83,7 +84,8 @@ class WholeWorld:
         """A client's line to the broker."""
         if spared and self._spares:
             self.weather.spared.add(client_id)
-        return Line(self.network, client_id)
+        self._lines.append(Line(self.network, client_id))
+        return self._lines[-1]
 
     def note_fence(self, client: TxnClient) -> None:
         """A client has become the producer of its id."""
@@ -124,6 +126,8 @@ class WholeWorld:
             self.outcome.seconds, self.outcome.requests = trio.current_time(), self.network.frames
             self.outcome.lives = broker.lives
             nursery.cancel_scope.cancel()
+        for line in self._lines:
+            line.close()
         return self.outcome
 
     async def _run_programs(self) -> None:
