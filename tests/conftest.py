@@ -1,6 +1,7 @@
 """Fixtures that every kind of test may use."""
 
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,12 @@ settings.register_profile("explore", deadline=None)
 settings.load_profile("fencepost")
 
 StartBroker = Callable[..., BrokerProcess]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have our own plugin also where an installation made before there was one does not name it."""
+    if not config.pluginmanager.has_plugin("fencepost"):
+        config.pluginmanager.register(import_module("fencepost.testing.plugin"), "fencepost")
 
 
 @pytest.fixture

@@ -96,6 +96,10 @@ class LoopThread:
             if token is not None and thread.is_alive():
                 raise BrokerGone(f"the broker did not end within {END_SECONDS_MAX:g} s")
 
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join(END_SECONDS_MAX)
+
     # Calls
 
     def call(self, function: Callable[..., T], *args: Any) -> T:
@@ -133,6 +137,9 @@ class LoopThread:
                 return future.result(CALL_SECONDS_MAX)
             except (_ComesBack, trio.RunFinishedError):
                 continue
+            except BrokerGone:
+                self._join()  # what is dying is dead when the caller hears of it
+                raise
             except WaitTimeout:
                 raise BrokerGone(f"the broker did not answer within {CALL_SECONDS_MAX:g} s") from None
             finally:

@@ -1,0 +1,88 @@
+"""`broker.clock`: hours pass in no time, for transactions, groups, ids, retention, and whoever waits."""
+
+from datetime import timedelta
+
+import pytest
+import trio
+
+import fencepost
+from fencepost import sync
+from fencepost.testing import Broker
+from tests.integration.testing.writers import Fencepost
+
+
+def test_a_transaction_lives_as_long_as_its_timeout_and_no_longer(fencepost_broker: Broker) -> None:
+    """Row T10."""
+    fencepost_broker.create_topic("orders")
+    writer = Fencepost(fencepost_broker.bootstrap, "billing-1")
+    writer.send("orders", b"late")
+    (open_one,) = fencepost_broker.open_transactions()
+    assert open_one.timeout_seconds is not None
+    fencepost_broker.clock.advance(open_one.timeout_seconds - 10)
+    (still,) = fencepost_broker.open_transactions()
+    assert still.age_seconds > open_one.timeout_seconds - 11
+    fencepost_broker.clock.advance(timedelta(seconds=11))
+    assert fencepost_broker.open_transactions() == []
+    assert fencepost_broker.log("orders").verdicts == ["aborted", "ABORT"]
+    writer.close()
+
+
+def test_a_member_without_a_heartbeat_loses_its_place(fencepost_broker: Broker) -> None:
+    fencepost_broker.create_topic("orders")
+    with (
+        sync.Client(fencepost_broker.bootstrap) as client,
+        client.consumer("orders", group="billing", heartbeat_interval_ms=14_000, fetch_max_wait_ms=100) as consumer,
+    ):
+        while not consumer.assignment:
+            trio.run(trio.sleep, 0.01)
+        assert len(fencepost_broker.groups()["billing"].members) == 1
+        fencepost_broker.clock.advance(60)
+        assert fencepost_broker.groups()["billing"].state in ("Empty", "PreparingRebalance")
+
+
+def test_ids_expire_and_old_segments_go(fencepost_broker: Broker) -> None:
+    """Rows T13 (transactional.id.expiration.ms) and L14 (retention.ms), a week at a time."""
+    configs = {"retention.ms": "3600000", "segment.ms": "1000", "message.timestamp.type": "LogAppendTime"}
+    fencepost_broker.create_topic("orders", configs=configs)
+    writer = Fencepost(fencepost_broker.bootstrap, "billing-1")
+    writer.send("orders", b"old")
+    writer.commit()
+    writer.close()
+    with sync.Client(fencepost_broker.bootstrap) as client, client.admin() as admin:
+        assert [one.transactional_id for one in admin.transactions()] == ["billing-1"]
+        fencepost_broker.clock.advance(timedelta(days=8))
+        assert admin.transactions() == []
+        with client.producer() as producer:
+            producer.send("orders", b"new")
+    fencepost_broker.clock.advance(timedelta(minutes=1))
+    assert [record.value for record in fencepost_broker.committed("orders")] == [b"new"]
+
+
+def test_the_wall_clock_goes_with_it_also_while_the_broker_is_down(fencepost_broker: Broker) -> None:
+    before = fencepost_broker.clock.now()
+    fencepost_broker.clock.advance(3600)
+    fencepost_broker.kill()
+    fencepost_broker.clock.advance(3600)
+    fencepost_broker.start()
+    assert timedelta(hours=2) <= fencepost_broker.clock.now() - before < timedelta(hours=3)
+
+
+def test_it_does_not_go_back(fencepost_broker: Broker) -> None:
+    with pytest.raises(ValueError, match="forward"):
+        fencepost_broker.clock.advance(-1)
+
+
+async def test_a_delayed_request_comes_through_when_its_time_has_come(fencepost_broker: Broker) -> None:
+    """And all of the broker's methods can be called from within an event loop."""
+    fencepost_broker.create_topic("orders")
+    fault = fencepost_broker.delay("Produce", seconds=1000)
+    async with (
+        fencepost.Client(fencepost_broker.bootstrap) as client,
+        client.producer() as producer,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(producer.send, "orders", b"slow")
+        await trio.to_thread.run_sync(fault.wait)
+        assert fencepost_broker.committed("orders") == []
+        fencepost_broker.clock.advance(1000)
+    assert [record.value for record in fencepost_broker.committed("orders")] == [b"slow"]

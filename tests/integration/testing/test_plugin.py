@@ -1,0 +1,145 @@
+"""The pytest plugin, in a run of pytest of its own: fixtures, marker, settings, isolation, reports, and its cost."""
+
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.testing.plugin import _settings
+
+ROOT = Path(__file__).parents[3]
+
+INI = """
+[pytest]
+filterwarnings = error
+fencepost_settings =
+    num.partitions=2
+    log.retention.ms=60000
+"""
+
+TESTS = """
+import pytest
+
+seen = []
+
+def test_ini_and_option(fencepost_broker):
+    assert fencepost_broker.settings["num.partitions"] == "3"
+    assert fencepost_broker.settings["log.retention.ms"] == "60000"
+
+@pytest.mark.fencepost({"num.partitions": "5"}, directory=True)
+def test_marker(fencepost_broker, tmp_path):
+    assert fencepost_broker.settings["num.partitions"] == "5"
+    fencepost_broker.create_topic("orders")
+    fencepost_broker.stop()
+    assert fencepost_broker.directory.is_relative_to(tmp_path)
+    assert any(fencepost_broker.directory.iterdir())
+
+def test_shared_first(fencepost_shared_broker, fencepost_topic):
+    seen.append((fencepost_shared_broker.port, fencepost_topic("orders", 2)))
+    fencepost_shared_broker.drop(times=None)
+    fencepost_shared_broker.kill()
+
+def test_shared_second(fencepost_shared_broker, fencepost_topic):
+    port, topic = seen[0]
+    assert fencepost_shared_broker.port == port
+    assert fencepost_shared_broker.topics()[topic] == 2
+    assert fencepost_topic("orders") != topic
+    from fencepost import sync
+    with sync.Client(fencepost_shared_broker.bootstrap) as client, client.producer() as producer:
+        producer.send(topic, b"nothing is dropped any more")
+
+def test_failing(fencepost_broker):
+    fencepost_broker.create_topic("orders")
+    fencepost_broker.clock.advance(60)
+    fencepost_broker.assert_exactly_once("orders", ["one"])
+"""
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess[str]:
+    """One run of pytest in a project that has the plugin by nothing but the entry point of this project's metadata."""
+    directory = tmp_path_factory.mktemp("project")
+    (directory / "test_it.py").write_text(TESTS)
+    (directory / "pytest.ini").write_text(INI)
+    metadata = directory / "site" / "fencepost-0.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: fencepost\nVersion: 0\n")
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]["pytest11"]
+    lines = [f"{name} = {value}" for name, value in named.items()]
+    (metadata / "entry_points.txt").write_text("\n".join(["[pytest11]", *lines, ""]))
+    path = os.pathsep.join([str(directory / "site"), str(ROOT)])
+    command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", "--strict-config", "-rA"]
+    return subprocess.run(
+        [*command, "--fencepost-set", "num.partitions=3"],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+
+
+@pytest.mark.parametrize(
+    ("test", "outcome"),
+    [
+        ("test_ini_and_option", "PASSED"),
+        ("test_marker", "PASSED"),
+        ("test_shared_first", "PASSED"),
+        ("test_shared_second", "PASSED"),
+        ("test_failing", "FAILED"),
+    ],
+)
+def test_fixtures_hold_what_they_promise(run: subprocess.CompletedProcess[str], test: str, outcome: str) -> None:
+    """Settings: the nearest wins. The shared broker: one for all, and each test finds it whole."""
+    assert f"{outcome} test_it.py::{test}" in run.stdout, run.stdout + run.stderr
+
+
+def test_a_failure_shows_what_the_broker_went_through(run: subprocess.CompletedProcess[str]) -> None:
+    assert "missing b'one': was never written" in run.stdout
+    section = run.stdout.partition("- fencepost broker 127.0.0.1:")[2]
+    assert "ready on 127.0.0.1:" in section
+    assert "clock put forward by 60 s" in section
+    assert "inspection.py" not in run.stdout, "the frames of the assertion itself are hidden"
+
+
+def test_a_setting_without_a_value_is_a_usage_error() -> None:
+    class Config:
+        def getini(self, name: str) -> list[str]:
+            return ["num.partitions = 2"]
+
+        def getoption(self, name: str, default: Any) -> list[str]:
+            return ["num.partitions"]
+
+    config: Any = Config()
+    with pytest.raises(pytest.UsageError, match=r"'num\.partitions' is not of the form NAME=VALUE"):
+        _settings(config)
+
+
+def test_who_asks_for_no_broker_imports_none() -> None:
+    """pytest loads the plugin at each start: beside pytest it may bring nothing but this package's own few lines."""
+    program = """
+import sys
+import pytest
+before = set(sys.modules)
+import fencepost.testing.plugin
+print(sorted(set(sys.modules) - before))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == str(["fencepost", "fencepost.testing", "fencepost.testing.plugin"])
+
+
+def test_a_broker_in_a_script_needs_no_pytest() -> None:
+    program = """
+import sys
+from fencepost.testing import Broker
+with Broker() as broker:
+    broker.create_topic("orders")
+    broker.clock.advance(1)
+print("pytest" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "False"
