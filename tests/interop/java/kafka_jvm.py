@@ -2,7 +2,7 @@
 
 import contextlib
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -74,17 +74,66 @@ class KafkaJvm:
 
     def dump(self, files: Iterable[Path], *options: str) -> str:
         """What DumpLogSegments prints of `files`. Raises ToolFailed."""
+        return self.run(
+            self._jvm.org.apache.kafka.tools.DumpLogSegments, "--files", ",".join(map(str, files)), *options
+        )
+
+    def run(self, tool: Any, *words: str) -> str:
+        """What the main function of a tool's class prints. Raises ToolFailed."""
+        return self._printed(lambda out: tool.main(self._array("String", words)))
+
+    def transactions(self, bootstrap: str, *words: str) -> str:
+        """What TransactionsCommand (kafka-transactions.sh) prints. Raises ToolFailed.
+
+        Its main function would end the JVM, so its parser and its commands are called by what lies behind. What the
+        command reports by exiting ends the JVM still.
+        """
+        jvm = self._jvm
+        tool = jvm.java.lang.Class.forName("org.apache.kafka.tools.TransactionsCommand")
+        parser = self._call(tool, None, "buildBaseParser")
+        subparsers, commands = parser.addSubparsers().dest("command"), {}
+        for kind in tool.getDeclaredClasses():
+            made = self._accessible(kind.getDeclaredConstructors()[0])
+            command = made.newInstance(self._array("Object", [jvm.org.apache.kafka.common.utils.Time.SYSTEM]))
+            self._call(kind, command, "addSubparser", subparsers)
+            commands[self._call(kind, command, "name")] = (kind, command)
+        given = parser.parseArgs(self._array("String", ["--bootstrap-server", bootstrap, *words]))
+        kind, command = commands[given.getString("command")]
+        admin = jvm.org.apache.kafka.clients.admin.Admin.create({"bootstrap.servers": bootstrap})
+        try:
+            return self._printed(lambda out: self._call(kind, command, "execute", admin, given, out))
+        finally:
+            admin.close()
+
+    def _call(self, kind: Any, target: Any, name: str, *arguments: Any) -> Any:
+        """Call a method that its class keeps to its package, by name and number of arguments."""
+        [method] = [
+            method
+            for method in kind.getDeclaredMethods()
+            if method.getName() == name and method.getParameterCount() == len(arguments)
+        ]
+        return self._accessible(method).invoke(target, self._array("Object", arguments))
+
+    def _accessible(self, member: Any) -> Any:
+        member.setAccessible(True)
+        return member
+
+    def _array(self, kind: str, values: Iterable[Any]) -> Any:
+        values = list(values)
+        array = self._gateway.new_array(getattr(self._jvm.java.lang, kind), len(values))
+        for number, value in enumerate(values):
+            array[number] = value
+        return array
+
+    def _printed(self, work: Callable[[Any], Any]) -> str:
+        """What `work` prints on its stream or on standard output. Raises ToolFailed."""
         from py4j.protocol import Py4JJavaError
 
-        words = ["--files", ",".join(map(str, files)), *options]
-        arguments = self._gateway.new_array(self._jvm.java.lang.String, len(words))
-        for number, word in enumerate(words):
-            arguments[number] = word
         system, printed = self._jvm.java.lang.System, self._jvm.ByteArrayOutputStream()
-        before = system.out
-        system.setOut(self._jvm.PrintStream(printed, True, "UTF-8"))
+        before, stream = system.out, self._jvm.PrintStream(printed, True, "UTF-8")
+        system.setOut(stream)
         try:
-            self._jvm.org.apache.kafka.tools.DumpLogSegments.main(arguments)
+            work(stream)
         except Py4JJavaError as error:
             raise ToolFailed(str(error)) from error
         finally:
