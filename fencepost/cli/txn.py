@@ -127,8 +127,10 @@ def producers_command(
       fencepost txn producers orders:3 --open
     """
     from fencepost.cli import txn_text
+    from fencepost.client.admin_why import check_exists
 
     async def talk(admin: "Admin") -> Any:
+        await check_exists(admin, partition)
         return await admin.describe_producers(partition), admin.now_ms()
 
     found, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)

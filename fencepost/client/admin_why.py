@@ -30,6 +30,7 @@ async def held_back(admin: "Admin", partition: TopicPartition) -> HeldBack:
 
     Two or three questions are asked one after the other, so what ends meanwhile may be shown once more.
     """
+    await check_exists(admin, partition)
     producers = await admin.describe_producers(partition)
     stable = (await admin.list_offsets([partition]))[partition].offset
     high = (await admin.list_offsets([partition], isolation="read_uncommitted"))[partition].offset
@@ -52,6 +53,8 @@ async def find_hanging(
     """What Kafka calls hanging: old, and unknown to the coordinator or not among its partitions. Raises KafkaError."""
     patience_ms = await max_timeout_ms(admin) if older_than_ms is None else older_than_ms
     found = []
+    for partition in partitions or ():
+        await check_exists(admin, partition)
     for partition in await _all_partitions(admin) if partitions is None else sorted(partitions):
         for producer in await admin.describe_producers(partition):
             first_offset = producer.transaction_start_offset
@@ -63,6 +66,16 @@ async def find_hanging(
             name = None if known is None else known.transactional_id
             found.append(HangingTransaction(partition, producer, first_offset, name, reason(producer, known)))
     return found
+
+
+async def check_exists(admin: "Admin", partition: TopicPartition) -> None:
+    """Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) for a partition that is not there.
+
+    At once, as somebody who mistyped it wants it; what reads and writes waits for a topic to come.
+    """
+    described = await admin.describe_topics(partition.topic)
+    if partition.partition >= len(described[partition.topic].partitions):
+        raise KafkaError(f"{partition} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
 def reason(producer: ProducerState, known: TransactionListing | None) -> str:

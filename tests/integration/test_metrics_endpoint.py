@@ -6,6 +6,7 @@ import urllib.request
 
 import pytest
 
+from fencepost.protocol.errors import ErrorCode
 from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import Wire, batch_of
@@ -102,3 +103,32 @@ def test_other_paths_are_not_there(metered: BrokerProcess) -> None:
 
 def test_nobody_listens_unless_asked(broker: BrokerProcess) -> None:
     assert "metrics" not in broker.facts
+
+
+def test_ends_durations_and_refusals_are_counted(metered: BrokerProcess) -> None:
+    """What no broker has: reasons of ends and of fencing, and how long transactions took (ecosystem.md, section 5)."""
+    with Wire(metered.connect()) as wire:
+        wire.create_topic("t")
+        for commit in (True, True, False):
+            held = wire.init_producer_id("a")
+            wire.add_partitions("a", held, "t", 0)
+            assert wire.end_txn("a", held, commit=commit).error_code == ErrorCode.NONE
+        held = wire.init_producer_id("a")
+        wire.add_partitions("a", held, "t", 0)
+        wire.init_producer_id("a")
+        assert wire.end_txn("a", held, commit=True).error_code == ErrorCode.PRODUCER_FENCED
+        samples = scrape(metered)
+    ended = "fencepost_transactions_ended_total"
+    assert samples[f'{ended}{{reason="client",result="commit"}}'] == 2
+    assert samples[f'{ended}{{reason="client",result="abort"}}'] == 1
+    assert samples[f'{ended}{{reason="newcomer",result="abort"}}'] == 1
+    assert samples['fencepost_transaction_duration_seconds_count{result="commit"}'] == 2
+    assert samples['fencepost_transaction_duration_seconds_bucket{le="+Inf",result="abort"}'] == 2
+    assert samples['fencepost_transaction_duration_seconds_bucket{le="900.0",result="abort"}'] == 2
+    assert samples['fencepost_producer_fenced_total{reason="newcomer"}'] == 1
+    refused = 'fencepost_transaction_requests_refused_total{code="PRODUCER_FENCED",reason="newcomer"}'
+    assert samples[refused] == 1
+    assert samples["fencepost_transactional_ids"] == 1
+    assert samples["fencepost_producer_ids"] == 1
+    assert samples["fencepost_hanging_transactions"] == 0
+    assert samples["fencepost_hanging_transactions_aborted_total"] == 0
