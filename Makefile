@@ -7,9 +7,10 @@ PY     := $(BIN)/python
 SOURCES := fencepost pyspark_fencepost tests bench examples deploy
 # Extra words for the tools: make test ARGS="-k fencing -x", make bench KAFKA=127.0.0.1:9392 KAFKA_PID=4711
 ARGS ?=
+SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench pins clean
+.PHONY: help setup demo test sim check format bench pins clean
 
 help: ## This text
 	@echo "fencepost: a broker that speaks Kafka's protocol, with true transactions and no JVM"
@@ -29,6 +30,9 @@ demo: setup ## 336,776 real flights through transactions, kills and Spark; exits
 test: setup ## All tests, with other people's clients and Spark
 	@sh tools/check_java.sh
 	$(PY) -m pytest $(ARGS)
+
+sim: setup ## Many simulated worlds: make sim SEEDS=20000 (a seed that goes wrong says how to see it again)
+	$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 check: setup ## What to run before a commit: format, lint, types, architecture, fast tests
 	$(BIN)/ruff format --check $(wildcard $(SOURCES))
