@@ -1,6 +1,6 @@
 """One seed, one run: trio with virtual time and a run queue whose order comes from the seed.
 
-The two private names of trio are used here and nowhere else; tests/simulation/test_determinism.py notices when a new
+The two private names of trio are used here and nowhere else; tests/simulation/test_whole_world.py notices when a new
 trio has other ones. String hashes order sets, so a run is repeated exactly only under the same PYTHONHASHSEED.
 """
 
