@@ -11,7 +11,7 @@ import pytest
 from fencepost.broker.log.commit import Durability
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import Change, NameChange, Write, nothing
-from tests.simulation.checks import check
+from tests.simulation.checks import check, check_readers
 from tests.simulation.io_faults import every_case
 from tests.simulation.long import LONG, every
 from tests.simulation.script import ORDERS, SHORT, WIDE
@@ -114,3 +114,24 @@ def test_the_mark_of_a_clean_stop_does_not_come_back():
 
     disk = world.disk.power_cut(torn)
     check(disk, "os", world.promises(), world.promises(), power_was_cut=True)
+
+
+def test_an_append_whose_batch_is_written_can_not_fail_any_more():
+    """The last entry of an index on a disk that can not be read: refused, the batch would stand there all the same, and
+    the next one get its offset.
+    """
+    world = World("os")
+    world.create(ORDERS, b"orders".ljust(16), WIDE)
+    for _ in range(12):
+        world.append(ORDERS, 100, 1, 100, transactional=False)
+    log = world.log(ORDERS)
+    assert log is not None
+    assert log.segments.flush_indexes()
+    log.segments.close()
+    fault = Fault(world.disk.io_count, kinds=("open", "pread", "size"), path_part="index")
+    world.disk.faults.append(fault)
+    for _ in range(12):
+        world.append(ORDERS, 100, 1, 100, transactional=False)
+    assert world.refused == 0
+    world.disk.faults.clear()
+    check_readers(world.directory, world.promises())

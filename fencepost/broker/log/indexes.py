@@ -167,20 +167,30 @@ class TimeIndex(IndexFile):
 
     def __init__(self, file: StoredFile) -> None:
         super().__init__(file, TIME_ENTRY)
+        self._last: tuple[int, int] | None = None
 
     @property
     def last(self) -> tuple[int, int]:
-        """The last entry as (timestamp in ms, relative offset); (-1, 0) when there is none."""
-        if not len(self):
-            return -1, 0
-        timestamp_ms, relative_offset = self[len(self) - 1]
-        return timestamp_ms, relative_offset
+        """The last entry as (timestamp in ms, relative offset); (-1, 0) when there is none.
+
+        Kept in memory: an append asks for it when its batch is written, and nothing may fail then. Raises OSError when
+        it is asked for the first time.
+        """
+        if self._last is None:
+            timestamp_ms, relative_offset = self[len(self) - 1] if len(self) else (-1, 0)
+            self._last = timestamp_ms, relative_offset
+        return self._last
+
+    def truncate(self, count: int) -> None:
+        self._last = None
+        super().truncate(count)
 
     def note(self, timestamp_ms: int, relative_offset: int) -> None:
         """Append an entry where it says something new: timestamps in the index rise."""
         last_ms, last_offset = self.last
         if timestamp_ms > last_ms and (relative_offset > last_offset or not len(self)):
             self.add(timestamp_ms, relative_offset)
+            self._last = timestamp_ms, relative_offset
 
     def offset_before(self, timestamp_ms: int) -> int:
         """The relative offset up to which no record is as late as `timestamp_ms`; 0 when the index knows nothing."""

@@ -75,12 +75,13 @@ class Segments:
     def roll(self, now_ms: int) -> None:
         """Close the active segment to appends and begin the next one at the end offset; its files come later."""
         old = self.active
+        following = Segment(self.store, old.next_offset, now_ms)  # first, for it may raise OSError
         old.seal()
         self._sealed_bytes += old.size_bytes
         self._rolled_bytes += old.size_bytes
         self._unsynced.append(old)
-        self.active = Segment(self.store, old.next_offset, now_ms)
-        self._segments.append(self.active)
+        self.active = following
+        self._segments.append(following)
 
     # Reading
 
