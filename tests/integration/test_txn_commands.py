@@ -132,6 +132,7 @@ def test_abort_fences_and_the_fenced_one_is_explained(broker: BrokerProcess, wir
     changed, refused = found["story"]["lines"]
     assert (changed["reason"], changed["code"]) == ("tool", None)
     assert (refused["reason"], refused["code"], refused["client_id"]) == ("tool", "PRODUCER_FENCED", "billing")
+    assert (found["story"]["owner_client_id"], found["story"]["writer_client_id"]) == ("fencepost-txn", "")
     text = txn(broker, "describe", "abort-1").stdout
     assert "refused PRODUCER_FENCED, tool" in text
     assert "client 'fencepost-txn' at 127.0.0.1 took the id over" in text

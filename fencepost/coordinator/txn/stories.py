@@ -98,7 +98,7 @@ class Stories:
         if aborted:
             self._ending[transactional_id] = reason
         if isinstance(after, Empty | Ongoing):
-            story.owner = caller
+            story.owner, story.writer = caller, None
         if not isinstance(before, Dead) and not isinstance(after, Dead) and holder(before) != holder(after):
             change = Change(self._clock.now_ms(), reason, holder(before), holder(after), request_of(caller), aborted)
             if caller is not None and story.aborting is caller:  # one request: first the abort, then the grant
