@@ -203,3 +203,22 @@ async def test_it_works_inside_a_trio_program(fencepost_broker: Broker) -> None:
             await producer.flush()
             assert len(fencepost_broker.open_transactions()) == 1
         fencepost_broker.assert_exactly_once("orders", ["one"])
+
+
+@pytest.mark.parametrize("settings", [{}, {"durability": "fsync"}], ids=["memory", "files with fsync"])
+def test_kills_under_load_lose_and_double_nothing_that_was_acknowledged(
+    tmp_path: Path, settings: dict[str, str]
+) -> None:
+    """Row P3 with crashes: what was acknowledged is in the store, and a retry after the restart is known there."""
+    with Broker(settings, directory=tmp_path if settings else None) as broker:
+        broker.create_topic("orders")
+        with (
+            sync.Client(broker.bootstrap, retry_backoff_ms=10) as client,
+            client.producer(linger=0) as producer,
+            producer.batch() as batch,
+        ):
+            for number in range(30):
+                batch.send_many("orders", ((None, b"%d-%d" % (number, place)) for place in range(50)))
+                if number % 10 == 5:
+                    broker.restart()
+        broker.assert_exactly_once("orders", [f"{number}-{place}" for number in range(30) for place in range(50)])
