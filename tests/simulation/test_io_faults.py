@@ -124,6 +124,9 @@ def test_an_append_whose_batch_is_written_can_not_fail_any_more():
     world.create(ORDERS, b"orders".ljust(16), WIDE)
     for _ in range(12):
         world.append(ORDERS, 100, 1, 100, transactional=False)
+    for producer in (200, 201):
+        world.append(ORDERS, producer, 1, 50, transactional=True)
+    world.mark(ORDERS, 200, commit=False, version=1)
     log = world.log(ORDERS)
     assert log is not None
     assert log.segments.flush_indexes()
@@ -132,6 +135,7 @@ def test_an_append_whose_batch_is_written_can_not_fail_any_more():
     world.disk.faults.append(fault)
     for _ in range(12):
         world.append(ORDERS, 100, 1, 100, transactional=False)
+    world.mark(ORDERS, 201, commit=False, version=1)
     assert world.refused == 0
     world.disk.faults.clear()
     check_readers(world.directory, world.promises())
