@@ -123,7 +123,7 @@ def test_what_is_not_there_is_named(fencepost_broker: Broker) -> None:
 
 
 def test_offsets_count_when_their_transaction_is_committed(fencepost_broker: Broker) -> None:
-    """Row T8."""
+    """Row T5: offsets are pending until the marker is there (T8)."""
     fencepost_broker.create_topic("orders")
     fencepost_broker.create_topic("invoices")
     with (

@@ -41,7 +41,7 @@ def test_a_member_without_a_heartbeat_loses_its_place(fencepost_broker: Broker) 
 
 
 def test_ids_expire_and_old_segments_go(fencepost_broker: Broker) -> None:
-    """Rows T13 (transactional.id.expiration.ms) and L14 (retention.ms), a week at a time."""
+    """Rows T12 (transactional.id.expiration.ms) and L3 (retention.ms), a week at a time."""
     configs = {"retention.ms": "3600000", "segment.ms": "1000", "message.timestamp.type": "LogAppendTime"}
     fencepost_broker.create_topic("orders", configs=configs)
     writer = Fencepost(fencepost_broker.bootstrap, "billing-1")
