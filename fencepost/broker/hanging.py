@@ -44,7 +44,8 @@ class HangingCheck:
        Record timestamps say nothing here: clients choose them.
 
     Between the last look and the marker no other task runs. TV2's implied add is in the coordinator's memory before its
-    batch can be appended, so a transaction that is just beginning is covered by 3.
+    batch can be appended, so a transaction that is just beginning is covered by 3. Searched are the partitions that
+    somebody has asked for since the start: in the others nobody waits.
     """
 
     def __init__(self, node: "Node") -> None:

@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
+from fencepost.coordinator.txn.causes import EXPLAINED, Cause, Reason
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api27_write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -42,6 +43,7 @@ async def _write(node: "Node", marker: Any, context: RequestContext) -> Any:
         frozenset(wanted - owned),
     )
     answers = {**codes, **dict.fromkeys(owned, ErrorCode.INVALID_TXN_STATE)}
+    _explain(node, marker, answers, owned, context)
     audit.warning(
         "markers written by hand verdict=%s producer_id=%d epoch=%d by=client %r at %s: %s",
         "COMMIT" if marker.transaction_result else "ABORT",
@@ -65,3 +67,22 @@ async def _write(node: "Node", marker: Any, context: RequestContext) -> Any:
         for topic in marker.topics
     ]
     return WritableTxnMarkerResult(producer_id=marker.producer_id, topics=topics)
+
+
+def _explain(
+    node: "Node",
+    marker: Any,
+    answers: dict[TopicPartition, ErrorCode],
+    owned: set[TopicPartition],
+    context: RequestContext,
+) -> None:
+    """Remember why markers were refused, where the code is one of those that are explained."""
+    for tp, code in answers.items():
+        if code in EXPLAINED:
+            cause = (
+                Cause(Reason.OWNED, f"{tp}: nothing hangs there: a coordinator owns it, or it has ended")
+                if tp in owned
+                else Cause(Reason.NEWER_EPOCH, f"{tp}: the producer is at a higher epoch there")
+            )
+            shown = (marker.producer_id, marker.producer_epoch)
+            node.transactions.stories.note(marker.producer_id, shown, code, cause, context)

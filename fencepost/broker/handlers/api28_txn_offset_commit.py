@@ -5,6 +5,7 @@ group's partition to the transaction by itself (KIP-890, T16); before, AddOffset
 names topics by id and says GROUP_ID_NOT_FOUND where a group is gone; STALE_MEMBER_EPOCH is for groups of KIP-848 (T5).
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
@@ -12,6 +13,7 @@ from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.group.shards import coordinator_error
 from fencepost.coordinator.ports import ProducerTag
+from fencepost.coordinator.txn.causes import EXPLAINED
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitResponse,
@@ -48,7 +50,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     )
     if items:
         error = error or await _check_transaction(node, request, context)
-    errors = [error] * len(items) if error else await node.groups.commit(_command(request, items, version))
+    errors = [error] * len(items) if error else await _commit(node, request, items, context)
     remaining = iter(errors)
     return TxnOffsetCommitResponse(
         topics=[
@@ -87,6 +89,20 @@ def _command(request: Any, items: tuple[OffsetCommitItem, ...], version: int) ->
         unknown_group=ErrorCode.GROUP_ID_NOT_FOUND if version >= TOPIC_ID_SINCE else ErrorCode.ILLEGAL_GENERATION,
         producer=ProducerTag(request.producer_id, request.producer_epoch),
     )
+
+
+async def _commit(
+    node: "Node", request: Any, items: tuple[OffsetCommitItem, ...], context: RequestContext
+) -> Sequence[ErrorCode]:
+    """Store them; where the group's partition refuses the producer, remember why."""
+    errors = await node.groups.commit(_command(request, items, context.api_version))
+    for code in EXPLAINED.intersection(errors):
+        name, shown = request.transactional_id, (request.producer_id, request.producer_epoch)
+        told = f"the partition of group {request.group_id!r} knows a newer epoch of the producer"
+        node.transactions.stories.refused_write(
+            name, node.transactions.books.state_of(name), shown, code, told, context
+        )
+    return errors
 
 
 async def _check_transaction(node: "Node", request: Any, context: RequestContext) -> ErrorCode:

@@ -86,6 +86,8 @@ class Reason(Enum):
     """A marker ended the transaction on the partition."""
     NEWER_EPOCH = "newer_epoch"
     """The partition has seen a higher epoch of the producer id."""
+    OWNED = "owned"
+    """A marker only for what hangs was asked for, and it does not hang."""
     MIXED = "mixed_producers"
     """One request carried batches of several producers."""
 

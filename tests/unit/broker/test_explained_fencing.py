@@ -220,6 +220,26 @@ class TestOtherWays:
             assert codes == {E.INVALID_PRODUCER_ID_MAPPING}
             assert counted(on)["INVALID_PRODUCER_ID_MAPPING", "mixed_producers"] == 2
 
+    async def test_markers_by_hand(self, autojump_clock: MockClock) -> None:
+        """Row T9: INVALID_PRODUCER_EPOCH to WriteTxnMarkers has a cause as well, under the producer id."""
+        async with running() as on:
+            held = await on.identity()
+            assert await on.produce(12, held, T0, b"a", 0) == E.NONE
+            assert await on.mark(2, held, T0, txn_version=2) == E.INVALID_PRODUCER_EPOCH
+            assert (last(on, held[0]).cause.reason, last(on, held[0]).shown) == (Reason.NEWER_EPOCH, held)
+            assert "WriteTxnMarkers v2" in last(on, held[0]).by
+
+    async def test_a_groups_partition_that_knows_better(self, autojump_clock: MockClock) -> None:
+        """An operator's marker with a higher epoch stands in the group's partition: the coordinator can not know."""
+        async with running() as on:
+            held = await on.identity()
+            place = TopicPartition("__consumer_offsets", on.node.groups.group_partition("readers"))
+            assert await commit_offset(on, held, 1) == E.NONE
+            assert await on.mark(1, (held[0], held[1] + 5), place, commit=False) == E.NONE
+            assert await commit_offset(on, held, 2) == E.INVALID_PRODUCER_EPOCH
+            assert last(on).cause.reason is Reason.NEWER_EPOCH
+            assert "group 'readers'" in last(on).cause.text
+
 
 class TestWhereItIsShown:
     async def test_describe_tells_who_asks(self, autojump_clock: MockClock) -> None:

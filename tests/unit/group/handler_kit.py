@@ -56,6 +56,7 @@ class Transactions:
         add: bool,
         *,
         knows_abortable: bool,
+        caller: Any,
     ) -> dict[TopicPartition, ErrorCode]:
         self.asked.append((transactional_id, producer_id, producer_epoch, tuple(partitions), add, knows_abortable))
         return dict.fromkeys(partitions, self.code)
