@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
 CLIENT_ID = "fencepost-txn"
+LIVES = "refused: it lives, or has ended meanwhile"
 
 
 @click.command()
@@ -104,11 +105,16 @@ def hanging(
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
 
+    older_than_ms = None if seconds is None else round(seconds * 1000)
+
     async def talk(admin: "Admin") -> Any:
-        found = await admin.hanging_transactions(
-            await _places(admin, topic, partition), older_than_ms=None if seconds is None else round(seconds * 1000)
+        places = await _places(admin, topic, partition)
+        found = await admin.hanging_transactions(places, older_than_ms=older_than_ms)
+        return (
+            found,
+            [await _repair(admin, one, older_than_ms) for one in found] if repair else [None] * len(found),
+            admin.now_ms(),
         )
-        return found, [await _repair(admin, one) for one in found] if repair else [None] * len(found), admin.now_ms()
 
     found, refused, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)
     if as_json:
@@ -144,16 +150,18 @@ async def _places(admin: "Admin", topic: str | None, partition: int | None) -> A
     return [TopicPartition(topic, number) for number in range(len(described[topic].partitions))]
 
 
-async def _repair(admin: "Admin", one: Any) -> str | None:
-    """Abort one; why it was refused, or None."""
+async def _repair(admin: "Admin", one: Any, older_than_ms: int | None) -> str | None:
+    """Abort one, if it hangs still; why it was refused, or None."""
     from fencepost.client import KafkaError
     from fencepost.protocol.errors import ErrorCode
 
     try:
+        if one not in await admin.hanging_transactions([one.partition], older_than_ms=older_than_ms):
+            return LIVES
         await admin.abort_open(one.partition, one.producer)
     except KafkaError as error:
         if error.code is ErrorCode.INVALID_TXN_STATE:
-            return "refused: it lives, or has ended meanwhile"
+            return LIVES
         return str(error)
     return None
 

@@ -40,9 +40,8 @@ async def held_back(admin: "Admin", partition: TopicPartition) -> HeldBack:
         patience_ms = await max_timeout_ms(admin)
         for first_offset, producer in sorted(is_open):
             known = await _transaction_of(admin, producer)
-            holders.append(
-                Holder(producer, first_offset, _verdict(admin, partition, producer, known, patience_ms), known)
-            )
+            verdict = await _verdict(admin, partition, producer, known, patience_ms)
+            holders.append(Holder(producer, first_offset, verdict, known))
     groups = await _waiting(admin, partition, stable, high) if high > stable else ()
     return HeldBack(partition, stable, high, tuple(holders), tuple(groups))
 
@@ -61,7 +60,9 @@ async def find_hanging(
             if first_offset is None or not _is_old(admin, producer, patience_ms):
                 continue
             known = await _transaction_of(admin, producer)
-            if known is not None and partition in known.partitions:
+            if (known is not None and partition in known.partitions) or not await _still_open(
+                admin, partition, producer
+            ):
                 continue
             name = None if known is None else known.transactional_id
             found.append(HangingTransaction(partition, producer, first_offset, name, reason(producer, known)))
@@ -116,7 +117,19 @@ def _is_old(admin: "Admin", producer: ProducerState, patience_ms: int) -> bool:
     return admin.now_ms() - producer.last_timestamp_ms > patience_ms
 
 
-def _verdict(
+async def _still_open(admin: "Admin", partition: TopicPartition, producer: ProducerState) -> bool:
+    """Whether the same transaction is open after its coordinator was asked: so it was open, and unowned, meanwhile.
+
+    Otherwise it may just have ended between the two questions, and the coordinator was right to have forgotten it.
+    """
+    now = {one.producer_id: one for one in await admin.describe_producers(partition)}.get(producer.producer_id)
+    return now is not None and (now.producer_epoch, now.transaction_start_offset) == (
+        producer.producer_epoch,
+        producer.transaction_start_offset,
+    )
+
+
+async def _verdict(
     admin: "Admin",
     partition: TopicPartition,
     producer: ProducerState,
@@ -124,7 +137,9 @@ def _verdict(
     patience_ms: int,
 ) -> Verdict:
     if known is None or partition not in known.partitions:
-        return Verdict.HANGING if _is_old(admin, producer, patience_ms) else Verdict.UNOWNED
+        if _is_old(admin, producer, patience_ms) and await _still_open(admin, partition, producer):
+            return Verdict.HANGING
+        return Verdict.UNOWNED
     if known.state != "Ongoing":
         return Verdict.COMPLETING
     return Verdict.PREPARED if known.timeout_ms == NO_TIMEOUT_MS else Verdict.OPEN
