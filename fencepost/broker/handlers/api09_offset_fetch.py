@@ -50,7 +50,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
                     partitions=[_partition(OffsetFetchResponsePartition, offset) for offset in topic.offsets],
                 )
                 for topic in topics
-            ]
+            ],
         )
     groups = []
     for group in request.groups:
