@@ -17,33 +17,40 @@ RANGES = {
     p.Uint16: (0, 2**16 - 1),
     p.Uint32: (0, 2**32 - 1),
 }
+OUR_TAGS_FROM = 1000
+"""Tagged fields from here on are fencepost's own: an outsider's schema does not have them."""
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 
 
-def values(message: Message, version: int) -> st.SearchStrategy[Any]:
-    """Values of `message` with every field of `version` drawn, the others at their defaults."""
-    return struct_values(message, version)
+def values(message: Message, version: int, *, ours: bool = True) -> st.SearchStrategy[Any]:
+    """Values of `message` with every field of `version` drawn, the others at their defaults.
+
+    Without `ours` the tagged fields that only fencepost knows stay at their defaults, too.
+    """
+    return struct_values(message, version, ours)
 
 
-def struct_values(struct: Struct, version: int) -> st.SearchStrategy[Any]:
+def struct_values(struct: Struct, version: int, ours: bool) -> st.SearchStrategy[Any]:
     fields = {
-        name: field_values(name, field, version) for name, field in struct.fields.items() if field.exists(version)
+        name: field_values(name, field, version, ours)
+        for name, field in struct.fields.items()
+        if field.exists(version) and (ours or field.tag is None or field.tag < OUR_TAGS_FROM)
     }
     return st.fixed_dictionaries(fields).map(lambda drawn: struct(**drawn))
 
 
-def field_values(name: str, field: Field, version: int) -> st.SearchStrategy[Any]:
-    strategy = kind_values(name, field.subcon, version)
+def field_values(name: str, field: Field, version: int, ours: bool) -> st.SearchStrategy[Any]:
+    strategy = kind_values(name, field.subcon, version, ours)
     if field.is_tagged(version):
         return st.one_of(st.just(field.default() if callable(field.default) else field.default), strategy)
     return st.one_of(st.none(), strategy) if field.nullable <= version else strategy
 
 
-def kind_values(name: str, kind: Any, version: int) -> st.SearchStrategy[Any]:
+def kind_values(name: str, kind: Any, version: int, ours: bool) -> st.SearchStrategy[Any]:
     if isinstance(kind, ArrayOf):
-        return st.lists(kind_values(name, kind.subcon, version), max_size=3)
+        return st.lists(kind_values(name, kind.subcon, version, ours), max_size=3)
     if isinstance(kind, Struct):
-        return struct_values(kind, version)
+        return struct_values(kind, version, ours)
     if isinstance(kind, LengthPrefixed):
         blob = st.binary(max_size=40)
         return {"string": TEXT, "bytes": blob, "records": blob.map(memoryview)}[kind.kind]
