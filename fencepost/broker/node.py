@@ -16,8 +16,8 @@ from fencepost.broker.dispatch import Dispatch
 from fencepost.broker.hanging import HangingCheck
 from fencepost.broker.identity import cluster_id_of
 from fencepost.broker.log.checkpointing import Checkpointer
-from fencepost.broker.log.cleaner import LogCleaner
 from fencepost.broker.log.commit import Durability, GroupCommit, LogOffline
+from fencepost.broker.log.compaction.cleaner import LogCleaner
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog

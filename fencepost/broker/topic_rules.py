@@ -17,7 +17,7 @@ from fencepost.coordinator.metadata.image import (
 from fencepost.coordinator.metadata.ports import ClusterFacts
 
 if TYPE_CHECKING:
-    from fencepost.broker.log.cleaner import CleanerSettings
+    from fencepost.broker.log.compaction.cleaner import CleanerSettings
     from fencepost.broker.log.config import LogConfig
     from fencepost.broker.node import Node
     from fencepost.coordinator.txn.config import TxnConfig
@@ -134,8 +134,8 @@ def metadata_log_config() -> "LogConfig":
 
 def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
     """The log cleaner's share of the settings."""
-    from fencepost.broker.log.cleaner import CleanerSettings
-    from fencepost.broker.log.cleaning import CleaningLimits
+    from fencepost.broker.log.compaction.cleaner import CleanerSettings
+    from fencepost.broker.log.compaction.cleaning import CleaningLimits
 
     return CleanerSettings(
         enabled=config.log_cleaner_enable,

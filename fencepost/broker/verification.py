@@ -6,9 +6,9 @@ from pathlib import Path
 from fencepost.broker.identity import META_PROPERTIES, META_PROPERTIES_TWIN, read_properties
 from fencepost.broker.log.scanning import batches
 from fencepost.broker.log.store import CorruptLogFile
-from fencepost.broker.log.verify import DirectoryCheck, Knowledge
-from fencepost.broker.log.verify_files import ReadSegment, file_names, segment_bases
-from fencepost.broker.log.verify_report import Report
+from fencepost.broker.log.verify.directory import DirectoryCheck, Knowledge
+from fencepost.broker.log.verify.files import ReadSegment, file_names, segment_bases
+from fencepost.broker.log.verify.report import Report
 from fencepost.broker.metadata_log import METADATA_PARTITION, METADATA_TOPIC_ID
 from fencepost.coordinator.group import codec as group_codec
 from fencepost.coordinator.metadata.delta import MetadataCorrupt

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from fencepost.broker.log.verify_report import Finding, Report
+    from fencepost.broker.log.verify.report import Finding, Report
 
 EXIT_DAMAGED = 1
 EXIT_USAGE = 2
@@ -53,7 +53,7 @@ def verify(directory: Path, topic: str | None, partition: int | None, shallow: b
       fencepost verify ./data --json | jq .findings
     """
     from fencepost.broker.log.lock import DirectoryInUse, lock_shared
-    from fencepost.broker.log.verify_report import Report
+    from fencepost.broker.log.verify.report import Report
 
     try:
         lock_fd = lock_shared(directory)

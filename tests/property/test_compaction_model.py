@@ -11,10 +11,10 @@ import hypothesis.strategies as st
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from fencepost.broker.log.cleaning import CleaningInterrupted, CleaningLimits, Steps
+from fencepost.broker.log.compaction.cleaning import CleaningInterrupted, CleaningLimits, Steps
+from fencepost.broker.log.compaction.offset_map import SLOT_BYTES
+from fencepost.broker.log.compaction.record_work import Offload
 from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.offset_map import SLOT_BYTES
-from fencepost.broker.log.record_work import Offload
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.compaction_kit import COMPACT, HOUR_MS, Pair, batches, begin, keyed, seen, segments_of

@@ -16,7 +16,7 @@ import trio
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.files import FileStore
 from fencepost.broker.log.store import CorruptLogFile
-from fencepost.broker.log.verify_report import Report
+from fencepost.broker.log.verify.report import Report
 from fencepost.broker.verification import verify
 from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.topics import IsolationLevel, TopicPartition

@@ -17,7 +17,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.files import DescriptorPool, FileStore
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.verify_report import Report
+from fencepost.broker.log.verify.report import Report
 from fencepost.broker.verification import verify
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import SimDirectory, sampled

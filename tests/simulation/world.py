@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import trio
 
-from fencepost.broker.log.cleaning import Cleaning, CleaningLimits, drive
 from fencepost.broker.log.commit import Durability
-from fencepost.broker.log.compaction import cleanable_range
+from fencepost.broker.log.compaction.cleanable import cleanable_range
+from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, drive
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.files import DescriptorPool, FileStore

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
+from fencepost.broker.log.compaction.swap import finish_swaps
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.producer_state import ProducerStates
@@ -19,7 +20,6 @@ from fencepost.broker.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, 
 from fencepost.broker.log.segments import Segments
 from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX, snapshot_offsets, starting_points
 from fencepost.broker.log.store import CorruptLogFile, Store
-from fencepost.broker.log.swap import finish_swaps
 from fencepost.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
 
 ALL_TRUSTED = 2**63 - 1

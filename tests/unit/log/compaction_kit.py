@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from fencepost.broker.log.cleaning import Cleaning, CleaningLimits, Steps, drive
-from fencepost.broker.log.compaction import CleanableRange, cleanable_range
+from fencepost.broker.log.compaction.cleanable import CleanableRange, cleanable_range
+from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, Steps, drive
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.segments import Segments

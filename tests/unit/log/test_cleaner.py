@@ -10,13 +10,13 @@ from trio.testing import MockClock
 
 from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
 from fencepost.broker.log.checkpoints import decode_offsets
-from fencepost.broker.log.cleaner import CleanerSettings, LogCleaner
-from fencepost.broker.log.cleaning import CleaningInterrupted, CleaningLimits, Steps
 from fencepost.broker.log.commit import GroupCommit
+from fencepost.broker.log.compaction.cleaner import CleanerSettings, LogCleaner
+from fencepost.broker.log.compaction.cleaning import CleaningInterrupted, CleaningLimits, Steps
+from fencepost.broker.log.compaction.record_work import Offload, Work
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.record_work import Offload, Work
 from fencepost.broker.log.store import FileRegion
 from fencepost.coordinator.ports import ProducerTag
 from fencepost.protocol.topics import TopicPartition

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from fencepost.broker.log.cleaning import CleaningLimits
-from fencepost.broker.log.compaction import MAX_RELATIVE_OFFSET, grouped, must_roll
+from fencepost.broker.log.compaction.cleanable import MAX_RELATIVE_OFFSET, grouped, must_roll
+from fencepost.broker.log.compaction.cleaning import CleaningLimits
+from fencepost.broker.log.compaction.offset_map import NOT_FOUND, SLOT_BYTES, OffsetMap
 from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.offset_map import NOT_FOUND, SLOT_BYTES, OffsetMap
 from fencepost.broker.log.store import CorruptLogFile
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.record_batch import build_batch, check_crc, iter_headers

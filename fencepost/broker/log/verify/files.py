@@ -5,9 +5,9 @@ from pathlib import Path
 
 import crc32c
 
+from fencepost.broker.log.compaction.swap import SWAP
 from fencepost.broker.log.indexes import FileSeal
 from fencepost.broker.log.segment import LOG_SUFFIX, file_name, offset_in_name
-from fencepost.broker.log.swap import SWAP
 
 
 class ReadFile:

@@ -8,11 +8,11 @@ from fencepost.broker.log.producer_state import NO_EPOCH, ProducerEntry, Produce
 from fencepost.broker.log.segment import file_name
 from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX, decode_snapshot, snapshot_offsets
 from fencepost.broker.log.store import CorruptLogFile
-from fencepost.broker.log.verify_files import load
-from fencepost.broker.log.verify_report import Level, Report
+from fencepost.broker.log.verify.files import load
+from fencepost.broker.log.verify.report import Level, Report
 
 if TYPE_CHECKING:
-    from fencepost.broker.log.verify_partition import Expectations
+    from fencepost.broker.log.verify.partition import Expectations
 
 MEANING = "Sequences or open transactions would be remembered wrongly: delete it, an older one and the batches will do"
 AHEAD = "A crash leaves this; the next start deletes it"

@@ -27,9 +27,9 @@ from fencepost.broker.log.recovery import ALL_TRUSTED
 from fencepost.broker.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, offset_in_name
 from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX
 from fencepost.broker.log.store import CorruptLogFile
-from fencepost.broker.log.verify_files import child_names, file_names, load
-from fencepost.broker.log.verify_partition import Expectations, PartitionCheck, RecordCheck
-from fencepost.broker.log.verify_report import Level, Report
+from fencepost.broker.log.verify.files import child_names, file_names, load
+from fencepost.broker.log.verify.partition import Expectations, PartitionCheck, RecordCheck
+from fencepost.broker.log.verify.report import Level, Report
 from fencepost.protocol.topics import TopicPartition
 
 _CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, LOG_STARTS_TWIN, HIGH_WATERMARKS, CLEANER_OFFSETS)

@@ -11,8 +11,8 @@ from fencepost.broker.log.seals import SEAL_SUFFIX, Seal, decode_seal
 from fencepost.broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
 from fencepost.broker.log.store import CorruptLogFile
 from fencepost.broker.log.txn_index import TXN_ENTRY, AbortedTransaction
-from fencepost.broker.log.verify_files import load, seal_of
-from fencepost.broker.log.verify_report import Level, Report
+from fencepost.broker.log.verify.files import load, seal_of
+from fencepost.broker.log.verify.report import Level, Report
 
 REMADE = "The next start makes it again from the batches"
 LEAK = (

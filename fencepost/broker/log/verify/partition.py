@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from fencepost.broker.log.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
+from fencepost.broker.log.compaction.swap import SWAP
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.producer_state import ProducerStates
@@ -18,11 +19,10 @@ from fencepost.broker.log.scanning import batches, replay
 from fencepost.broker.log.segment import file_name
 from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX
 from fencepost.broker.log.store import CorruptLogFile
-from fencepost.broker.log.swap import SWAP
-from fencepost.broker.log.verify_files import ReadSegment, file_names, load, segment_bases, swapped_bases
-from fencepost.broker.log.verify_indexes import IndexCheck, Place, SegmentFacts, Wanted
-from fencepost.broker.log.verify_report import Level, PartitionFacts, Report
-from fencepost.broker.log.verify_snapshots import SnapshotCheck
+from fencepost.broker.log.verify.files import ReadSegment, file_names, load, segment_bases, swapped_bases
+from fencepost.broker.log.verify.indexes import IndexCheck, Place, SegmentFacts, Wanted
+from fencepost.broker.log.verify.report import Level, PartitionFacts, Report
+from fencepost.broker.log.verify.snapshots import SnapshotCheck
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc
 from fencepost.protocol.records import Record, decode_records
 

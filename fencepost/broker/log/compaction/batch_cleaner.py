@@ -3,10 +3,10 @@
 from collections.abc import Generator
 from typing import Any, Protocol
 
-from fencepost.broker.log.cleaned_transactions import CleanedTransactions
-from fencepost.broker.log.offset_map import OffsetMap
+from fencepost.broker.log.compaction.cleaned_transactions import CleanedTransactions
+from fencepost.broker.log.compaction.offset_map import OffsetMap
+from fencepost.broker.log.compaction.record_work import Work, batch_of, records_of
 from fencepost.broker.log.producer_state import ProducerStates
-from fencepost.broker.log.record_work import Work, batch_of, records_of
 from fencepost.broker.log.txn_index import TxnIndex
 from fencepost.protocol.record_batch import BatchHeader
 from fencepost.protocol.record_filter import RawRecord, emptied, filtered, vacated

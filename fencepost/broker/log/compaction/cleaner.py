@@ -13,14 +13,14 @@ from typing import NamedTuple
 
 import trio
 
-from fencepost.broker.log.cleaning import Cleaning, CleaningInterrupted, CleaningLimits, CleaningStats
-from fencepost.broker.log.compaction import CleanableRange, cleanable_range, must_roll
+from fencepost.broker.log.compaction.cleanable import CleanableRange, cleanable_range, must_roll
+from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningInterrupted, CleaningLimits, CleaningStats
+from fencepost.broker.log.compaction.record_work import Offload
+from fencepost.broker.log.compaction.swap import CLEANED
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.record_work import Offload
 from fencepost.broker.log.segments import Segments
 from fencepost.broker.log.store import CorruptLogFile, FlushFailed
-from fencepost.broker.log.swap import CLEANED
 from fencepost.protocol.topics import TopicPartition
 
 REST_PER_WORK = 3.0

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from fencepost.broker.log.batch_cleaner import BatchCleaner
-from fencepost.broker.log.cleaned_transactions import AbortedAhead, CleanedTransactions
-from fencepost.broker.log.compaction import CleanableRange, grouped
-from fencepost.broker.log.offset_map import SLOT_BYTES, OffsetMap
+from fencepost.broker.log.compaction.batch_cleaner import BatchCleaner
+from fencepost.broker.log.compaction.cleanable import CleanableRange, grouped
+from fencepost.broker.log.compaction.cleaned_transactions import AbortedAhead, CleanedTransactions
+from fencepost.broker.log.compaction.offset_map import SLOT_BYTES, OffsetMap
+from fencepost.broker.log.compaction.record_work import Offload, Work, checked, records_of
+from fencepost.broker.log.compaction.swap import CLEANED, swap_in
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.record_work import Offload, Work, checked, records_of
 from fencepost.broker.log.scanning import batches
 from fencepost.broker.log.segment import SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, Segment, file_name
 from fencepost.broker.log.segments import Segments
 from fencepost.broker.log.store import CorruptLogFile, Syncable
-from fencepost.broker.log.swap import CLEANED, swap_in
 from fencepost.protocol.control_records import control_type
 from fencepost.protocol.record_batch import BatchHeader, CorruptBatch
 

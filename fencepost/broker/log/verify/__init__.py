@@ -1,0 +1,1 @@
+"""A data directory read by somebody who believes nothing that is written in it."""
