@@ -3,6 +3,7 @@
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -114,9 +115,8 @@ class HangingCheck:
             or not self.hangs(found.tp, found.producer_id)
         ):
             return  # it has changed while the others were looked at: from the start again
-        results = await self._node.markers.write_markers(
-            found.producer_id, found.producer_epoch, False, max(0, entry.coordinator_epoch), 0, {found.tp}
-        )
+        marker = Marker(found.producer_id, found.producer_epoch, False, max(0, entry.coordinator_epoch), 0)
+        results = await self._node.markers.write_markers(marker, {found.tp})
         code = results[found.tp]
         self.aborted += code is ErrorCode.NONE
         audit.warning(

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -34,50 +35,30 @@ class Markers:
         self._node = node
 
     async def write_markers(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int,
-        partitions: Collection[TopicPartition],
+        self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Append a marker to each partition; return when all are durable and visible.
+        """Append `marker` to each partition; return when all are durable and visible.
 
         Markers on `__consumer_offsets` then let the group coordinator apply or drop the pending offsets (T8). Where it
         could not load its log the marker has to wait: in a copy that is restored later, it would be missing.
         """
-        appended = self._append(producer_id, producer_epoch, commit, coordinator_epoch, transaction_version, partitions)
+        appended = self._append(marker, partitions)
         lost = await self._node.commit_all(appended.waits)
-        return self._finished(appended, producer_id, commit, lost)
+        return self._finished(appended, marker, lost)
 
     def write_at_once(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int,
-        partitions: Collection[TopicPartition],
+        self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode] | None:
         """As `write_markers`, where the page cache is durable enough (`durability=os`); else None."""
         node = self._node
         if node.commit.durability != "os":
             return None
-        appended = self._append(producer_id, producer_epoch, commit, coordinator_epoch, transaction_version, partitions)
+        appended = self._append(marker, partitions)
         for log in appended.waits:
             node.commit.schedule(log)
-        return self._finished(appended, producer_id, commit, ())
+        return self._finished(appended, marker, ())
 
-    def _append(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int,
-        partitions: Collection[TopicPartition],
-    ) -> _Appended:
+    def _append(self, marker: Marker, partitions: Collection[TopicPartition]) -> _Appended:
         node = self._node
         now_ms = node.clock.now_ms()
         appended = _Appended()
@@ -90,25 +71,25 @@ class Markers:
             if tp.topic == GROUP_TOPIC and not node.groups.takes_markers(tp.partition):
                 results[tp] = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 continue
-            info = log.append_marker(
-                producer_id, producer_epoch, commit, coordinator_epoch, transaction_version, now_ms
-            )
+            info = log.append_marker(*marker, now_ms)
             results[tp] = info.error
             if info.error is ErrorCode.NONE:
                 written.append(tp)
                 waits[log] = info.last_offset + 1
             else:
-                logger.warning("marker refused partition=%s producer_id=%d code=%s", tp, producer_id, info.error.name)
+                logger.warning(
+                    "marker refused partition=%s producer_id=%d code=%s", tp, marker.producer_id, info.error.name
+                )
         node.metrics.markers_written += len(written)
         return appended
 
     def _finished(
-        self, appended: _Appended, producer_id: int, commit: bool, lost: "Collection[PartitionLog]"
+        self, appended: _Appended, marker: Marker, lost: "Collection[PartitionLog]"
     ) -> Mapping[TopicPartition, ErrorCode]:
         node, results = self._node, appended.results
         for tp in appended.written:
             if lost and node.partition(tp) in lost:
                 results[tp] = ErrorCode.KAFKA_STORAGE_ERROR
             elif tp.topic == GROUP_TOPIC:
-                node.groups.complete_transaction(tp.partition, producer_id, commit)
+                node.groups.complete_transaction(tp.partition, marker.producer_id, marker.commit)
         return results

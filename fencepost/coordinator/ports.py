@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -105,32 +105,33 @@ class CoordinatorLogs(Protocol):
         ...
 
 
+class Marker(NamedTuple):
+    """What the control batch that ends a transaction says, the same on each of its partitions (rows T8, T9)."""
+
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    """Whether it commits; else it aborts."""
+    coordinator_epoch: int
+    """Of the coordinator that decided: a partition refuses the markers of one that was there before the last."""
+    transaction_version: int
+    """0 to 2; from 2 on `producer_epoch` must be above that of the records, before it must not be below (row T9)."""
+
+
 class MarkerWriter(Protocol):
     """Writes the control batches that end a transaction on its partitions."""
 
     async def write_markers(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int,
-        partitions: Collection[TopicPartition],
+        self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """Append a marker to each partition and return when all are durable and visible.
+        """Append `marker` to each partition and return when all are durable and visible.
 
         Markers on `__consumer_offsets` also tell the group coordinator (it applies or drops the pending offsets).
         """
         ...
 
     def write_at_once(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int,
-        partitions: Collection[TopicPartition],
+        self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode] | None:
         """As `write_markers`, where a marker is durable and visible as soon as it is appended.
 

@@ -13,6 +13,7 @@ from fencepost.broker.dispatch import Dispatch, Handler, Route
 from fencepost.broker.log.store import Store
 from fencepost.broker.markers import Markers
 from fencepost.broker.node import Node
+from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.state import Ongoing
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.registry import Api
@@ -72,19 +73,11 @@ class StoppableMarkers(Markers):
         """By producer id."""
 
     async def write_markers(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int,
-        partitions: Collection[TopicPartition],
+        self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
         """As Markers does."""
-        write = partial(
-            super().write_markers, producer_id, producer_epoch, commit, coordinator_epoch, transaction_version
-        )
-        hold = self.holds.pop(producer_id, None)
+        write = partial(super().write_markers, marker)
+        hold = self.holds.pop(marker.producer_id, None)
         if hold is None:
             return await write(partitions)
         ordered = sorted(partitions)
@@ -98,20 +91,12 @@ class StoppableMarkers(Markers):
         return results
 
     def write_at_once(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int,
-        partitions: Collection[TopicPartition],
+        self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode] | None:
         """As Markers does; what is to be stopped takes its time."""
-        if producer_id in self.holds:
+        if marker.producer_id in self.holds:
             return None
-        return super().write_at_once(
-            producer_id, producer_epoch, commit, coordinator_epoch, transaction_version, partitions
-        )
+        return super().write_at_once(marker, partitions)
 
 
 class FaultyDispatch(Dispatch):

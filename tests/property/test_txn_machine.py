@@ -123,7 +123,7 @@ class TransactionalId(RuleBasedStateMachine):
     def mark(self, partition: TopicPartition) -> None:
         assert self.duty is not None
         duty = self.duty
-        error = self.partitions[partition].mark(duty.producer_id, duty.epoch, duty.commit, duty.transaction_version)
+        error = self.partitions[partition].mark(duty.marker)
         assert error is NONE, f"{partition} refuses the marker of {duty}: {error.name}"
         self.duty = replace(duty, partitions=duty.partitions - {partition})
 

@@ -9,6 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
+from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.causes import EXPLAINED, Cause, Reason
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api27_write_txn_markers import (
@@ -35,11 +36,13 @@ async def _write(node: "Node", marker: Any, context: RequestContext) -> Any:
     wanted = {TopicPartition(topic.name, partition) for topic in marker.topics for partition in topic.partition_indexes}
     owned = {tp for tp in wanted if not node.hanging.hangs(tp, marker.producer_id)} if marker.only_hanging else set()
     codes = await node.transactions.markers.write_markers(
-        marker.producer_id,
-        marker.producer_epoch,
-        marker.transaction_result,
-        marker.coordinator_epoch,
-        marker.transaction_version,
+        Marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.transaction_result,
+            marker.coordinator_epoch,
+            marker.transaction_version,
+        ),
         frozenset(wanted - owned),
     )
     answers = {**codes, **dict.fromkeys(owned, ErrorCode.INVALID_TXN_STATE)}

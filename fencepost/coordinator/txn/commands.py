@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.state import NO_EPOCH, NO_PRODUCER_ID, TxnRecord
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -102,13 +103,10 @@ class NeedsProducerId:
 
 @dataclass(frozen=True, slots=True)
 class WriteMarkers:
-    """The duty that a Prepare record brings with it: a marker on each partition, then `Complete`."""
+    """The duty that a Prepare record brings with it: `marker` on each partition, then `Complete`."""
 
     transactional_id: str
-    producer_id: int
-    epoch: int
-    commit: bool
-    transaction_version: int
+    marker: Marker
     partitions: frozenset[TopicPartition]
 
 

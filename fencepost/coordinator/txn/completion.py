@@ -72,14 +72,7 @@ class Completions:
         if not self._books.shard_of(name).is_settled(end_offset):
             return duty.partitions
         if duty.partitions:
-            answers = self._writer.write_at_once(
-                duty.producer_id,
-                duty.epoch,
-                duty.commit,
-                markers.COORDINATOR_EPOCH,
-                duty.transaction_version,
-                duty.partitions,
-            )
+            answers = self._writer.write_at_once(duty.marker, duty.partitions)
             remaining = duty.partitions if answers is None else self._settle(name, duty.partitions, answers)
             if remaining:
                 return remaining
@@ -123,9 +116,7 @@ class Completions:
         owed = self._owed[name]
         if not owed:
             return
-        answers = await self._writer.write_markers(
-            duty.producer_id, duty.epoch, duty.commit, markers.COORDINATOR_EPOCH, duty.transaction_version, owed
-        )
+        answers = await self._writer.write_markers(duty.marker, owed)
         self._owed[name] = self._settle(name, owed, answers)
 
     def _settle(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.commands import WriteMarkers
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.state import PrepareCommit, Prepared
@@ -15,14 +16,10 @@ COORDINATOR_EPOCH = 0
 
 def owed(transactional_id: str, state: Prepared) -> WriteMarkers:
     """The markers that `state` owes. Writing one twice does no harm (rows T8, T25), so after a crash all come again."""
-    return WriteMarkers(
-        transactional_id,
-        state.producer.producer_id,
-        state.producer.epoch,
-        isinstance(state, PrepareCommit),
-        state.client_version,
-        state.partitions,
-    )
+    producer = state.producer
+    commit = isinstance(state, PrepareCommit)
+    marker = Marker(producer.producer_id, producer.epoch, commit, COORDINATOR_EPOCH, state.client_version)
+    return WriteMarkers(transactional_id, marker, state.partitions)
 
 
 def pauses(config: TxnConfig) -> Iterator[float]:

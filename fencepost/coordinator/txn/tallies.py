@@ -50,5 +50,5 @@ class Tallies:
             self.ended["abort", EMPTY] += 1
             return
         label = CLIENT if reason is Reason.ENDED else reason.value
-        self.ended["commit" if duty.commit else "abort", label] += 1
-        self.durations[duty.commit].observe(max(0, state.updated_ms - state.started_ms) / 1000)
+        self.ended["commit" if duty.marker.commit else "abort", label] += 1
+        self.durations[duty.marker.commit].observe(max(0, state.updated_ms - state.started_ms) / 1000)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import trio
 import trio.testing
 
-from fencepost.coordinator.ports import KeyValue, LogWriteFailed, ProducerTag, ReplayedBatch
+from fencepost.coordinator.ports import KeyValue, LogWriteFailed, Marker, ProducerTag, ReplayedBatch
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
@@ -87,15 +87,6 @@ class MemoryLogs:
 
 
 @dataclass
-class Marker:
-    """A control batch in a partition."""
-
-    producer_id: int
-    epoch: int
-    commit: bool
-
-
-@dataclass
 class Data:
     """A transactional batch in a partition."""
 
@@ -121,7 +112,8 @@ class Partition:
         self.entries.append(Data(producer_id, epoch, value))
         return ErrorCode.NONE
 
-    def mark(self, producer_id: int, epoch: int, commit: bool, version: int) -> ErrorCode:
+    def mark(self, marker: Marker) -> ErrorCode:
+        producer_id, epoch, version = marker.producer_id, marker.producer_epoch, marker.transaction_version
         current = self.epochs.get(producer_id, -1)
         is_retry = epoch == current and producer_id not in self.open
         if epoch < current or (version >= 2 and epoch == current and not is_retry):
@@ -130,7 +122,7 @@ class Partition:
             return ErrorCode.NONE
         self.epochs[producer_id] = epoch
         self.open.pop(producer_id, None)
-        self.entries.append(Marker(producer_id, epoch, commit))
+        self.entries.append(marker)
         return ErrorCode.NONE
 
     @property
@@ -162,42 +154,25 @@ class Cluster:
         self.partitions = {name: Partition() for name in partitions or (P0, P1, P2)}
         self.delay = delay
         self.answers: list[dict[TopicPartition, ErrorCode]] = []
-        self.rounds: list[tuple[int, int, bool, int, frozenset[TopicPartition]]] = []
+        self.rounds: list[tuple[Marker, frozenset[TopicPartition]]] = []
         self.gate: trio.Event | None = None
         self.at_once = False
 
     def write_at_once(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int,
-        partitions: Collection[TopicPartition],
+        self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode] | None:
         if not self.at_once or self.gate is not None or self.delay:
             return None
-        assert coordinator_epoch == 0
-        self.rounds.append((producer_id, producer_epoch, commit, transaction_version, frozenset(partitions)))
+        assert marker.coordinator_epoch == 0
+        self.rounds.append((marker, frozenset(partitions)))
         told = self.answers.pop(0) if self.answers else {}
-        return {
-            name: told[name]
-            if name in told
-            else self._mark(name, producer_id, producer_epoch, commit, transaction_version)
-            for name in sorted(partitions)
-        }
+        return {name: told[name] if name in told else self._mark(name, marker) for name in sorted(partitions)}
 
     async def write_markers(
-        self,
-        producer_id: int,
-        producer_epoch: int,
-        commit: bool,
-        coordinator_epoch: int,
-        transaction_version: int,
-        partitions: Collection[TopicPartition],
+        self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        assert coordinator_epoch == 0
-        self.rounds.append((producer_id, producer_epoch, commit, transaction_version, frozenset(partitions)))
+        assert marker.coordinator_epoch == 0
+        self.rounds.append((marker, frozenset(partitions)))
         if self.gate is not None:
             await self.gate.wait()
         told = self.answers.pop(0) if self.answers else {}
@@ -205,19 +180,16 @@ class Cluster:
         for name in sorted(partitions):
             if self.delay:
                 await trio.sleep(self.delay)
-            truth = name not in told
-            written[name] = (
-                self._mark(name, producer_id, producer_epoch, commit, transaction_version) if truth else told[name]
-            )
+            written[name] = told[name] if name in told else self._mark(name, marker)
         return written
 
-    def _mark(self, name: TopicPartition, producer_id: int, epoch: int, commit: bool, version: int) -> ErrorCode:
+    def _mark(self, name: TopicPartition, marker: Marker) -> ErrorCode:
         partition = self.partitions.get(name)
         if name.topic == "__consumer_offsets":
             partition = self.partitions.setdefault(name, Partition())
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return partition.mark(producer_id, epoch, commit, version)
+        return partition.mark(marker)
 
     def exists(self, partition: TopicPartition) -> bool:
         return partition in self.partitions

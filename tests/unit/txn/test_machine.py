@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn import machine
 from fencepost.coordinator.txn.commands import (
     NEEDS_PRODUCER_ID,
@@ -162,8 +163,7 @@ class TestInitProducerId:
             Producer(PID, EPOCH + 1, PID, -1), 60_000, ON_P0, ONGOING.started_ms, NOW, stamp
         )
         (duty,) = decision.then
-        assert (duty.producer_id, duty.epoch, duty.commit, duty.partitions) == (PID, EPOCH + 1, False, ON_P0)
-        assert duty.transaction_version == stamp
+        assert (duty.marker, duty.partitions) == (Marker(PID, EPOCH + 1, False, 0, stamp), ON_P0)
 
     def test_the_holder_that_comes_back_over_its_open_transaction_goes_on_with_the_epoch_of_the_abort(self) -> None:
         for server_version in (0, 2):

@@ -7,10 +7,11 @@ import pytest
 import trio
 import trio.testing
 
+from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.state import Empty, TxnRecord
 from fencepost.protocol.errors import ErrorCode
-from tests.unit.txn.kit import P0, P1, P2, TX, Marker, World, begin, committed, write
+from tests.unit.txn.kit import P0, P1, P2, TX, World, begin, committed, write
 
 NONE = ErrorCode.NONE
 
@@ -240,7 +241,7 @@ class TestEndTxn:
     ) -> None:
         """Row T8: Kafka would leave the id in Prepare until its coordinator moves."""
         identity = await begin(world, P0, P1)
-        world.cluster.partitions[P1].mark(identity[0], identity[1] + 5, False, 0)
+        world.cluster.partitions[P1].mark(Marker(identity[0], identity[1] + 5, False, 0, 0))
         assert (await world.service.end_txn(TX, *identity, True, client_version=2)).error is NONE
         assert committed(world, P0) == ["x"]
         assert committed(world, P1) == []

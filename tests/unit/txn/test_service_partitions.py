@@ -33,7 +33,7 @@ class TestPartitions:
         assert await world.service.add_offsets(TX, answer.producer_id, answer.epoch, "readers") is NONE
         await world.service.end_txn(TX, answer.producer_id, answer.epoch, True, client_version=0)
         partition = TopicPartition("__consumer_offsets", partition_for("readers", 50))
-        assert world.cluster.rounds[0][4] == frozenset({partition})
+        assert world.cluster.rounds[0][1] == frozenset({partition})
 
     async def test_verification_lets_in_only_what_was_added(
         self, world: World, autojump_clock: trio.testing.MockClock

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn import codec, machine
 from fencepost.coordinator.txn.commands import (
     NEEDS_PRODUCER_ID,
@@ -103,7 +104,7 @@ class TestKeep:
         ended = decide(after(decision), EndTxn(FRESH, 0, True, 2))
         assert granted(ended) == (FRESH, 1)
         (duty,) = ended.then
-        assert (duty.producer_id, duty.epoch) == (PID, 32767)
+        assert duty.marker[:2] == (PID, 32767)
         done = after(decide(after(ended), Complete()))
         assert holder(done) == (FRESH, 1)  # type: ignore[arg-type]
         assert granted(decide(done, EndTxn(FRESH, 0, True, 2))) == (FRESH, 1), "the retry of a lost answer"
@@ -129,7 +130,7 @@ class TestKept:
         ended = decide(kept(), EndTxn(PID, EPOCH + 1, commit, 2))
         assert granted(ended) == (PID, EPOCH + 2)
         (duty,) = ended.then
-        assert (duty.producer_id, duty.epoch, duty.commit, duty.partitions) == (PID, EPOCH + 1, commit, ON_P0)
+        assert (*duty.marker[:3], duty.partitions) == (PID, EPOCH + 1, commit, ON_P0)
         prepared = after(ended)
         assert type(prepared) is (PrepareCommit if commit else PrepareAbort)
         again = decide(prepared, EndTxn(PID, EPOCH + 1, commit, 2))
@@ -146,7 +147,7 @@ class TestKept:
         ended = decide(kept(), EndTxn(PID, EPOCH + 1, commit, 0), 1)
         assert granted(ended) == (PID, EPOCH + 1)
         (duty,) = ended.then
-        assert (duty.epoch, duty.commit, duty.transaction_version) == (EPOCH + 1, commit, 0)
+        assert duty.marker == Marker(PID, EPOCH + 1, commit, 0, 0)
         again = decide(after(ended), EndTxn(PID, EPOCH + 1, commit, 0), 1)
         assert again.reply == Answer(ErrorCode.NONE, PID, EPOCH + 1, after_markers=True)
         done = after(decide(after(ended), Complete(), 1))
