@@ -114,11 +114,14 @@ _ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None
     (37, "CreatePartitions", (0, 3), None, 2),
     (42, "DeleteGroups", (0, 2), None, 2),
     (44, "IncrementalAlterConfigs", (0, 1), None, 1),
+    (47, "OffsetDelete", (0, 0), None, None),
     (57, "UpdateFeatures", (0, 2), None, 0),
     (60, "DescribeCluster", (0, 2), None, 0),
     (61, "DescribeProducers", (0, 0), None, 0),
     (65, "DescribeTransactions", (0, 0), None, 0),
     (66, "ListTransactions", (0, 2), None, 0),
+    (68, "ConsumerGroupHeartbeat", (0, 1), None, 0),
+    (69, "ConsumerGroupDescribe", (0, 1), None, 0),
     (75, "DescribeTopicPartitions", (0, 0), None, 0),
 )
 

@@ -37,6 +37,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
             partition.committed_leader_epoch,
             partition.committed_metadata,
             partition.commit_timestamp,
+            topic.topic_id if version >= TOPIC_ID_SINCE else None,
         )
         for name, topic in zip(names, request.topics, strict=True)
         if name is not None

@@ -111,9 +111,17 @@ async def _fetch(node: "Node", group_id: str, topics: Any, require_stable: bool,
             answer.append(known)
             continue
         end = at + len(topic.partition_indexes)
-        answer.append(_Topic(topic.name, topic.topic_id if version >= TOPIC_ID_SINCE else NO_TOPIC_ID, found[at:end]))
+        topic_id = topic.topic_id if version >= TOPIC_ID_SINCE else NO_TOPIC_ID
+        answer.append(_Topic(topic.name, topic_id, [_of_this(offset, topic_id) for offset in found[at:end]]))
         at = end
     return answer
+
+
+def _of_this(offset: FetchedOffset, topic_id: bytes) -> FetchedOffset:
+    """The position, unless it was stored for a former topic of that name."""
+    if topic_id in (NO_TOPIC_ID, offset.topic_id) or offset.topic_id is None:
+        return offset
+    return FetchedOffset(offset.partition)
 
 
 def _unknown(topic: Any) -> _Topic:
@@ -132,4 +140,8 @@ async def _fetch_all(node: "Node", group_id: str, require_stable: bool, version:
     if version < TOPIC_ID_SINCE:
         return [_Topic(name, NO_TOPIC_ID, offsets) for name, offsets in by_topic.items()]
     images = node.metadata.image.topics_by_name
-    return [_Topic(name, images[name].topic_id, offsets) for name, offsets in by_topic.items() if name in images]
+    return [
+        _Topic(name, images[name].topic_id, [_of_this(offset, images[name].topic_id) for offset in offsets])
+        for name, offsets in by_topic.items()
+        if name in images
+    ]

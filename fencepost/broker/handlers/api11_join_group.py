@@ -1,8 +1,9 @@
 """JoinGroup (11): become a member of a group and take part in its next generation.
 
 v0-9 are served. v0 has no rebalance timeout (the session timeout stands in for it), v4 sends newcomers back for a
-member id first (KIP-394), v5 brings static members (KIP-345), v7 the protocol type and a nullable protocol name, v9
-lets a returning leader skip the assignment (KIP-814). The answer waits for the other members.
+member id first (KIP-394), v5 brings static members (KIP-345), v7 the protocol type and a nullable protocol name, v8 a
+reason for the log (KIP-800), v9 lets a returning leader skip the assignment (KIP-814). The answer waits for the other
+members.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
             tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
             member_id_required=version >= MEMBER_ID_REQUIRED_SINCE,
             can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
+            reason=request.reason,
         )
     )
     no_protocol = None if version >= NULLABLE_PROTOCOL_SINCE else ""

@@ -1,7 +1,7 @@
 """LeaveGroup (13): members go.
 
 v0-5 are served. v0-2 name one member, and its error is the answer's; v3 brings many, named by instance id too
-(KIP-345), each with its own error; v5 brings a reason (KIP-800), which goes nowhere here.
+(KIP-345), each with its own error; v5 brings a reason for the log (KIP-800).
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     if context.api_version < BATCH_SINCE:
         error, errors = await node.groups.leave(request.group_id, [MemberName(request.member_id)])
         return LeaveGroupResponse(error_code=error or errors[0])
-    names = [MemberName(member.member_id, member.group_instance_id) for member in request.members]
+    names = [MemberName(member.member_id, member.group_instance_id, member.reason) for member in request.members]
     error, errors = await node.groups.leave(request.group_id, names)
     return LeaveGroupResponse(
         error_code=error,

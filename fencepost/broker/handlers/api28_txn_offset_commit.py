@@ -43,6 +43,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
             partition.committed_offset,
             partition.committed_leader_epoch,
             partition.committed_metadata,
+            topic_id=topic.topic_id if version >= TOPIC_ID_SINCE else None,
         )
         for name, topic in zip(names, request.topics, strict=True)
         if name is not None

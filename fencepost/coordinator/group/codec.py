@@ -1,9 +1,8 @@
 """The bytes of `__consumer_offsets`: Kafka's own keys and values, so that its dump tool can read ours and we its.
 
 Keys: a version (int16), then for 0 and 1 (OffsetCommitKey) group, topic, partition, for 2 (GroupMetadataKey) the group.
-Values: a version, then its fields. Written are OffsetCommitValue v3 (v1 where a client gave its own retention) and
-GroupMetadataValue v3, as Kafka does; every version is read, and so are the flexible ones (v4), whose tagged fields are
-passed over.
+Values: a version, then its fields. Written are OffsetCommitValue v4 (v1 where a client gave its own retention) and
+GroupMetadataValue v3, as Kafka 4.3 does; every version is read. Tagged fields that are not known are passed over.
 """
 
 import struct
@@ -27,7 +26,11 @@ KeyValue: TypeAlias = tuple[bytes | None, bytes | None]
 OFFSET_KEY_VERSIONS = (0, 1)
 GROUP_KEY_VERSION = 2
 _FLEXIBLE_SINCE = 4
+TOPIC_ID_SIZE = 16
 _NEWEST_VALUE = 4
+_TOPIC_ID_TAG = 0
+_TOPIC_ID_HEAD = bytes((1, _TOPIC_ID_TAG, 16))
+"""One tagged field, its tag, its size."""
 
 
 class CorruptRecord(Exception):
@@ -58,11 +61,12 @@ def encode(record: GroupRecord) -> KeyValue:
 
 
 def _offset_value(value: CommittedOffset) -> bytes:
-    metadata = _string(value.metadata)
     if value.expire_timestamp_ms >= 0:
         times = struct.pack(">qq", value.commit_timestamp_ms, value.expire_timestamp_ms)
-        return struct.pack(">hq", 1, value.offset) + metadata + times
-    return struct.pack(">hqi", 3, value.offset, value.leader_epoch) + metadata + _int64(value.commit_timestamp_ms)
+        return struct.pack(">hq", 1, value.offset) + _string(value.metadata) + times
+    head = struct.pack(">hqi", 4, value.offset, value.leader_epoch)
+    tags = b"\0" if value.topic_id is None else _TOPIC_ID_HEAD + value.topic_id
+    return head + _compact_string(value.metadata) + _int64(value.commit_timestamp_ms) + tags
 
 
 def _group_value(record: GroupSaved) -> bytes:
@@ -91,6 +95,16 @@ def _group_value(record: GroupSaved) -> bytes:
 def _string(text: str) -> bytes:
     data = text.encode()
     return struct.pack(">h", len(data)) + data
+
+
+def _compact_string(text: str) -> bytes:
+    data = text.encode()
+    size = len(data) + 1
+    head = bytearray()
+    while size > 0x7F:
+        head.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes((*head, size)) + data
 
 
 def _nullable_string(text: str | None) -> bytes:
@@ -137,8 +151,11 @@ def _read_offset(value: bytes) -> CommittedOffset:
     metadata = reader.string()
     commit_timestamp_ms = reader.number(">q")
     expire_timestamp_ms = reader.number(">q") if version == 1 else -1
-    reader.tags()
-    return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms)
+    topic_id = reader.tags().get(_TOPIC_ID_TAG)
+    if topic_id is not None and len(topic_id) != TOPIC_ID_SIZE:
+        raise ValueError(f"a topic id of {len(topic_id)} bytes")
+    topic_id = None if topic_id is None or not any(topic_id) else topic_id
+    return CommittedOffset(offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms, topic_id)
 
 
 def _read_group(group_id: str, value: bytes) -> GroupSaved:
@@ -225,12 +242,11 @@ class _Reader:
             raise ValueError(f"an array of {count} elements in {len(self._data) - self._at} bytes")
         return count
 
-    def tags(self) -> None:
-        """Pass over the tagged fields of a flexible struct."""
-        if self._flexible:
-            for _ in range(self._varint()):
-                self._varint()
-                self._take(self._varint())
+    def tags(self) -> dict[int, bytes]:
+        """The tagged fields of a flexible struct, by tag."""
+        if not self._flexible:
+            return {}
+        return {self._varint(): self._take(self._varint()) for _ in range(self._varint())}
 
     def _varint(self) -> int:
         value = 0

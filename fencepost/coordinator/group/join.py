@@ -43,10 +43,10 @@ from fencepost.protocol.errors import ErrorCode
 
 def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, now_ms: int) -> Turn:
     """Take part in the next generation; `new_member_id` is used where the member is new or comes back (G1, G2)."""
-    if isinstance(group, Dead) and command.member_id:
-        return Turn(group, JoinReply(command.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
     if not config.group_min_session_timeout_ms <= command.session_timeout_ms <= config.group_max_session_timeout_ms:
         return Turn(group, JoinReply(command.member_id, ErrorCode.INVALID_SESSION_TIMEOUT))
+    if isinstance(group, Dead) and command.member_id:
+        return Turn(group, JoinReply(command.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
     out = Out(command.group_id)
     if not _has_room(group, command.member_id, config.group_max_size):
         return _turn_away(group, command, now_ms, out)
@@ -80,18 +80,23 @@ def _has_room(group: Group, member_id: str, max_size: int) -> bool:
 def _turn_away(group: Group, command: Join, now_ms: int, out: Out) -> Turn:
     """The group is full: the latecomer loses its place, and whoever waited only for it goes on."""
     reply = JoinReply("", ErrorCode.GROUP_MAX_SIZE_REACHED)
-    if not isinstance(group, PreparingRebalance) or not command.member_id:
+    if isinstance(group, Dead | Empty) or not command.member_id:
         return out.turn(group, reply)
     out.end_sessions((command.member_id,))
-    return out.turn(rebalance_or_complete(without_member(group, command.member_id), frozenset(), now_ms, out), reply)
+    group = without_member(group, command.member_id)
+    if not isinstance(group, PreparingRebalance):  # there is room for members, so this was a promised id
+        return out.turn(group, reply)
+    return out.turn(rebalance_or_complete(group, frozenset(), now_ms, out), reply)
 
 
 def _fits(group: Group, command: Join) -> bool:
     """Whether the member speaks the group's protocol type and at least one assignor that all members speak."""
     if isinstance(group, Dead | Empty):
         return bool(command.protocol_type and command.protocols)
+    if command.protocol_type != group.protocol_type or not command.protocols:
+        return False
     common = common_protocols(group.members)
-    return command.protocol_type == group.protocol_type and any(name in common for name, _ in command.protocols)
+    return not group.members or any(name in common for name, _ in command.protocols)
 
 
 def _promise(group: Group, command: Join, new_member_id: str, out: Out) -> Turn:

@@ -1,6 +1,6 @@
 """The positions that groups have committed, and those that wait for a transaction's outcome (rows G6, G7, T5, T6)."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from fencepost.coordinator.group.records import CommittedOffset, OffsetCommitted, OffsetPending, OffsetRemoved
@@ -23,6 +23,8 @@ class FetchedOffset(NamedTuple):
     leader_epoch: int = -1
     metadata: str = ""
     error: ErrorCode = ErrorCode.NONE
+    topic_id: bytes | None = None
+    """By which the topic was named when the position was stored; None where it was named by its name."""
 
 
 class OffsetCommitItem(NamedTuple):
@@ -34,6 +36,8 @@ class OffsetCommitItem(NamedTuple):
     metadata: str | None = None
     commit_timestamp_ms: int = -1
     """Set only by OffsetCommit v1."""
+    topic_id: bytes | None = None
+    """Set where the client names the topic by its id."""
 
 
 class OffsetStore:
@@ -114,9 +118,9 @@ class OffsetStore:
             for partition in self._pending[producer_id].get(group_id, ())
         )
 
-    def has_open_transactions(self, group_id: str) -> bool:
-        """Whether some transaction has written positions of the group and not ended."""
-        return group_id in self._open
+    def has_pending(self, group_id: str) -> bool:
+        """Whether some open transaction has written positions of the group that nobody has deleted since."""
+        return any(self._pending[producer_id].get(group_id) for producer_id in self._open.get(group_id, ()))
 
     def pending_producers(self) -> Collection[int]:
         """The producer ids whose transactions have pending positions here."""
@@ -141,7 +145,8 @@ class OffsetStore:
                 found.append(FetchedOffset(partition))
             else:
                 value = stored.value
-                found.append(FetchedOffset(partition, value.offset, value.leader_epoch, value.metadata))
+                told = (value.offset, value.leader_epoch, value.metadata, ErrorCode.NONE, value.topic_id)
+                found.append(FetchedOffset(partition, *told))
         return found
 
     def removals(self, group_id: str) -> list[OffsetRemoved]:
@@ -154,11 +159,16 @@ class OffsetStore:
         groups = sorted({*self._committed, *self._open})
         return [removal for group in groups for removal in self.removals(group) if removal.partition.topic in gone]
 
-    def topics(self) -> set[str]:
-        """The topics that some position, visible or pending, is in."""
-        return {
-            removal.partition.topic for group in {*self._committed, *self._open} for removal in self.removals(group)
-        }
+    def removals_of_the_dead(self, topic_id: Callable[[str], bytes | None]) -> list[OffsetRemoved]:
+        """What forgets every position in topics that are no more: `topic_id` knows no such name, or another id."""
+        removals: list[OffsetRemoved] = []
+        for group in sorted({*self._committed, *self._open}):
+            named = {partition: stored.value.topic_id for partition, stored in self._committed.get(group, {}).items()}
+            for removal in self.removals(group):
+                lives = topic_id(removal.partition.topic)
+                if lives is None or named.get(removal.partition) not in (None, lives):
+                    removals.append(removal)
+        return removals
 
 
 def commit_records(
@@ -181,7 +191,8 @@ def commit_records(
             errors.append(ErrorCode.OFFSET_METADATA_TOO_LARGE)
             continue
         timestamp_ms = item.commit_timestamp_ms if item.commit_timestamp_ms >= 0 else now_ms
-        value = CommittedOffset(item.offset, item.leader_epoch, metadata, timestamp_ms, expire_timestamp_ms)
+        times = (timestamp_ms, expire_timestamp_ms)
+        value = CommittedOffset(item.offset, item.leader_epoch, metadata, *times, item.topic_id)
         records.append(OffsetCommitted(group_id, item.partition, value))
         errors.append(ErrorCode.NONE)
     return records, errors

@@ -17,6 +17,8 @@ class CommittedOffset(NamedTuple):
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int = -1
     """Set only by OffsetCommit v2-4 with a retention of its own; -1 otherwise."""
+    topic_id: bytes | None = None
+    """Set where the client named the topic by its id (OffsetCommit v10, TxnOffsetCommit v6)."""
 
 
 class OffsetCommitted(NamedTuple):

@@ -21,7 +21,7 @@ CONSUMER = "consumer"
 def expired(group_id: str, group: Group, offsets: OffsetStore, retention_ms: int, now_ms: int) -> list[GroupRecord]:
     """What the sweep writes for one group: its expired positions go, and with the last of them an empty group.
 
-    A position with a pending successor stays, and so does a group with an open transaction (row T5).
+    A position with a pending successor stays, and so does a group that has any (row T5).
     """
     subscribed = subscribed_topics(group)
     pending = offsets.pending(group_id)
@@ -34,7 +34,7 @@ def expired(group_id: str, group: Group, offsets: OffsetStore, retention_ms: int
             kept = True
         else:
             records.append(OffsetRemoved(group_id, partition))
-    if not kept and isinstance(group, Empty) and not group.pending and not offsets.has_open_transactions(group_id):
+    if not kept and isinstance(group, Empty) and not group.pending and not offsets.has_pending(group_id):
         records.append(GroupRemoved(group_id))
     return records
 

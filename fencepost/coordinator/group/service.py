@@ -10,14 +10,15 @@ from typing import TypeVar
 
 import trio
 
-from fencepost.coordinator.group import classic, join, rebalance, view
+from fencepost.coordinator.group import classic, join, notes, rebalance, view
 from fencepost.coordinator.group.commit import Commit, decide_commit
 from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.deletion import DeletedOffsets, decide_delete
 from fencepost.coordinator.group.offsets import FetchedOffset
 from fencepost.coordinator.group.parking import Parking
 from fencepost.coordinator.group.records import GroupRecord, GroupRemoved
 from fencepost.coordinator.group.shards import GroupOffset, GroupShard, GroupShards, coordinator_error
-from fencepost.coordinator.group.state import group_members, state_name
+from fencepost.coordinator.group.state import CompletingRebalance, Stable, group_members, state_name
 from fencepost.coordinator.group.timers import TimerKey, Timers
 from fencepost.coordinator.group.turn import (
     Join,
@@ -59,6 +60,7 @@ class GroupService:
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         self.config = config
+        self.tallies = notes.Tallies()
         self._topics = topics
         self._shards = GroupShards(logs, topics, clock)
         self._clock = clock
@@ -80,7 +82,8 @@ class GroupService:
         for group_id, group in list(self._shards.all_groups()):
             for member in group_members(group).values():
                 self._set_timer(group_id, SetTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
-            self._take(self._shards.of(group_id), group_id, rebalance.make_fit(group_id, group, self.config, now_ms))
+            turn = rebalance.make_fit(group_id, group, self.config, now_ms)
+            self._take(self._shards.of(group_id), group_id, turn, "it is larger than group.max.size allows")
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch the sessions and rebalances, and forget what is past its retention."""
@@ -116,7 +119,8 @@ class GroupService:
         new_member_id = f"{command.group_instance_id or command.client_id}-{self._new_id()}"
         turn = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
         try:
-            return await self._answer(shard, command.group_id, turn, self._joins)
+            why = notes.joining(command, new_member_id)
+            return await self._answer(shard, command.group_id, turn, self._joins, why)
         except LogWriteFailed as failed:
             return JoinReply(command.member_id, coordinator_error(failed.code))
 
@@ -133,7 +137,7 @@ class GroupService:
             return SyncReply(ErrorCode.UNKNOWN_MEMBER_ID)
         turn = classic.sync(shard.state.group(command.group_id), command, self._clock.now_ms())
         try:
-            return await self._answer(shard, command.group_id, turn, self._syncs)
+            return await self._answer(shard, command.group_id, turn, self._syncs, "")
         except LogWriteFailed as failed:
             return SyncReply(coordinator_error(failed.code))
 
@@ -158,13 +162,13 @@ class GroupService:
         if shard is None:
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(names)
         turn = classic.leave(group_id, shard.state.group(group_id), tuple(names), self._clock.now_ms())
+        assert isinstance(turn.reply, LeaveReply)
         try:
-            end_offset = self._take(shard, group_id, turn)
+            end_offset = self._take(shard, group_id, turn, notes.leaving(names, turn.reply.errors))
         except LogWriteFailed as failed:
             return coordinator_error(failed.code), []
         if refused := await shard.settled(end_offset):
             return coordinator_error(refused), []
-        assert isinstance(turn.reply, LeaveReply)
         return ErrorCode.NONE, list(turn.reply.errors)
 
     async def commit(self, command: Commit) -> list[ErrorCode]:
@@ -186,6 +190,7 @@ class GroupService:
             self._set_timer(command.group_id, timer)
         if refused := await shard.settled(end_offset):
             return [coordinator_error(refused)] * len(command.items)
+        self.tallies.committed_offsets += len(decision.log)
         return decision.reply
 
     async def _commit_known(self, command: Commit, known: list[bool]) -> list[ErrorCode]:
@@ -215,6 +220,20 @@ class GroupService:
         if refused := await shard.settled(shard.log.end_offset):
             return [FetchedOffset(one.partition, error=coordinator_error(refused)) for one in found]
         return found
+
+    async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeletedOffsets:
+        """OffsetDelete: an error of the whole, or one per partition in order."""
+        if not group_id:
+            return DeletedOffsets(ErrorCode.INVALID_GROUP_ID)
+        shard = self._shards.find(group_id)
+        if shard is None:
+            return DeletedOffsets(ErrorCode.GROUP_ID_NOT_FOUND)
+        try:
+            decision = await shard.run(lambda ledger, _: decide_delete(ledger, group_id, partitions))
+        except LogWriteFailed as failed:
+            return DeletedOffsets(coordinator_error(failed.code))
+        self.tallies.deleted_offsets += len(decision.log)
+        return decision.reply
 
     def takes_markers(self, partition: int) -> bool:
         """Whether the outcome of a transaction may be written there: not while the log can not be understood (T8)."""
@@ -280,11 +299,19 @@ class GroupService:
         refused = await self._shards.durable(group_ids)
         return [refused.get(group_id, error) for group_id, error in zip(group_ids, errors, strict=True)]
 
-    def _take(self, shard: GroupShard, group_id: str, turn: Turn) -> int:
-        """Append what the turn writes, make it so, wake whom it answers; return the offset that answers wait for."""
+    def _take(self, shard: GroupShard, group_id: str, turn: Turn, why: str) -> int:
+        """Append what the turn writes, make it so, wake whom it answers; return the offset that answers wait for.
+
+        `why` is for the log, where the turn starts a rebalance.
+        """
+        before = shard.state.group(group_id)
         if turn.log:
             shard.write(turn.log)
         shard.state.put(group_id, turn.group)
+        if isinstance(before, CompletingRebalance) and isinstance(turn.group, Stable):
+            self.tallies.completed_rebalances += 1
+        if told := notes.story(before, turn.group, why):
+            logger.info("group %s: %s", group_id, told)
         for timer in turn.timers:
             self._set_timer(group_id, timer)
         end_offset = shard.log.end_offset
@@ -295,18 +322,18 @@ class GroupService:
                 self._syncs.wake(group_id, answer.member_id, answer.reply, end_offset)
         return end_offset
 
-    async def _answer(self, shard: GroupShard, group_id: str, turn: Turn, parking: Parking[ReplyT]) -> ReplyT:
+    async def _answer(self, shard: GroupShard, group_id: str, turn: Turn, parking: Parking[ReplyT], why: str) -> ReplyT:
         """Take the turn and return its reply, parked until another member's turn brings it where it has none yet.
 
         Raises LogWriteFailed.
         """
         if turn.reply is not None:
             reply: ReplyT = turn.reply  # type: ignore[assignment]
-            end_offset = self._take(shard, group_id, turn)
+            end_offset = self._take(shard, group_id, turn, why)
         else:
             parked = parking.park(group_id, turn.parked_as)
             try:
-                self._take(shard, group_id, turn)
+                self._take(shard, group_id, turn, why)
                 reply, end_offset = await parked.wait()
             finally:
                 parking.leave(group_id, turn.parked_as, parked)
@@ -343,7 +370,7 @@ class GroupService:
             case TimerKind.SYNC:
                 turn = rebalance.expire_sync(key.group_id, group, now_ms)
         try:
-            self._take(shard, key.group_id, turn)
+            self._take(shard, key.group_id, turn, notes.expiring(key.kind, key.member_id, group))
         except LogWriteFailed as failed:
             logger.warning("group %s: %s timer could not act, will try again: %s", key.group_id, key.kind.value, failed)
             self._timers.set(key, self._clock.monotonic() + RETRY_S)
@@ -351,5 +378,6 @@ class GroupService:
     async def _sweep(self) -> None:
         while True:
             await trio.sleep(self.config.offsets_retention_check_interval_ms / 1000)
-            for _ in self._shards.forget_expired(self.config.offsets_retention_minutes * 60_000):
+            for count in self._shards.forget_expired(self.config.offsets_retention_minutes * 60_000):
+                self.tallies.expired_offsets += count
                 await trio.lowlevel.checkpoint()

@@ -13,7 +13,6 @@ from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogUnreadable, LogWriteFailed, TopicView
 from fencepost.coordinator.runtime import LostLog, Shard
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -134,22 +133,20 @@ class GroupShards:
             self.write_all(shard, shard.state.offsets.removals_of_topics(topics))
 
     def forget_deleted_topics(self) -> None:
-        """Forget every position in topics that are no more."""
+        """Forget every position in topics that are no more, or that are others of the same name by now."""
         for shard in self._shards.values():
-            topics = shard.state.offsets.topics()
-            gone = {topic for topic in topics if not self._topics.exists(TopicPartition(topic, 0))}
-            if gone:
-                self.write_all(shard, shard.state.offsets.removals_of_topics(gone))
+            self.write_all(shard, shard.state.offsets.removals_of_the_dead(self._topics.topic_id))
 
-    def forget_expired(self, retention_ms: int) -> Iterator[None]:
-        """Forget what is past its retention (row G7), one partition at each step."""
+    def forget_expired(self, retention_ms: int) -> Iterator[int]:
+        """Forget what is past its retention (row G7), one partition at each step; how many positions went."""
         for shard in list(self._shards.values()):
             now_ms = self._clock.now_ms()
             records: list[GroupRecord] = []
             for group_id, group in shard.state.groups.items():
                 records += retention.expired(group_id, group, shard.state.offsets, retention_ms, now_ms)
+            count = shard.state.offsets.count
             self.write_all(shard, records)
-            yield
+            yield count - shard.state.offsets.count
 
     @property
     def offset_count(self) -> int:

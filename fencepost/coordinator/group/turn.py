@@ -29,6 +29,8 @@ class Join:
     """v4+: a newcomer is given an id first and has to come again with it (KIP-394)."""
     can_skip_assignment: bool
     """v9+: a returning static leader may be told not to compute an assignment (KIP-814)."""
+    reason: str | None = None
+    """v8+: why the client says it joins (KIP-800); for the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,8 @@ class MemberName(NamedTuple):
 
     member_id: str
     group_instance_id: str | None = None
+    reason: str | None = None
+    """v5+: why the client says it leaves (KIP-800); for the log."""
 
 
 class JoinedMember(NamedTuple):

@@ -16,7 +16,7 @@ from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.group.kit import World
 
-GROUP_APIS = (8, 9, 11, 12, 13, 14, 15, 16, 28, 42)
+GROUP_APIS = (8, 9, 11, 12, 13, 14, 15, 16, 28, 42, 47)
 TOPIC_ID = b"t".ljust(16, b"\0")
 UNKNOWN_ID = b"?" * 16
 ALL_OPERATIONS = 3400

@@ -19,12 +19,20 @@ KEY = bytes.fromhex("0001 0001 67 0001 74 00000003")
 MEMBER = Member("m-1", "i", "c", "/h", 6000, 7000, (("range", b"\x01\x02"),), b"\x03")
 
 
-def test_an_offset_is_written_as_offset_commit_value_3() -> None:
-    record = OffsetCommitted("g", TP, CommittedOffset(258, 7, "me", 1000))
+@pytest.mark.parametrize("topic_id", [None, bytes(range(16))])
+def test_an_offset_is_written_as_offset_commit_value_4_with_the_id_of_its_topic_g6(topic_id: bytes | None) -> None:
+    record = OffsetCommitted("g", TP, CommittedOffset(258, 7, "me", 1000, topic_id=topic_id))
     key, value = encode(record)
     assert key == KEY
-    assert value == bytes.fromhex("0003 0000000000000102 00000007 0002 6d65 00000000000003e8")
+    tags = "00" if topic_id is None else "01 00 10" + topic_id.hex()
+    assert value == bytes.fromhex("0004 0000000000000102 00000007 03 6d65 00000000000003e8" + tags)
     assert decode(key, value) == record
+
+
+@pytest.mark.parametrize("size", [0, 126, 127, 4096, 20_000])
+def test_a_note_of_any_size_is_read_back(size: int) -> None:
+    record = OffsetCommitted("g", TP, CommittedOffset(1, -1, "é" * size, 1000))
+    assert decode(*encode(record)) == record
 
 
 def test_a_retention_of_its_own_is_written_as_offset_commit_value_1() -> None:
@@ -62,7 +70,11 @@ def test_tombstones_forget_offsets_and_groups() -> None:
         ("0000 0000000000000001 0001 61 0000000000000002", CommittedOffset(1, -1, "a", 2)),
         ("0002 0000000000000001 0001 61 0000000000000002", CommittedOffset(1, -1, "a", 2)),
         ("0004 0000000000000001 00000009 02 61 0000000000000002 00", CommittedOffset(1, 9, "a", 2)),
-        ("0004 0000000000000001 00000009 02 61 0000000000000002 01 00 02 aabb", CommittedOffset(1, 9, "a", 2)),
+        ("0004 0000000000000001 00000009 02 61 0000000000000002 01 07 02 aabb", CommittedOffset(1, 9, "a", 2)),
+        (
+            "0004 0000000000000001 00000009 02 61 0000000000000002 01 00 10" + "00" * 16,
+            CommittedOffset(1, 9, "a", 2),
+        ),
     ],
 )
 def test_every_version_of_an_offset_is_read(value: str, expected: CommittedOffset) -> None:
@@ -115,6 +127,7 @@ def test_keys_of_newer_group_types_are_passed_over() -> None:
         (b"\0", b""),
         (KEY[:-1], None),
         (KEY, b"\0\5"),
+        (KEY, bytes.fromhex("0004 0000000000000001 00000009 02 61 0000000000000002 01 00 02 aabb")),
         (KEY, bytes.fromhex("0003 0000000000000102 00000007 0009 6d65")),
         (bytes.fromhex("0002 0001 67"), bytes.fromhex("0003 0000 00000004 ffff ffff 0000000000000000 7fffffff")),
         (bytes.fromhex("0002 0001 67"), bytes.fromhex("0004 ff ff ff ff ff ff")),

@@ -55,6 +55,22 @@ def test_a_session_timeout_out_of_bounds_is_refused(session_timeout_ms: int) -> 
     assert turn == Turn(Dead(), JoinReply("", ErrorCode.INVALID_SESSION_TIMEOUT))
 
 
+def test_a_session_timeout_is_looked_at_before_the_group_g1() -> None:
+    turn = join(Dead(), kit.join("a", session_timeout_ms=1), "x", CONFIG, NOW)
+    assert turn.reply == JoinReply("a", ErrorCode.INVALID_SESSION_TIMEOUT)
+
+
+def test_whoever_comes_when_all_others_have_left_the_initial_delay_is_let_in_g1() -> None:
+    config = replace(CONFIG, group_initial_rebalance_delay_ms=3000)
+    group = join(Dead(), kit.join(member_id_required=False), "a", config, NOW).group
+    group = leave("g", group, (MemberName("a"),), NOW).group
+    assert isinstance(group, PreparingRebalance)
+    turn = join(group, kit.join(member_id_required=False, protocols=(("sticky", b""),)), "b", config, NOW)
+    assert (turn.reply, turn.parked_as) == (None, "b")
+    other = join(group, kit.join(member_id_required=False, protocol_type="connect"), "b", config, NOW)
+    assert other.reply == JoinReply("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+
+
 def test_a_newcomer_is_given_an_id_to_come_back_with_kip_394() -> None:
     turn = join(Dead(), kit.join(), "a", CONFIG, NOW)
     assert turn.reply == JoinReply("a", ErrorCode.MEMBER_ID_REQUIRED)
@@ -157,6 +173,15 @@ def test_the_group_has_a_largest_size() -> None:
     turn = join(group, kit.join(member_id_required=False), "b", config, NOW)
     assert turn == Turn(group, JoinReply("", ErrorCode.GROUP_MAX_SIZE_REACHED))
     assert isinstance(join(group, kit.join("a"), "", config, NOW).group, CompletingRebalance)
+
+
+def test_a_promised_id_is_taken_back_where_the_group_is_full_meanwhile_g1() -> None:
+    group = join(alone(), kit.join(), "b", CONFIG, NOW).group
+    turn = join(group, kit.join("b"), "", replace(CONFIG, group_max_size=1), NOW)
+    assert turn.reply == JoinReply("", ErrorCode.GROUP_MAX_SIZE_REACHED)
+    assert isinstance(turn.group, Stable)
+    assert not turn.group.pending
+    assert delay(turn, TimerKind.SESSION, "b") is None
 
 
 def test_while_members_rejoin_the_last_ones_of_a_group_too_large_are_turned_away() -> None:

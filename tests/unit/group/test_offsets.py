@@ -1,6 +1,5 @@
 """Committed positions and who may commit them (rows G6, G7, T5, T6; KIP-447), through the service over memory."""
 
-import pytest
 import trio
 from trio.testing import MockClock
 
@@ -16,14 +15,6 @@ from tests.unit.group.kit import T0, T1, World, commit
 TAG = ProducerTag(7, 0)
 OTHER = ProducerTag(8, 0)
 DAY_S = 86_400.0
-
-
-@pytest.fixture
-async def world(nursery: trio.Nursery) -> World:
-    world = World()
-    await world.service.start()
-    await nursery.start(world.service.run)
-    return world
 
 
 def as_member(reply: JoinReply) -> dict[str, object]:
@@ -229,6 +220,14 @@ async def test_positions_in_a_topic_that_went_in_a_crash_are_forgotten_at_start(
     later.service.forget_deleted_topics()
     assert later.service.offset_count == 0
     assert await (await later.restart()).offset() == -1
+
+
+async def test_positions_of_a_former_topic_of_the_same_name_are_forgotten_at_start(world: World) -> None:
+    items = (OffsetCommitItem(T0, 1, topic_id=b"t" * 16), OffsetCommitItem(T1, 2, topic_id=world.topics.topic_id("t")))
+    assert await world.service.commit(Commit("g", items)) == [ErrorCode.NONE] * 2
+    later = await world.restart()
+    later.service.forget_deleted_topics()
+    assert (await later.offset(), await later.offset(T1)) == (-1, 2)
 
 
 async def test_a_deleted_group_takes_its_positions_along(world: World) -> None:

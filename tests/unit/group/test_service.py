@@ -11,14 +11,6 @@ from fencepost.protocol.errors import ErrorCode
 from tests.unit.group.kit import T0, World, assignments, commit
 
 
-@pytest.fixture
-async def world(nursery: trio.Nursery) -> World:
-    world = World()
-    await world.service.start()
-    await nursery.start(world.service.run)
-    return world
-
-
 async def test_two_members_join_one_generation_and_the_leader_assigns(autojump_clock: MockClock, world: World) -> None:
     first, second = await world.settle(None, None)
     assert first.generation == second.generation == 1

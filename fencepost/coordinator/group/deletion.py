@@ -1,0 +1,63 @@
+"""OffsetDelete as one decision: positions that an operator wants forgotten while the group lives (row G7; KIP-496)."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.group.ledger import Ledger
+from fencepost.coordinator.group.records import GroupRecord, OffsetRemoved
+from fencepost.coordinator.group.retention import CONSUMER, subscription_topics
+from fencepost.coordinator.group.state import Active, Dead, Empty
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+
+class DeletedOffsets(NamedTuple):
+    """What OffsetDelete is answered: an error of the whole, else one per partition, in order."""
+
+    error: ErrorCode
+    errors: tuple[ErrorCode, ...] = ()
+
+
+def decide_delete(
+    ledger: Ledger, group_id: str, partitions: Sequence[TopicPartition]
+) -> Decision[GroupRecord, DeletedOffsets, None]:
+    """Forget the positions in `partitions`, except in topics that members read (GROUP_SUBSCRIBED_TO_TOPIC).
+
+    A position under a transaction's decision stays, with what it would replace: UNSTABLE_OFFSET_COMMIT asks to come
+    again once the transaction has ended. (Kafka cuts it out of the transaction, whose outputs then stand alone.)
+    """
+    group = ledger.group(group_id)
+    if isinstance(group, Dead):
+        return Decision(DeletedOffsets(ErrorCode.GROUP_ID_NOT_FOUND))
+    if not isinstance(group, Empty) and group.protocol_type != CONSUMER:
+        return Decision(DeletedOffsets(ErrorCode.NON_EMPTY_GROUP))
+    stored = {partition for partition, _ in ledger.offsets.committed(group_id)}
+    pending = ledger.offsets.pending(group_id)
+    errors: list[ErrorCode] = []
+    removals: dict[TopicPartition, OffsetRemoved] = {}
+    for partition in partitions:
+        error = ErrorCode.NONE
+        if _is_read(group, partition.topic):
+            error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+        elif partition in pending:
+            error = ErrorCode.UNSTABLE_OFFSET_COMMIT
+        elif partition in stored:
+            removals[partition] = OffsetRemoved(group_id, partition)
+        errors.append(error)
+    return Decision(DeletedOffsets(ErrorCode.NONE, tuple(errors)), tuple(removals.values()))
+
+
+def _is_read(group: Empty | Active, topic: str) -> bool:
+    """Whether some member subscribes to the topic; also where the subscription of one can not be understood.
+
+    In a rebalance the protocol is not chosen yet: whatever a member says under any of its protocols counts.
+    """
+    if isinstance(group, Empty):
+        return False
+    for member in group.members.values():
+        for _, metadata in member.protocols:
+            topics = subscription_topics(metadata)
+            if topics is None or topic in topics:
+                return True
+    return False
