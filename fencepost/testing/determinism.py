@@ -1,9 +1,10 @@
 """One seed, one run: trio with virtual time and a run queue whose order comes from the seed.
 
-The two private names of trio are used here and nowhere else; tests/simulation/test_whole_world.py notices when a new
-trio has other ones. String hashes order sets, so a run is repeated exactly only under the same PYTHONHASHSEED.
+The private names of trio are used here and nowhere else; tests/simulation/test_whole_world.py notices when a new trio
+has other ones. String hashes order sets, so a run is repeated exactly only under the same PYTHONHASHSEED.
 """
 
+import math
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import TypeVar
@@ -24,9 +25,27 @@ def run_seeded(seed: int, main: Callable[[], Awaitable[T]]) -> T:
     before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r
     _schedule(True, Random(seed))
     try:
-        return trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
+        return trio.run(main, clock=jumping_clock())
     finally:
         _schedule(*before)
+
+
+def jumping_clock() -> trio.testing.MockClock:
+    """Virtual time that jumps and wakes whom it wakes in one pass of the loop.
+
+    trio's own jumps in one pass and wakes in the next, and polls the sockets once more for each jump.
+    """
+    clock = trio.testing.MockClock(autojump_threshold=0)
+
+    def jump() -> None:
+        deadlines = scheduler.GLOBAL_RUN_CONTEXT.runner.deadlines
+        seconds = deadlines.next_deadline() - clock._virtual_base
+        if 0 < seconds < math.inf:
+            clock.jump(seconds)
+            deadlines.expire(clock._virtual_base)
+
+    clock.__dict__.update(_autojump=jump, current_time=lambda: clock._virtual_base)
+    return clock
 
 
 def _schedule(deterministic: bool, random: Random) -> None:

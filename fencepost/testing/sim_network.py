@@ -1,7 +1,7 @@
 """A network in memory between clients and one broker: it delays, cuts, holds back and repeats whole Kafka frames.
 
-Both ends are sockets of socket pairs, so the true code of client and broker runs on them. What becomes of a frame says
-the `Weather`; nothing here is random by itself.
+The broker's end of a connection is a socket of a socket pair, and so is the end of a true client: their true code runs
+on them. What becomes of a frame says the `Weather`; nothing here is random by itself.
 """
 
 import errno
@@ -103,7 +103,7 @@ class SimNetwork:
         self.tell = tell
         self._nursery = nursery
         self._server: Server | None = None
-        self._links: dict[int, _Link] = {}
+        self._links: dict[int, _Link | Call] = {}
         self._made = 0
         self.frames = 0
         """Requests that were sent."""
@@ -120,13 +120,25 @@ class SimNetwork:
 
     async def connect(self, client_id: str) -> socket.socket:
         """A connected, non-blocking socket. Raises OSError."""
+        await self._reach(client_id)
+        ours, near = _pair()
+        far = self._to_broker(client_id)
+        link = self._links[self._made] = _Link(self, self._made, near, far)
+        self._nursery.start_soon(link.run)
+        return ours
+
+    async def call(self, client_id: str) -> "Call":
+        """A connection for somebody who asks one thing after the other, in frames. Raises OSError."""
+        await self._reach(client_id)
+        far = self._to_broker(client_id)
+        call = self._links[self._made] = Call(self, self._made, far)
+        return call
+
+    async def _reach(self, client_id: str) -> None:
         fate = self.weather.dial(client_id)
         await trio.sleep(fate.delay_seconds)
         if fate.cut or self._server is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        ours, near = _pair()
-        self._start(client_id, near)
-        return ours
 
     async def dial(self, host: str, port: int, timeout_s: float) -> socket.socket:
         """As `connect`, in the form of `fencepost.Client(dial=...)`. Raises ConnectionLost."""
@@ -137,21 +149,26 @@ class SimNetwork:
                 raise ConnectionLost(f"{host}:{port}: {error}", sent=False) from error
         raise ConnectionLost(f"{host}:{port}: no connection within {timeout_s:g} s", sent=False)
 
-    def _start(self, client_id: str, near: socket.socket) -> None:
-        far = self._to_broker(client_id)
-        self._made += 1
-        link = self._links[self._made] = _Link(self, self._made, near, far)
-        self._nursery.start_soon(link.run)
-
     def _to_broker(self, client_id: str) -> socket.socket:
         assert self._server is not None
+        self._made += 1
         far, brokers = _pair()
         self._server.adopt(brokers, Endpoint(client_id, self._made), HERE)
         return far
 
-    def send_copy(self, request: Request, after_seconds: float) -> None:
-        """Have a copy of a request arrive later, by a connection of its own."""
-        self._nursery.start_soon(self._send_copy, request, after_seconds)
+    def depart(self, link: int, data: bytes) -> tuple[Request, Fate]:
+        """A request leaves its client: what it is, and what becomes of it. Of its copy is taken care here."""
+        header = read_request_header(memoryview(data)[_SIZE.size :])
+        request = Request(link, header.client_id, header.api_key, header.api_version, data)
+        self.frames += 1
+        fate = self.weather.request(request)
+        if fate.cut or fate.copy_seconds is not None:
+            copied = "" if fate.copy_seconds is None else f", a copy comes {fate.copy_seconds:.3f} s later"
+            cut = f"cut {fate.cut} it arrives" if fate.cut else "arrives"
+            self.tell(f"#{link} {header.client_id}: {request.name} {cut}{copied}")
+        if fate.copy_seconds is not None:
+            self._nursery.start_soon(self._send_copy, request, fate.copy_seconds)
+        return request, fate
 
     async def _send_copy(self, request: Request, after_seconds: float) -> None:
         await trio.sleep(after_seconds)
@@ -169,9 +186,55 @@ class SimNetwork:
         finally:
             far.close()
 
-    def forget(self, link: "_Link") -> None:
+    def forget(self, number: int) -> None:
         """A link has ended."""
-        self._links.pop(link.number, None)
+        self._links.pop(number, None)
+
+
+class Call:
+    """One connection of somebody who asks one thing after the other. It needs no task: the one who asks carries."""
+
+    def __init__(self, network: SimNetwork, number: int, far: socket.socket) -> None:
+        self._network = network
+        self._number = number
+        self._far = far
+        self._frames = _Frames(far)
+
+    def cut(self) -> None:
+        """The connection ends, at once."""
+        self._network.forget(self._number)
+        if self._far.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._far)
+            self._far.close()
+
+    async def ask(self, data: bytes) -> bytes:
+        """The frame that answers this one. Raises OSError when the connection ends first; `cut` it then."""
+        answer = None if self._far.fileno() < 0 else await self._exchange(data)
+        if answer is None:
+            raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+        return answer
+
+    async def _exchange(self, data: bytes) -> bytes | None:
+        request, fate = self._network.depart(self._number, data)
+        await trio.sleep(fate.delay_seconds)
+        if fate.cut != "before":
+            await _send(self._far, data)
+        return None if fate.cut else await self._answer(request)
+
+    async def _answer(self, request: Request) -> bytes | None:
+        try:
+            answer = await self._frames.next()
+        except trio.ClosedResourceError:
+            return None  # cut meanwhile
+        if answer is None:
+            return None
+        fate = self._network.weather.answer(request)
+        await trio.sleep(fate.delay_seconds)
+        if self._far.fileno() < 0:
+            return None
+        if fate.cut:
+            self._network.tell(f"#{self._number} {request.client_id}: the answer to {request.name} is lost")
+        return None if fate.cut else answer
 
 
 class _Link:
@@ -187,7 +250,7 @@ class _Link:
 
     def cut(self) -> None:
         """The connection ends for both sides, at once."""
-        self._network.forget(self)
+        self._network.forget(self.number)
         for sock in (self._near, self._far):
             trio.lowlevel.notify_closing(sock)
             sock.close()
@@ -218,17 +281,7 @@ class _Link:
 
     async def _carry_request(self, data: bytes) -> bool:
         """Whether the connection goes on after this request."""
-        network = self._network
-        header = read_request_header(memoryview(data)[_SIZE.size :])
-        request = Request(self.number, header.client_id, header.api_key, header.api_version, data)
-        network.frames += 1
-        fate = network.weather.request(request)
-        if fate.cut or fate.copy_seconds is not None:
-            copied = "" if fate.copy_seconds is None else f", a copy comes {fate.copy_seconds:.3f} s later"
-            cut = f"cut {fate.cut} it arrives" if fate.cut else "arrives"
-            network.tell(f"#{self.number} {header.client_id}: {request.name} {cut}{copied}")
-        if fate.copy_seconds is not None:
-            network.send_copy(request, fate.copy_seconds)
+        request, fate = self._network.depart(self.number, data)
         await trio.sleep(fate.delay_seconds)
         if fate.cut != "before":
             self._asked.append(request)

@@ -1,13 +1,12 @@
 """A client's line to the simulated broker: one request, one answer, and a new connection after each that was lost."""
 
-import socket
 from typing import Any
 
 import trio
 
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.registry import API_BY_KEY
-from fencepost.testing.sim_network import SimNetwork
+from fencepost.testing.sim_network import Call, SimNetwork
 
 PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FETCH, CREATE_TOPICS = 0, 1, 2, 9, 19
 INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 24, 25, 26, 28
@@ -28,7 +27,7 @@ class Line:
     def __init__(self, network: SimNetwork, client_id: str) -> None:
         self.client_id = client_id
         self._network = network
-        self._socket: socket.socket | None = None
+        self._call: Call | None = None
         self._correlation = 0
 
     async def ask(self, api_key: int, version: int, request: Any, timeout_seconds: float = TIMEOUT_SECONDS) -> Any:
@@ -36,10 +35,10 @@ class Line:
         sent, whole = False, False
         try:
             with trio.move_on_after(timeout_seconds):
-                if self._socket is None:
-                    self._socket = await self._network.connect(self.client_id)
+                if self._call is None:
+                    self._call = await self._network.call(self.client_id)
                 sent = True
-                answer = await self._exchange(self._socket, api_key, version, request)
+                answer = await self._exchange(self._call, api_key, version, request)
                 whole = True
                 return answer
         except OSError:
@@ -49,31 +48,18 @@ class Line:
                 self.close()
         raise Lost(sent)
 
-    async def _exchange(self, sock: socket.socket, api_key: int, version: int, request: Any) -> Any:
+    async def _exchange(self, call: Call, api_key: int, version: int, request: Any) -> Any:
         api = API_BY_KEY[api_key]
         self._correlation += 1
-        body = write_request_header(api, version, self._correlation, self.client_id) + api.request.encode(
-            request, version
-        )
-        sent = sock.send(len(body).to_bytes(4, "big") + body)
-        assert sent == len(body) + 4, "simulated requests are small"
-        data = b""
-        while len(data) < 4 or len(data) < 4 + int.from_bytes(data[:4], "big"):
-            try:
-                part = sock.recv(1 << 16)
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(sock)
-                continue
-            if not part:
-                raise ConnectionResetError
-            data += part
-        frame = memoryview(data)[4:]
+        header = write_request_header(api, version, self._correlation, self.client_id)
+        body = header + api.request.encode(request, version)
+        frame = memoryview(await call.ask(len(body).to_bytes(4, "big") + body))[4:]
         correlation, start = read_response_header(api, version, frame)
         assert correlation == self._correlation
         return api.response.decode(frame, version, start)
 
     def close(self) -> None:
         """End the connection, if there is one."""
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        if self._call is not None:
+            self._call.cut()
+            self._call = None

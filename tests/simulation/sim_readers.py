@@ -118,23 +118,28 @@ async def follow(line: Line, reader: Reader, places: Iterable[Place], pause_seco
         await trio.sleep(pause_seconds)
 
 
-async def read_all(line: Line, place: Place, committed: bool) -> tuple[Log, list[RawBatch]]:
-    """A whole partition, from its first offset to its end as it is now."""
-    log: Log = []
-    raw: list[RawBatch] = []
-    position = 0
-    while True:
+async def read_all(
+    line: Line, places: Iterable[Place], committed: bool
+) -> tuple[dict[Place, Log], dict[Place, list[RawBatch]]]:
+    """Whole partitions, from their first offsets to their ends as they are now."""
+    positions = dict.fromkeys(places, 0)
+    logs: dict[Place, Log] = {place: [] for place in positions}
+    raw: dict[Place, list[RawBatch]] = {place: [] for place in positions}
+    while positions:
         try:
-            answer, data = (await fetch(line, {place: position}, committed))[place]
+            answers = await fetch(line, positions, committed)
         except Lost:
             await trio.sleep(0.05)
             continue
-        seen = shown(answer, data, position, committed)
-        if seen.next_offset == position:
-            return log, raw
-        log += seen.values
-        raw += raw_batches(data)
-        position = seen.next_offset
+        for place, (answer, data) in answers.items():
+            seen = shown(answer, data, positions[place], committed)
+            if seen.next_offset == positions[place]:
+                del positions[place]
+                continue
+            logs[place] += seen.values
+            raw[place] += raw_batches(data)
+            positions[place] = seen.next_offset
+    return logs, raw
 
 
 async def committed_offsets(line: Line, group_id: str, places: Iterable[Place]) -> dict[Place, int]:

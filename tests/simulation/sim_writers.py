@@ -183,8 +183,9 @@ class Copier(Program):
             while not self._drained:
                 last_round = self.world.writers_done
                 try:
-                    answers = await fetch(line, positions, committed=True, wait_ms=0 if last_round else 300)
+                    answers = await fetch(line, positions, committed=True, wait_ms=300)
                 except Lost:
+                    await trio.sleep(0.05)
                     continue
                 ends = []
                 for place, (answer, data) in answers.items():

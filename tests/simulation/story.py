@@ -212,19 +212,19 @@ class Story:
     # Looking
 
     async def _read(self, place: Place) -> str:
-        log, _ = await read_all(self._line("reader"), place, committed=True)
+        logs, _ = await read_all(self._line("reader"), [place], committed=True)
         node = self.broker.node
         found = None if node is None else node.logs.get(TopicPartition(*place))
         held = found is not None and found.last_stable_offset < found.high_watermark
-        values = " ".join(value for _, value in log) or "nothing"
+        values = " ".join(value for _, value in logs[place]) or "nothing"
         return f"{_name(place)}: {values}{' (more is held back)' if held else ''}"
 
     async def _log(self, place: Place) -> list[str]:
-        _, raw = await read_all(self._line("reader"), place, committed=False)
+        _, raw = await read_all(self._line("reader"), [place], committed=False)
         return [
             f"{batch.base_offset}: ({batch.producer_id}, {batch.epoch}) "
             + (" ".join(v for _, v in batch.values) if batch.commits is None else ["ABORT", "COMMIT"][batch.commits])
-            for batch in raw
+            for batch in raw[place]
         ]
 
     def _state(self) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 from tests.simulation.story import SCENARIOS, parse, tell, written
 from tests.simulation.whole_world import run_world
 
-SEEDS = int(os.environ.get("FENCEPOST_SEEDS", "120"))
+SEEDS = int(os.environ.get("FENCEPOST_SEEDS", "500"))
 HAZARD = "records of a transaction that nobody committed are delivered"
 
 

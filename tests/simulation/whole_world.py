@@ -12,7 +12,7 @@ from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import everything, nothing, sampled
 from fencepost.testing.sim_broker import SimBroker, sim_config
 from fencepost.testing.sim_network import SimNetwork
-from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Log, Place, Reader
+from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
 from tests.simulation.lines import CREATE_TOPICS, Line
 from tests.simulation.node_state import NodeState, open_transactions, rebuilt_state, state_of
 from tests.simulation.plan import Event, Plan
@@ -287,11 +287,9 @@ class WholeWorld:
         line = self.line(name)
         everywhere = [*self.places, *(("out", number) for number in range(self.plan.partitions))]
         for isolation in (READ_COMMITTED, READ_UNCOMMITTED):
-            logs: dict[Place, Log] = {}
-            for place in everywhere:
-                logs[place], raw = await read_all(line, place, isolation == READ_COMMITTED)
-                if isolation == READ_UNCOMMITTED:
-                    self.outcome.raw[place] = raw
+            logs, raw = await read_all(line, everywhere, isolation == READ_COMMITTED)
+            if isolation == READ_UNCOMMITTED:
+                self.outcome.raw = raw
             self.history.finals[isolation][name] = logs
         line.close()
 
