@@ -14,9 +14,9 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
 from prometheus_client.registry import Collector
 
+from fencepost.broker.exposition_groups import group_metrics
 from fencepost.broker.exposition_transactions import transaction_metrics
 from fencepost.protocol.registry import API_BY_KEY
-from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
@@ -55,7 +55,7 @@ class BrokerCollector(Collector):
         yield from self._requests()
         yield from self._partitions()
         yield from transaction_metrics(self._node)
-        yield from self._groups()
+        yield from group_metrics(self._node)
         yield from self._disk_and_loop()
         yield from self._cleaner()
 
@@ -159,25 +159,6 @@ class BrokerCollector(Collector):
             for family, value in zip(families.values(), _log_values(log), strict=True):
                 family.add_metric(label, value)
         yield from families.values()
-
-    def _groups(self) -> Iterator[Metric]:
-        """Lag is counted from the LSO: what a read_committed reader can not see yet is nobody's delay."""
-        node = self._node
-        by_state = GaugeMetricFamily("fencepost_groups", "Consumer groups by state", labels=("state",))
-        for state, count in node.groups.groups_by_state().items():
-            by_state.add_metric((state,), count)
-        yield by_state
-        labels = ("consumergroup", "topic", "partition")
-        current = GaugeMetricFamily("kafka_consumergroup_current_offset", "Committed offset", labels=labels)
-        lag = GaugeMetricFamily("kafka_consumergroup_lag", "Offsets between it and the last stable one", labels=labels)
-        for entry in node.groups.committed_offsets():
-            label = (entry.group_id, entry.topic, str(entry.partition))
-            current.add_metric(label, entry.offset)
-            log = node.partition(TopicPartition(entry.topic, entry.partition))
-            if log is not None:
-                lag.add_metric(label, max(0, log.last_stable_offset - entry.offset))
-        yield current
-        yield lag
 
     def _cleaner(self) -> Iterator[Metric]:
         """Kafka's LogCleanerManager and LogCleaner, under the names that its JMX exporter makes of theirs."""

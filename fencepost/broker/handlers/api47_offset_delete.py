@@ -1,6 +1,5 @@
 """OffsetDelete (47): forget some of a group's positions while the group lives (KIP-496). v0 is served."""
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
@@ -18,31 +17,24 @@ if TYPE_CHECKING:
 
 async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Forget what is asked, and say of each partition how it went."""
-    known = {topic.name for topic in request.topics if topic.name in node.metadata.image.topics_by_name}
-    wanted = [
-        TopicPartition(topic.name, partition.partition_index)
-        for topic in request.topics
-        if topic.name in known
-        for partition in topic.partitions
-    ]
-    errors: Iterator[ErrorCode] = iter(())
-    if wanted:
-        deleted = await node.groups.delete_offsets(request.group_id, wanted)
-        if deleted.error:
-            return OffsetDeleteResponse(error_code=deleted.error)
-        errors = iter(deleted.errors)
+    asked = [[TopicPartition(topic.name, one.partition_index) for one in topic.partitions] for topic in request.topics]
+    wanted = [partition for topic in asked for partition in topic if node.metadata.exists(partition)]
+    deleted = await node.groups.delete_offsets(request.group_id, wanted)
+    if deleted.error:
+        return OffsetDeleteResponse(error_code=deleted.error)
+    codes = dict(zip(wanted, deleted.errors, strict=True))
     return OffsetDeleteResponse(
         topics=[
             OffsetDeleteResponseTopic(
                 name=topic.name,
                 partitions=[
                     OffsetDeleteResponsePartition(
-                        partition_index=partition.partition_index,
-                        error_code=next(errors) if topic.name in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                        partition_index=partition.partition,
+                        error_code=codes.get(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
                     )
-                    for partition in topic.partitions
+                    for partition in partitions
                 ],
             )
-            for topic in request.topics
+            for topic, partitions in zip(request.topics, asked, strict=True)
         ]
     )

@@ -276,6 +276,10 @@ class GroupService:
         """How many groups are in each phase, for the metrics."""
         return dict(Counter(state_name(group) for _, group in self._shards.all_groups()))
 
+    def groups_by_protocol(self) -> dict[str, int]:
+        """How many groups there are of each type, as ListGroups names them; for the metrics."""
+        return dict(Counter(view.listed(group_id, group).group_type for group_id, group in self._shards.all_groups()))
+
     @property
     def offset_count(self) -> int:
         """How many committed positions there are, for the metrics."""

@@ -39,6 +39,9 @@ class Image:
 class Metadata:
     image: Image = field(default_factory=Image)
 
+    def exists(self, partition: TopicPartition) -> bool:
+        return partition.topic in self.image.topics_by_name and 0 <= partition.partition < 3
+
 
 @dataclass
 class Transactions:

@@ -115,7 +115,8 @@ def request(*names: str) -> object:
     [
         (True, ("t",), DONE, [("t", DONE)]),
         (True, ("?", "t"), DONE, [("?", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), ("t", DONE)]),
-        (False, ("?",), DONE, [("?", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]),
+        (False, ("?",), ErrorCode.GROUP_ID_NOT_FOUND, []),
+        (False, (), ErrorCode.GROUP_ID_NOT_FOUND, []),
         (False, ("t",), ErrorCode.GROUP_ID_NOT_FOUND, []),
     ],
 )

@@ -1,0 +1,59 @@
+"""Groups in Prometheus' words: Kafka's own beans, kafka-exporter's positions and lag, and groups by state."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+BEAN = "kafka_coordinator_group_groupmetadatamanager"
+COUNTS = "kafka_server_group_coordinator_metrics"
+CLASSIC_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
+
+
+def group_metrics(node: "Node") -> Iterator[Metric]:
+    """All families about groups, read when somebody scrapes."""
+    groups = node.groups
+    states = groups.groups_by_state()
+    by_state = GaugeMetricFamily("fencepost_groups", "Groups by state", labels=("state",))
+    for state, count in states.items():
+        by_state.add_metric((state,), count)
+    yield by_state
+    by_protocol = GaugeMetricFamily(f"{COUNTS}_group_count", "Groups by protocol", labels=("protocol",))
+    for protocol, count in groups.groups_by_protocol().items():
+        by_protocol.add_metric((protocol,), count)
+    yield by_protocol
+    yield GaugeMetricFamily(f"{BEAN}_numgroups", "Groups that are remembered", value=sum(states.values()))
+    yield GaugeMetricFamily(f"{BEAN}_numoffsets", "Committed positions", value=groups.offset_count)
+    for state in CLASSIC_STATES:
+        yield GaugeMetricFamily(
+            f"{BEAN}_numgroups{state.lower()}", f"Groups that are {state}", value=states.get(state, 0)
+        )
+    tallies = groups.tallies
+    for name, text, value in (
+        ("offset_commit", "Positions committed, those in transactions too", tallies.committed_offsets),
+        ("offset_expiration", "Positions forgotten after their retention", tallies.expired_offsets),
+        ("offset_deletion", "Positions deleted by OffsetDelete", tallies.deleted_offsets),
+        ("group_completed_rebalance", "Rebalances that ended in a stable group", tallies.completed_rebalances),
+    ):
+        yield GaugeMetricFamily(f"{COUNTS}_{name}_count", f"{text}, since the start", value=value)
+    yield from _positions(node)
+
+
+def _positions(node: "Node") -> Iterator[Metric]:
+    """Lag is counted from the LSO: what a read_committed reader can not see yet is nobody's delay."""
+    labels = ("consumergroup", "topic", "partition")
+    current = GaugeMetricFamily("kafka_consumergroup_current_offset", "Committed offset", labels=labels)
+    lag = GaugeMetricFamily("kafka_consumergroup_lag", "Offsets between it and the last stable one", labels=labels)
+    for entry in node.groups.committed_offsets():
+        label = (entry.group_id, entry.topic, str(entry.partition))
+        current.add_metric(label, entry.offset)
+        log = node.partition(TopicPartition(entry.topic, entry.partition))
+        if log is not None:
+            lag.add_metric(label, max(0, log.last_stable_offset - entry.offset))
+    yield current
+    yield lag
