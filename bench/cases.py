@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import workers
+from bench.groups import GROUP_LESS_IS_BETTER, heartbeats, rebalances
 from bench.pour import TOPIC, create_topic, pour_in_process
 from bench.raw import RawFetcher, RawProducer, produce_error
 from bench.target import Target
@@ -22,7 +23,7 @@ RECORDS = "records/s"
 ACKS = "acks/s"
 TRANSACTIONS = "transactions/s"
 P50, P99 = "ms p50", "ms p99"
-LESS_IS_BETTER = {CPU, P50, P99, "ms to the first ack", "MiB"}
+LESS_IS_BETTER = {CPU, P50, P99, "ms to the first ack", "MiB", *GROUP_LESS_IS_BETTER}
 
 
 @dataclass(frozen=True)
@@ -250,6 +251,10 @@ CASES = [
     Case("transactions of 10 records, 1 producer", transactions(1, 500), with_fsync=True),
     Case("transactions of 10 records, 8 producers", transactions(8, 2400), with_fsync=True),
     Case("transactions of 10 records, 32 producers", transactions(32, 3200), with_fsync=True),
+    Case("1,000 members in 100 groups, a beat every 3 s", heartbeats(3.0, 9.0)),
+    Case("1,000 members in 100 groups, a beat every 0.3 s", heartbeats(0.3, 6.0)),
+    Case("1,000 members in 100 groups rebalance", rebalances(5)),
+    Case("1,000 members in 1 group rebalance", rebalances(5, groups=1)),
     Case("memory after all this", memory),
 ]
 LARGE_CASES = [Case("10 GB written", large(10 * 10**9))]

@@ -68,7 +68,7 @@ class RawProducer(RawConnection):
         records = build_batch([(int(time.time() * 1000), None, b"x" * size_bytes, ())])
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=bytes(records))])
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
-        self.frame = _frame(API_BY_KEY[0], PRODUCE_VERSION, request)
+        self.frame = framed(API_BY_KEY[0], PRODUCE_VERSION, request)
 
     def begin(self) -> None:
         """Produce until it is accepted: a new topic may need a moment to find its leader."""
@@ -117,7 +117,7 @@ class RawFetcher(RawConnection):
             session_epoch=-1,
             topics=[FetchTopic(topic=self._topic, partitions=asks)],
         )
-        self.send(_frame(API_BY_KEY[1], FETCH_VERSION, request))
+        self.send(framed(API_BY_KEY[1], FETCH_VERSION, request))
 
     def take(self) -> int:
         """Receive an answer and note it; returns how many records came."""
@@ -125,7 +125,7 @@ class RawFetcher(RawConnection):
 
     def note(self, received: memoryview) -> int:
         """Go on behind what an answer brought; returns how many records that is."""
-        answer: Any = _decoded(API_BY_KEY[1], FETCH_VERSION, received)
+        answer: Any = decoded(API_BY_KEY[1], FETCH_VERSION, received)
         came = 0
         self.answers += 1
         for topic in answer.responses:
@@ -142,15 +142,17 @@ class RawFetcher(RawConnection):
 
 def produce_error(answer: memoryview) -> int:
     """The error code in the answer to a `RawProducer`'s request."""
-    value: Any = _decoded(API_BY_KEY[0], PRODUCE_VERSION, answer)
+    value: Any = decoded(API_BY_KEY[0], PRODUCE_VERSION, answer)
     return int(value.responses[0].partition_responses[0].error_code)
 
 
-def _decoded(api: Api, version: int, answer: memoryview) -> Any:
+def decoded(api: Api, version: int, answer: memoryview) -> Any:
+    """The body of an answer that `RawConnection.receive` gave."""
     _, start = read_response_header(api, version, answer)
     return api.response.decode(answer, version, start)
 
 
-def _frame(api: Api, version: int, request: Any) -> bytes:
+def framed(api: Api, version: int, request: Any) -> bytes:
+    """A whole request as it goes over the wire."""
     frame = write_request_header(api, version, 1, "bench") + api.request.encode(request, version)
     return LENGTH.pack(len(frame)) + frame
