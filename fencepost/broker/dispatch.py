@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Handler = Callable[["Node", Any, "RequestContext"], Any]
 """A coroutine function; or a function that answers at once, and returns a coroutine only where it has to wait."""
 
-PROMPT = frozenset({0, 2, 10, 17, 18, 23, 36, 61})
+PROMPT = frozenset({0, 2, 10, 12, 17, 18, 23, 36, 61})
 """APIs whose handlers never wait for other clients or for time. Answers that are ready may wait for them, so that one
 send carries all; before any other API what is ready is sent."""
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Start the member's session over."""
     error = node.groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
     return HeartbeatResponse(error_code=error)

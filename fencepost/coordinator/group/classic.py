@@ -12,6 +12,7 @@ from fencepost.coordinator.group.state import (
     Dead,
     Empty,
     Group,
+    Member,
     PreparingRebalance,
     Stable,
     group_members,
@@ -24,13 +25,10 @@ from fencepost.protocol.errors import ErrorCode
 
 def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
     """Whether the group knows the member; FENCED_INSTANCE_ID if another one took its static place (KIP-345)."""
-    if instance_id is not None:
-        holder = static_member_id(group, instance_id)
-        if holder is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        if holder != member_id:
-            return ErrorCode.FENCED_INSTANCE_ID
-    return ErrorCode.NONE if member_id in group_members(group) else ErrorCode.UNKNOWN_MEMBER_ID
+    member = group_members(group).get(member_id)
+    if instance_id is None or (member is not None and member.group_instance_id == instance_id):
+        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else ErrorCode.NONE
+    return ErrorCode.UNKNOWN_MEMBER_ID if static_member_id(group, instance_id) is None else ErrorCode.FENCED_INSTANCE_ID
 
 
 def sync(group: Group, command: Sync, now_ms: int) -> Turn:
@@ -84,7 +82,7 @@ def _assign(group: CompletingRebalance, command: Sync, now_ms: int, out: Out) ->
     Sessions start over: a session that ran out while its Sync was parked was overlooked.
     """
     assignments = dict(command.assignments)
-    members = {key: replace(member, assignment=assignments.get(key, b"")) for key, member in group.members.items()}
+    members = {key: _assigned(member, assignments.get(key, b"")) for key, member in group.members.items()}
     stable = Stable(
         group.generation, group.protocol_type, group.protocol, group.leader, members, group.unsynced, group.pending
     )
@@ -93,6 +91,10 @@ def _assign(group: CompletingRebalance, command: Sync, now_ms: int, out: Out) ->
         out.answers.append(SyncAnswer(member_id, _assignment(stable, member_id)))
         out.session(members[member_id])
     return stable
+
+
+def _assigned(member: Member, assignment: bytes) -> Member:
+    return member if member.assignment == assignment else replace(member, assignment=assignment)
 
 
 def _assignment(group: Stable, member_id: str) -> SyncReply:

@@ -95,8 +95,14 @@ def _fits(group: Group, command: Join) -> bool:
         return bool(command.protocol_type and command.protocols)
     if command.protocol_type != group.protocol_type or not command.protocols:
         return False
-    common = common_protocols(group.members)
-    return not group.members or any(name in common for name, _ in command.protocols)
+    if not group.members:
+        return True
+    spoken = {name for name, _ in command.protocols}
+    # Whoever speaks all that one member speaks shares what all share. Most do, and a group of thousands is not asked.
+    near = group.members.get(command.member_id) or next(iter(group.members.values()))
+    return spoken.issuperset(name for name, _ in near.protocols) or not spoken.isdisjoint(
+        common_protocols(group.members)
+    )
 
 
 def _promise(group: Group, command: Join, new_member_id: str, out: Out) -> Turn:

@@ -58,7 +58,9 @@ def prepare_rebalance(
     """Ask everybody to rejoin (G1): parked Syncs end with REBALANCE_IN_PROGRESS; `joined` are here already."""
     members = group.members
     if isinstance(group, CompletingRebalance):
-        members = {key: replace(member, assignment=b"") for key, member in members.items()}
+        members = {
+            key: replace(member, assignment=b"") if member.assignment else member for key, member in members.items()
+        }
         for member_id in group.syncing:
             out.answers.append(SyncAnswer(member_id, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)))
             out.session(members[member_id])
@@ -124,7 +126,7 @@ def _next_generation(group: PreparingRebalance, generation: int, out: Out) -> Co
         leader = next(member_id for member_id in group.members if member_id in group.joined)
     assert leader is not None
     protocol = select_protocol(group.members)
-    members = {key: replace(member, is_new=False) for key, member in group.members.items()}
+    members = {key: replace(member, is_new=False) if member.is_new else member for key, member in group.members.items()}
     completing = CompletingRebalance(
         generation,
         group.protocol_type,

@@ -116,7 +116,7 @@ class GroupService:
             return JoinReply(command.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         shard = self._shards.of(command.group_id)
         group = shard.state.group(command.group_id)
-        new_member_id = f"{command.group_instance_id or command.client_id}-{self._new_id()}"
+        new_member_id = command.member_id or f"{command.group_instance_id or command.client_id}-{self._new_id()}"
         turn = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
         try:
             why = notes.joining(command, new_member_id)

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from typing import Any
 
 from fencepost.broker.context import Endpoint, RequestContext
@@ -80,7 +81,9 @@ class Node:
         api = API_BY_KEY[api_key]
         asked = api.request.decode(api.request.encode(request, version), version)
         context = RequestContext(api_key, version, 1, "c", "127.0.0.1", Endpoint("h", 1))
-        answer = await self._dispatch.route(api_key, version).handle(self, asked, context)  # type: ignore[arg-type]
+        answer = self._dispatch.route(api_key, version).handle(self, asked, context)  # type: ignore[arg-type]
+        if isawaitable(answer):
+            answer = await answer
         return api.response.decode(api.response.encode(answer, version), version)
 
     async def one_member(self) -> tuple[str, int]:

@@ -153,6 +153,20 @@ def test_a_member_without_a_common_protocol_is_refused(changes: dict[str, object
     assert turn == Turn(group, JoinReply("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
 
 
+@pytest.mark.parametrize(
+    ("spoken", "let_in"), [("range", False), ("sticky", True), ("range sticky", True), ("other sticky", True)]
+)
+def test_one_common_protocol_must_be_left_for_all_g1(spoken: str, let_in: bool) -> None:
+    """The first member speaks two, the second only one of them: a third that shares the other one does not fit."""
+    group: Group = Dead()
+    for member_id, names in (("a", "range sticky"), ("b", "sticky")):
+        protocols = tuple((name, b"") for name in names.split())
+        group = join(group, kit.join(member_id_required=False, protocols=protocols), member_id, CONFIG, NOW).group
+    protocols = tuple((name, b"") for name in spoken.split())
+    turn = join(group, kit.join(member_id_required=False, protocols=protocols), "c", CONFIG, NOW)
+    assert turn.reply == (None if let_in else JoinReply("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+
+
 @pytest.mark.parametrize("changes", [{"protocol_type": ""}, {"protocols": ()}])
 def test_an_empty_group_needs_a_protocol_type_and_a_protocol(changes: dict[str, object]) -> None:
     assert first(**changes).reply == JoinReply("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
