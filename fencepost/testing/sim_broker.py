@@ -50,12 +50,14 @@ class SimBroker:
         random: Random,
         config: BrokerConfig | None = None,
         flush_seconds: Callable[[], float] = lambda: FLUSH_SECONDS,
+        flush_order: Random | None = None,
     ) -> None:
         self.disk = SimDisk()
         self.clock = SimClock()
         self.network = network
         self.config = config or sim_config()
         self.flush_seconds = flush_seconds
+        self.flush_order = flush_order
         self.node: Node | None = None
         """The broker while it lives."""
         self.lives = 0
@@ -109,7 +111,7 @@ class SimBroker:
             self.clock,
             self._random.randbytes,
             store=store,
-            threads=SimFlushes(self.flush_seconds),
+            threads=SimFlushes(self.flush_seconds, self.flush_order),
             listening=False,
         )
 
@@ -143,7 +145,7 @@ class SimBroker:
         self._gone(self.disk.power_cut(fate, self._random.getrandbits(32)))
 
     def _gone(self, disk: SimDisk) -> None:
-        disk.faults, disk.now_ms = [], self.clock.now_ms()
+        disk.faults, disk.now_ms, disk.room_bytes = [], self.clock.now_ms(), self.disk.room_bytes
         self.disk = disk
         self.node = None
         self.network.detach()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from tests.simulation.oracles import violations
+from tests.simulation.spoilt import SPOILT
 from tests.simulation.whole_world import run_world
 
 _SHOWN = 12
@@ -61,6 +62,9 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time (one per core)")
     parser.add_argument("--tv1", action="store_true", help="force the first transaction protocol, and spare nobody")
+    parser.add_argument(
+        "--spoilt", choices=SPOILT, help="make the broker wrong in this way, and see whether it is found"
+    )
     parser.add_argument("--trace", action="store_true", help="show what happened, also where all was well")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first world that went wrong")
     parser.add_argument("--stop-after", type=int, default=0, help="with --keep-going: stop after so many wrong ones")
@@ -70,6 +74,8 @@ def main() -> int:
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]])
     logging.disable(logging.CRITICAL)
+    if arguments.spoilt:
+        SPOILT[arguments.spoilt]()
     version = 1 if arguments.tv1 else None
     if arguments.trace and arguments.seeds == 1:
         print("\n".join(run_world(arguments.first, version).trace))
@@ -107,8 +113,8 @@ def tell(result: Result, arguments: argparse.Namespace) -> None:
     print(f"seed {result.seed}:")
     for violation in result.violations[:_SHOWN]:
         print(f"  {violation[:_WIDTH]}")
-    tv1 = " --tv1" if arguments.tv1 else ""
-    print(f"see it again: python -m tests.simulation --first {result.seed} --seeds 1 --jobs 1{tv1}", flush=True)
+    how = (" --tv1" if arguments.tv1 else "") + (f" --spoilt {arguments.spoilt}" if arguments.spoilt else "")
+    print(f"see it again: python -m tests.simulation --first {result.seed} --seeds 1 --jobs 1{how}", flush=True)
 
 
 if __name__ == "__main__":

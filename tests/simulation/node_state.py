@@ -4,6 +4,7 @@ import trio
 
 from fencepost.broker.node import Node
 from fencepost.coordinator.metadata.topic_names import is_internal
+from fencepost.coordinator.txn.state import Dead
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.testing.disk_nodes import SimDirectory
 from fencepost.testing.sim_broker import SimBroker
@@ -56,6 +57,28 @@ def open_transactions(node: Node) -> list[str]:
         if log.last_stable_offset != log.high_watermark or behind:
             bounds = log.last_stable_offset, log.high_watermark, log.log_end_offset
             found.append(f"{log.tp} has LSO, HW, LEO {bounds}")
+    return found
+
+
+def epochs_ahead(node: Node) -> list[str]:
+    """Partitions that know a newer epoch of a transactional producer than its coordinator does (rows T1, T7).
+
+    Epochs are the coordinator's to give: what it has not on its disk, not as a Prepare record either, no marker and no
+    producer may show. Whoever looks right after a start sees what a crash has left.
+    """
+    known = {
+        state.producer.producer_id: (name, state.producer.epoch)
+        for shard in node.transactions.books.shards()
+        for name, state in shard.state.items()
+        if not isinstance(state, Dead)
+    }
+    found = []
+    for tp in sorted(node.logs.partitions()):
+        log = node.partition(tp)
+        for entry in () if log is None else log.producer_states():
+            name, epoch = known.get(entry.producer_id, ("", entry.epoch))
+            if entry.epoch > epoch:
+                found.append(f"{tp} knows {name} by ({entry.producer_id}, {entry.epoch}), its coordinator by {epoch}")
     return found
 
 

@@ -15,6 +15,7 @@ def violations(outcome: Outcome) -> list[str]:
     found = list(outcome.broken)
     found += check(outcome.history).violations
     found += fences_broken(outcome.fences, outcome.raw)
+    found += verdicts_broken(outcome.fences, outcome.raw)
     committed = outcome.history.finals[READ_COMMITTED]
     everything = outcome.history.finals[READ_UNCOMMITTED]
     for name, logs in committed.items():
@@ -49,6 +50,21 @@ def fences_broken(fences: Sequence[Fence], raw: Mapping[Place, Sequence[RawBatch
                 and (batch.producer_id, batch.epoch) < identity
             ]
     return found
+
+
+def verdicts_broken(fences: Sequence[Fence], raw: Mapping[Place, Sequence[RawBatch]]) -> list[str]:
+    """In the second protocol each transaction has its own epoch, so all markers of one epoch say the same (T7)."""
+    ids = {fence.producer_id: fence.transactional_id for fence in fences if fence.version == 2}
+    verdicts: dict[tuple[int, int], dict[bool, Place]] = {}
+    for place, batches in raw.items():
+        for batch in batches:
+            if batch.commits is not None and batch.producer_id in ids:
+                verdicts.setdefault((batch.producer_id, batch.epoch), {})[batch.commits] = place
+    return [
+        f"{ids[identity[0]]}: {identity} is committed at {said[True]} and aborted at {said[False]}"
+        for identity, said in verdicts.items()
+        if len(said) == 2
+    ]
 
 
 def markers_broken(raw: Mapping[Place, Sequence[RawBatch]], logs: Mapping[Place, Log], name: str) -> list[str]:

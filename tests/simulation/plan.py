@@ -1,10 +1,11 @@
 """What happens in the world of a seed: who is there, how slow everything is, and when the broker is hit by what."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal
 
-Kind = Literal["kill", "power cut", "clock jump", "slow flushes", "failed flush", "restart"]
+Kind = Literal["kill", "power cut", "clock jump", "slow flushes", "failed flush", "full disk", "restart"]
 KINDS: tuple[Kind, ...] = (
     "kill",
     "kill",
@@ -13,8 +14,10 @@ KINDS: tuple[Kind, ...] = (
     "clock jump",
     "slow flushes",
     "failed flush",
+    "full disk",
     "restart",
 )
+STORM: tuple[Kind, ...] = ("kill", "power cut", "power cut", "power cut")
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,8 @@ class Event:
     """A death comes at this many calls to the disk after its time: in the middle of something."""
     after_passes: int
     """And so many passes of the event loop after that; 0: within the call."""
+    amid_flushes: bool
+    """Only the calls that flush a file are counted: of several files some are durable then, others are not."""
     amount: float
     down_seconds: float
 
@@ -46,6 +51,8 @@ class Plan:
     partitions: int
     freezes: float
     """The probability that a program stands still at one of its steps."""
+    impatience: float
+    """The probability that a program goes away when its commit is not answered at once."""
     flush_seconds: float
     events: tuple[Event, ...]
 
@@ -53,6 +60,8 @@ class Plan:
     def of(cls, random: Random, version: int | None) -> "Plan":
         """The plan of a seed; `version` forces every client to one protocol."""
         seconds = random.uniform(2.0, 6.0)
+        storm = random.random() < 0.1
+        kinds, count = (STORM, random.randint(6, 10)) if storm else (KINDS, random.choice((0, 1, 2, 3, 4)))
         versions = (2, 2, 2, 1)
         writers = tuple(version or random.choice(versions) for _ in range(random.randint(1, 3)))
         return cls(
@@ -62,18 +71,20 @@ class Plan:
             copier=(version or random.choice(versions)) if random.random() < 0.6 else None,
             partitions=random.randint(1, 3),
             freezes=random.choice((0.0, 0.02, 0.1)),
+            impatience=random.choice((0.0, 0.2, 0.6)),
             flush_seconds=random.choice((0.0005, 0.003, 0.02)),
-            events=tuple(_event(random, seconds) for _ in range(random.choice((0, 1, 2, 3, 4)))),
+            events=tuple(_event(random, seconds, kinds) for _ in range(count)),
         )
 
 
-def _event(random: Random, seconds: float) -> Event:
-    kind = random.choice(KINDS)
+def _event(random: Random, seconds: float, kinds: Sequence[Kind]) -> Event:
+    kind = random.choice(kinds)
     return Event(
         at_seconds=random.uniform(0.1, seconds),
         kind=kind,
         after_calls=random.randint(1, 30),
         after_passes=random.choice((0, 0, 1, 2, 3, 5, 8, 13)),
+        amid_flushes=random.random() < 0.5,
         amount=random.choice((-3600.0, 3600.0)) if kind == "clock jump" else random.uniform(0.1, 1.5),
         down_seconds=random.choice((0.0, 0.1, 1.0)),
     )

@@ -62,6 +62,11 @@ class Program:
         finally:
             line.close()
 
+    def patience_seconds(self) -> float | None:
+        """How long this commit is repeated; None for as long as the client likes. Who goes away leaves it undecided."""
+        impatient = self.random.random() < self.world.plan.impatience and not self.world.weather.calm
+        return 0.0 if impatient else None
+
     async def maybe_freeze(self) -> None:
         """Now and then the program stands still, mostly for longer than its transaction may last.
 
@@ -139,7 +144,7 @@ class PlainWriter(Program):
     async def _commit(self, client: TxnClient, transaction: Transaction) -> None:
         transaction.fate = Fate.UNKNOWN
         try:
-            await client.end(commit=True)
+            await client.end(commit=True, patience_seconds=self.patience_seconds())
         except (Fenced, Abortable):
             if not client.unsure:
                 transaction.fate = Fate.ABORTED  # the first and only request was refused
@@ -217,7 +222,7 @@ class Copier(Program):
                 raise Crashed
         except Abortable:
             commit = False
-        await client.end(commit=commit)
+        await client.end(commit=commit, patience_seconds=self.patience_seconds() if commit else None)
         if not commit and self.version < 2:
             await client.init()
             self.world.note_fence(client)

@@ -91,6 +91,13 @@ def let_a_fenced_one_write(outcome: Outcome) -> None:
     outcome.fences.append(Fence(fence.transactional_id, fence.producer_id, fence.epoch + 1000, ends))
 
 
+def let_one_end_both_ways(outcome: Outcome) -> None:
+    of_second = {fence.producer_id for fence in outcome.fences if fence.version == 2}
+    batches = [batch for batches in outcome.raw.values() for batch in batches]
+    marker = next(batch for batch in batches if batch.commits and batch.producer_id in of_second)
+    outcome.raw["in", 0] = [*outcome.raw["in", 0], marker._replace(commits=False)]
+
+
 def leave_one_open(outcome: Outcome) -> None:
     outcome.still_open.append("writer0 is Ongoing")
 
@@ -121,6 +128,7 @@ def copy_once_more(outcome: Outcome) -> None:
         (take_a_bound_back, "a bound went back"),
         (raise_the_lso, "a bound went back"),
         (let_a_fenced_one_write, "had taken over, then"),
+        (let_one_end_both_ways, "and aborted at"),
         (leave_one_open, "at the end, all faults long over"),
         (forget_in_replay, "by replay from zero"),
         (copy_once_more, "the output is not the input"),

@@ -30,10 +30,30 @@ def test_no_rule_is_broken_in_any_of_these_worlds() -> None:
 @pytest.mark.timeout(900)
 def test_the_hazard_of_the_first_protocol_is_found_when_everybody_speaks_it() -> None:
     """KAFKA-17754: a late EndTxn ends the next transaction. A search that can not find this would find nothing."""
-    run = simulate("--tv1", "--seeds", "200", "--keep-going", "--stop-after", "3")
+    run = simulate("--tv1", "--seeds", "200", "--keep-going", "--stop-after", "1")
     assert run.returncode == 1, run.stderr
     assert HAZARD in run.stdout or "torn" in run.stdout or "not there completely" in run.stdout, run.stdout
     assert "see it again: python -m tests.simulation --first" in run.stdout
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("spoilt", "finding"),
+    [
+        ("answer-before-the-flush", ("its coordinator by", "by replay from zero", "not there completely")),
+        ("markers-before-prepare", ("its coordinator by", "is committed at", "torn")),
+        ("positions-survive-an-abort", ("the output is not the input", "by replay from zero")),
+        ("nobody-verifies", ("the programs do not end", "at the end, all faults long over")),
+        ("no-timeouts", ("is Ongoing since",)),
+    ],
+)
+def test_a_broker_that_is_wrong_on_purpose_is_found(spoilt: str, finding: tuple[str, ...]) -> None:
+    """One thing made wrong (`tests/simulation/spoilt.py`), and the worlds of the first 200 seeds say so (T7, T8, T10,
+    T16); where nothing is made wrong, none of them says anything."""
+    run = simulate("--spoilt", spoilt, "--seeds", "200", "--keep-going", "--stop-after", "1")
+    assert run.returncode == 1, run.stderr
+    assert any(one in run.stdout for one in finding), run.stdout
+    assert f"--spoilt {spoilt}" in run.stdout
 
 
 def test_two_runs_of_one_seed_are_the_same_world() -> None:

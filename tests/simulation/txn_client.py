@@ -178,8 +178,8 @@ class TxnClient:
         told = " ".join(f"{topic}-{partition}@{offset}" for (topic, partition), offset in offsets.items())
         await self._ask(f"offsets {told}", TXN_OFFSET_COMMIT, version, request, _offset_codes)
 
-    async def end(self, *, commit: bool) -> None:
-        """Commit or abort. Raises Fenced, Abortable and GaveUp."""
+    async def end(self, *, commit: bool, patience_seconds: float | None = None) -> None:
+        """Commit or abort, with the client's patience or this one. Raises Fenced, Abortable and GaveUp."""
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self.producer_id,
@@ -188,15 +188,22 @@ class TxnClient:
         )
         version = 5 if self.version == 2 else 3
         what = "commit" if commit else "abort"
-        answer = await self._ask(what, END_TXN, version, request, lambda answer: [answer.error_code])
+        answer = await self._ask(what, END_TXN, version, request, lambda answer: [answer.error_code], patience_seconds)
         self._joined.clear()
         if self.version == 2:
             self._become(answer.producer_id, answer.producer_epoch)
 
     async def _ask(
-        self, what: str, api_key: int, version: int, request: Any, codes_in: Callable[[Any], Sequence[int]]
+        self,
+        what: str,
+        api_key: int,
+        version: int,
+        request: Any,
+        codes_in: Callable[[Any], Sequence[int]],
+        patience_seconds: float | None = None,
     ) -> Any:
-        deadline = trio.current_time() + self._patience_seconds
+        patience_seconds = self._patience_seconds if patience_seconds is None else patience_seconds
+        deadline = trio.current_time() + patience_seconds
         self.unsure = False
         code: ErrorCode | None
         while True:

@@ -1,5 +1,6 @@
 """A broker, its disk, its network and its clients in one process and one virtual time: one seed is one world."""
 
+import errno
 from dataclasses import dataclass, field
 from random import Random
 
@@ -14,7 +15,7 @@ from fencepost.testing.sim_broker import SimBroker, sim_config
 from fencepost.testing.sim_network import SimNetwork
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
 from tests.simulation.lines import CREATE_TOPICS, Line
-from tests.simulation.node_state import NodeState, open_transactions, rebuilt_state, state_of
+from tests.simulation.node_state import NodeState, epochs_ahead, open_transactions, rebuilt_state, state_of
 from tests.simulation.plan import Event, Plan
 from tests.simulation.sim_readers import RawBatch, follow, read_all
 from tests.simulation.sim_writers import Copier, PlainWriter, Program
@@ -24,6 +25,8 @@ from tests.simulation.weather import SeededWeather
 
 LONGEST_TIMEOUT_SECONDS = 4.0
 PROGRAMS_END_SECONDS = 120.0
+AGAIN_SECONDS = 0.05
+"""Between two attempts to start a broker."""
 SWEEP_SECONDS = 1.0
 
 
@@ -35,6 +38,8 @@ class Fence:
     producer_id: int
     epoch: int
     ends: dict[Place, int]
+    version: int = 2
+    """Of the transaction protocol."""
 
 
 @dataclass
@@ -72,7 +77,8 @@ class WholeWorld:
         self._spares = version is None
         self._lines: list[Line] = []
         self._flushes = self._fork()
-        self._expected_failures = 0
+        self._expected_failures = self._flushes_failed = 0
+        self._stopped_when_full = False
 
     # What programs ask
 
@@ -92,7 +98,9 @@ class WholeWorld:
         node = self.broker.node
         if node is not None:
             ends = {(log.tp.topic, log.tp.partition): log.log_end_offset for log in node.logs.logs()}
-            self.outcome.fences.append(Fence(client.transactional_id, client.producer_id, client.epoch, ends))
+            self.outcome.fences.append(
+                Fence(client.transactional_id, client.producer_id, client.epoch, ends, client.version)
+            )
 
     def start_program(self, program: Program) -> None:
         """One more task for a program: the one it has stands still."""
@@ -105,7 +113,12 @@ class WholeWorld:
         async with trio.open_nursery() as nursery:
             self.network = SimNetwork(nursery, self.weather, self.tell)
             broker = self.broker = SimBroker(
-                nursery, self.network, Random(self.random.getrandbits(64)), sim_config(), self._flush_seconds
+                nursery,
+                self.network,
+                Random(self.random.getrandbits(64)),
+                sim_config(),
+                self._flush_seconds,
+                self._fork(),
             )
             self._flush_factor = 1.0
             assert await broker.start()
@@ -149,7 +162,7 @@ class WholeWorld:
                 self.tell("from here on nothing goes wrong any more")
                 self.weather.calm = self.closing = True
                 self._flush_factor = 1.0
-                self.broker.disk.faults = []
+                self.broker.disk.faults, self.broker.disk.room_bytes = [], None
                 copiers.start_soon(self._operate)
             self.writers_done = True
 
@@ -190,8 +203,13 @@ class WholeWorld:
             if broker.failure is not None and not self._is_expected(broker.failure):
                 self.outcome.broken.append(f"the broker died: {broker.failure!r}")
             await trio.sleep(self._down_seconds)
+            self._stopped_when_full = False
             alive = await broker.start()
             self.tell("the broker is up" if alive else "the broker dies at its start")
+            if alive and broker.node is not None:
+                self.outcome.broken += epochs_ahead(broker.node)
+            elif not self._down_seconds:
+                await trio.sleep(AGAIN_SECONDS)
 
     _down_seconds = 0.0
 
@@ -200,12 +218,18 @@ class WholeWorld:
         for _ in range(5):
             await trio.sleep(0.5)
             if self.broker.node is not None and self.broker.node.offline_count:
+                if not self._flushes_failed:
+                    self.outcome.broken.append(
+                        "a partition is offline, and no flush has failed: a full disk is no cause"
+                    )
                 self.tell("a partition is offline: the broker is started again")
                 self.broker.kill()
 
     def _is_expected(self, failure: BaseException) -> bool:
         if isinstance(failure, BaseExceptionGroup):
             return all(self._is_expected(one) for one in failure.exceptions)
+        if isinstance(failure, OSError) and failure.errno == errno.ENOSPC and self._stopped_when_full:
+            return True  # what an orderly stop writes did not fit: it must not be called clean
         if isinstance(failure, FlushFailed) and self._expected_failures:
             self._expected_failures -= 1
             return True
@@ -226,13 +250,26 @@ class WholeWorld:
             if broker.node is not None:
                 self.tell("the next fdatasync fails")
                 self._expected_failures += 1
+                self._flushes_failed += 1
                 broker.disk.faults = [Fault(0, kinds=("fdatasync",))]
+        elif event.kind == "full disk":
+            await self._fill(event)
         elif event.kind == "restart":
             self.tell("the broker is stopped in order")
             self._down_seconds = event.down_seconds
+            self._stopped_when_full = broker.disk.room_bytes is not None
             await broker.stop()
         else:
             await self._kill_amid(event)
+
+    async def _fill(self, event: Event) -> None:
+        """The disk has room for some more bytes, and then for none; some time later there is space again."""
+        room_bytes = self.random.choice((0, 60, 300, 1500))
+        self.tell(f"the disk has room for {room_bytes} bytes")
+        self.broker.disk.room_bytes = room_bytes
+        await trio.sleep(event.amount)
+        self.tell("the disk has space again")
+        self.broker.disk.room_bytes = None
 
     async def _kill_amid(self, event: Event) -> None:
         """End the broker in the middle of something: at a call to its disk, or some steps of its tasks later."""
@@ -250,7 +287,7 @@ class WholeWorld:
                 broker.power_cut(self.random.choice((everything, nothing, sampled, sampled)))
 
         def before_io(kind: str, path: str) -> None:
-            calls[0] -= 1
+            calls[0] -= not event.amid_flushes or kind == "fdatasync"
             if calls[0] == 0:
                 disk.before_io = None
                 if not event.after_passes:

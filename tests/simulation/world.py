@@ -200,7 +200,7 @@ class World:
         """A round of group commit over these partitions. Raises ProcessEnds when a flush fails."""
         logs = [(tp, log) for tp in tps if (log := self.log(tp)) is not None]
         try:
-            rounds = [(tp, log, *log.begin_sync()) for tp, log in logs]
+            rounds = [(tp, log, *log.begin_sync(reserve=True)) for tp, log in logs]
             for _, _, _, pins in rounds:
                 for pin in pins:
                     pin.sync()

@@ -1,0 +1,74 @@
+"""Brokers that are wrong in one way each, to see that the worlds find it: else a search that finds nothing is none."""
+
+from collections.abc import Callable
+from typing import Any
+
+import trio
+
+from fencepost.broker.log.commit import GroupCommit
+from fencepost.coordinator.group.service import GroupService
+from fencepost.coordinator.txn.completion import Completions
+from fencepost.coordinator.txn.service import TransactionService
+from fencepost.protocol.errors import ErrorCode
+
+
+def answer_before_the_flush() -> None:
+    """Whoever waits for the disk goes on at once; the flush comes later (durability, L2)."""
+
+    async def wait(self: Any, log: Any, end_offset: int) -> None:
+        self.schedule(log)
+        await trio.lowlevel.checkpoint()
+
+    GroupCommit.wait = wait  # type: ignore[method-assign]
+
+
+def markers_before_prepare() -> None:
+    """Markers are written as soon as Prepare is appended, not when it is durable (T7)."""
+    complete = Completions._complete
+
+    async def hasty(self: Any, duty: Any, end_offset: int) -> None:
+        await complete(self, duty, 0)
+
+    Completions._complete = hasty  # type: ignore[method-assign]
+
+
+def positions_survive_an_abort() -> None:
+    """The group takes the positions of a transaction whichever way it ended (T8)."""
+    complete = GroupService.complete_transaction
+
+    def always(self: Any, partition: int, producer_id: int, commit: bool) -> None:
+        complete(self, partition, producer_id, True)
+
+    GroupService.complete_transaction = always  # type: ignore[method-assign]
+
+
+def nobody_verifies() -> None:
+    """A transactional batch is taken without a question to the coordinator (T16)."""
+
+    async def anything(self: Any, *words: Any, **more: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        return dict.fromkeys(words[3], ErrorCode.NONE)
+
+    TransactionService.ensure_partitions = anything  # type: ignore[method-assign]
+
+
+def no_timeouts() -> None:
+    """Nobody looks at the deadlines of transactions (T10)."""
+
+    async def sleep(self: Any) -> None:
+        await trio.sleep_forever()
+
+    TransactionService._abort_the_late = sleep  # type: ignore[method-assign]
+
+
+SPOILT: dict[str, Callable[[], None]] = {
+    spoil.__name__.replace("_", "-"): spoil
+    for spoil in (
+        answer_before_the_flush,
+        markers_before_prepare,
+        positions_survive_an_abort,
+        nobody_verifies,
+        no_timeouts,
+    )
+}
+"""By the name that `python -m tests.simulation --spoilt` takes; each changes the broker of this process for good."""
