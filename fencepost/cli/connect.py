@@ -93,6 +93,12 @@ def advice(error: Exception, bootstrap: str) -> str:
             hint = (
                 "no such transactional id, or it was forgotten unused; `fencepost txn list` shows those that are known"
             )
+        case ErrorCode.GROUP_ID_NOT_FOUND:
+            hint = "`fencepost group list` shows the groups there are"
+        case ErrorCode.UNKNOWN_MEMBER_ID:
+            hint = "somebody has joined the group meanwhile: stop its members first"
+        case ErrorCode.UNSTABLE_OFFSET_COMMIT:
+            hint = "wait until that transaction has ended; `fencepost txn list --state Ongoing` shows which are open"
         case ErrorCode.INVALID_REGULAR_EXPRESSION:
             hint = "the pattern must match the whole id, as in 'orders-.*'"
         case ErrorCode.UNSUPPORTED_VERSION:

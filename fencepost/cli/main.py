@@ -7,6 +7,7 @@ import click
 from fencepost import __version__
 
 COMMANDS = {
+    "group": "fencepost.cli.group:group",
     "serve": "fencepost.cli.serve:serve",
     "txn": "fencepost.cli.txn:txn",
     "verify": "fencepost.cli.verify:verify",

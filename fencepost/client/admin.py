@@ -20,8 +20,8 @@ from fencepost.client.admin_types import (
 )
 from fencepost.client.assignors import decode_assignment
 from fencepost.client.cluster import Cluster
-from fencepost.client.errors import KafkaError, error_for
-from fencepost.client.group_requests import EARLIEST, LATEST, commit_offsets, fetch_committed, list_offsets
+from fencepost.client.errors import KafkaError, code_of, error_for
+from fencepost.client.group_requests import EARLIEST, LATEST, by_topic, commit_offsets, fetch_committed, list_offsets
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api15_describe_groups import DescribeGroupsRequest
@@ -40,6 +40,11 @@ from fencepost.protocol.messages.api44_incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
+)
+from fencepost.protocol.messages.api47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
 )
 from fencepost.protocol.messages.api57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
@@ -237,13 +242,18 @@ class Admin(TransactionAdmin):
 
     # -- groups
 
-    async def list_groups(self, *states: str) -> list[GroupListing]:
-        """The groups of all brokers, of all states or only these."""
+    async def list_groups(self, *states: str, kinds: Collection[str] = ()) -> list[GroupListing]:
+        """The groups of all brokers; of all states or only these, of all kinds ("classic", "consumer") or only these.
+
+        Raises KafkaError (UNSUPPORTED_VERSION) for a filter that the broker is too old for.
+        """
+        least = 5 if kinds else 4 if states else 0
         found: dict[str, GroupListing] = {}
         await self._retry(self._cluster.refresh, "finding the brokers")
         for node in sorted(self._cluster.brokers):
-            request = ListGroupsRequest(states_filter=list(states))
-            answer = await self._simple(16, request, lambda value: [value], "listing groups", node=node)
+            request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
+            entries, what = (lambda value: [value]), "listing groups"
+            answer = await self._simple(16, request, entries, what, node=node, at_least=least)
             for group in answer.groups:
                 found[group.group_id] = GroupListing(
                     group.group_id, group.protocol_type, group.group_state, group.group_type
@@ -271,6 +281,28 @@ class Admin(TransactionAdmin):
         """Delete an empty group and its offsets. Raises KafkaError (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
         request = DeleteGroupsRequest(groups_names=[group_id])
         await self._coordinator(42, group_id, request, lambda value: value.results, set())
+
+    async def delete_group_offsets(
+        self, group_id: str, partitions: Collection[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Forget a group's positions in `partitions`, also while it lives; an error per partition (KIP-496).
+
+        GROUP_SUBSCRIBED_TO_TOPIC where its members read the topic, UNSTABLE_OFFSET_COMMIT where an open transaction
+        holds a position. Raises KafkaError (GROUP_ID_NOT_FOUND; NON_EMPTY_GROUP where the members are no consumers).
+        """
+        topics = [
+            OffsetDeleteRequestTopic(
+                name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
+            )
+            for name, numbers in by_topic([TopicPartition(*p) for p in partitions]).items()
+        ]
+        request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+        answer = await self._coordinator(47, group_id, request, lambda value: [value], set())
+        return {
+            TopicPartition(topic.name, one.partition_index): code_of(one.error_code)
+            for topic in answer.topics
+            for one in topic.partitions
+        }
 
     async def group_offsets(self, group_id: str, *, stable: bool = True) -> dict[TopicPartition, int]:
         """A group's committed offsets; waits for transactions that hold some, unless not `stable` ones will do."""

@@ -56,8 +56,9 @@ class AdminRequests:
         *,
         node: int | None = None,
         final: Collection[ErrorCode] = (),
+        at_least: int = 0,
     ) -> Any:
-        return await self._retry(lambda: self._attempt(api_key, node, request, entries, what, final), what)
+        return await self._retry(lambda: self._attempt(api_key, node, request, entries, what, final, at_least), what)
 
     async def _attempt(
         self,
@@ -67,9 +68,10 @@ class AdminRequests:
         entries: Callable[[Any], Collection[Any]],
         what: str,
         final: Collection[ErrorCode],
+        at_least: int = 0,
     ) -> Any:
         api = API_BY_KEY[api_key]
-        answer = await self._cluster.ask(node, api, request, purpose=self._purpose)
+        answer = await self._cluster.ask(node, api, request, purpose=self._purpose, at_least=at_least)
         for entry in entries(answer):
             code = code_of(entry.error_code)
             if code is not ErrorCode.NONE:

@@ -56,6 +56,31 @@ def test_counts_follow_what_happened(metered: BrokerProcess) -> None:
     assert samples["process_cpu_seconds_total"] > 0
 
 
+def test_groups_show_under_kafkas_names(metered: BrokerProcess) -> None:
+    """GroupMetadataManager's gauges, group-coordinator-metrics, and kafka-exporter's positions."""
+    from fencepost.protocol.messages import api08_offset_commit as m8
+
+    with Wire(metered.connect()) as wire:
+        wire.create_topic("t")
+        wire.produce("t", batch_of(b"a", b"b", b"c"))
+        partition = m8.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
+        topic = m8.OffsetCommitRequestTopic(name="t", partitions=[partition])
+        for _ in range(2):
+            wire.call(8, 8, m8.OffsetCommitRequest(group_id="g", topics=[topic]))
+        samples = scrape(metered)
+    place = '{consumergroup="g",partition="0",topic="t"}'
+    assert samples[f"kafka_consumergroup_current_offset{place}"] == 1
+    assert samples[f"kafka_consumergroup_lag{place}"] == 2
+    assert samples["kafka_coordinator_group_groupmetadatamanager_numgroups"] == 1
+    assert samples["kafka_coordinator_group_groupmetadatamanager_numgroupsempty"] == 1
+    assert samples["kafka_coordinator_group_groupmetadatamanager_numgroupsstable"] == 0
+    assert samples["kafka_coordinator_group_groupmetadatamanager_numoffsets"] == 1
+    assert samples["kafka_server_group_coordinator_metrics_offset_commit_count"] == 2
+    assert samples["kafka_server_group_coordinator_metrics_group_completed_rebalance_count"] == 0
+    assert samples['kafka_server_group_coordinator_metrics_group_count{protocol="classic"}'] == 1
+    assert samples['fencepost_groups{state="Empty"}'] == 1
+
+
 def test_an_open_transaction_shows(metered: BrokerProcess) -> None:
     with Wire(metered.connect()) as wire:
         wire.create_topic("t")

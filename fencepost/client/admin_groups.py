@@ -1,0 +1,226 @@
+"""Groups as operators ask about them: how many records a group has still to get, and where it shall go on."""
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.client.errors import KafkaError, code_of, error_for
+from fencepost.protocol.batch_header import CorruptBatch, iter_headers
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.isolation import AbortedFilter
+from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
+from fencepost.protocol.records import decode_records
+from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+    from fencepost.protocol.batch_header import BatchHeader
+
+FETCH = API_BY_KEY[1]
+LAST_WITH_NAMES = 12
+"""The last version of Fetch that names topics."""
+CHUNK_BYTES = 1 << 20
+COUNT_BYTES = 32 << 20
+"""How much one look at a group's lag reads at most, if nothing else is said."""
+
+
+class PartitionLag(NamedTuple):
+    """One partition of a group: where the group is, how far the log goes, and what is still to come.
+
+    `committed` is None where the group reads the partition and has committed nothing. `records` counts what a
+    read_committed reader will get: no markers, nothing aborted; an upper bound where it is not `exact`, None without a
+    position. `held_back` are offsets that some open transaction keeps from all readers. `lost` are offsets that were
+    deleted before the group had read them.
+    """
+
+    partition: TopicPartition
+    committed: int | None
+    log_start_offset: int
+    last_stable_offset: int
+    high_watermark: int
+    records: int | None
+    exact: bool
+    owner: str | None
+
+    @property
+    def held_back(self) -> int:
+        """Offsets between the last stable one and the high watermark."""
+        return self.high_watermark - self.last_stable_offset
+
+    @property
+    def lost(self) -> int:
+        """Offsets that retention or DeleteRecords took before they were read."""
+        return 0 if self.committed is None else max(0, self.log_start_offset - self.committed)
+
+
+class Reach(NamedTuple):
+    """How far a partition's log goes, as offsets."""
+
+    start: int
+    stable: int
+    high: int
+
+
+async def reaches(admin: "Admin", partitions: Collection[TopicPartition]) -> dict[TopicPartition, Reach]:
+    """Log start, last stable offset and high watermark of partitions. Raises KafkaError."""
+    if not partitions:
+        return {}
+    start = await admin.list_offsets(partitions, at="earliest")
+    stable = await admin.list_offsets(partitions)
+    high = await admin.list_offsets(partitions, isolation="read_uncommitted")
+    return {p: Reach(start[p].offset, stable[p].offset, high[p].offset) for p in partitions}
+
+
+async def group_lag(admin: "Admin", group_id: str, *, count_bytes: int = COUNT_BYTES) -> list[PartitionLag]:
+    """What a group has still to read, by partition. Raises KafkaError.
+
+    Counting means to read the batches in between, as no index knows what was aborted: `count_bytes` bounds that for the
+    whole call, the shortest way first; 0 reads nothing. Where it does not suffice, offsets are counted instead.
+    """
+    owners = await _owners(admin, group_id)
+    committed: Mapping[TopicPartition, int] = await admin.group_offsets(group_id, stable=False)
+    there = await existing(admin, {*committed, *owners})
+    reach = await reaches(admin, there)
+    found: dict[TopicPartition, PartitionLag] = {}
+    left = count_bytes
+    for partition in sorted(there, key=lambda p: (reach[p].stable - committed.get(p, reach[p].stable), p)):
+        at, (start, stable, high) = committed.get(partition), reach[partition]
+        records, exact = None, True
+        if at is not None:
+            records, used, exact = await count_visible(admin, partition, max(at, start), stable, left)
+            left -= used
+        found[partition] = PartitionLag(partition, at, start, stable, high, records, exact, owners.get(partition))
+    return [found[partition] for partition in sorted(found)]
+
+
+async def count_visible(
+    admin: "Admin", partition: TopicPartition, start: int, stop: int, count_bytes: int
+) -> tuple[int, int, bool]:
+    """Records from `start` up to `stop`, a last stable offset, that a read_committed reader gets; bytes read; whether
+    it is exact.
+
+    Reads at most about `count_bytes`; what is not read counts by its offsets. Raises KafkaError.
+    """
+    records, used, at = 0, 0, start
+    while at < stop and used < count_bytes:
+        part = await _fetch(admin, partition, at, min(CHUNK_BYTES, count_bytes - used))
+        data = part.records or b""
+        used += len(data)
+        visible = AbortedFilter((one.producer_id, one.first_offset) for one in part.aborted_transactions or ())
+        before = at
+        try:
+            for position, header in iter_headers(data):
+                if header.base_offset >= stop:
+                    break
+                if visible.admits(header, data, position) and header.next_offset > at:
+                    records += _count(data, position, header, at, stop)
+                at = max(at, header.next_offset)
+        except CorruptBatch as wrong:
+            raise KafkaError(f"{partition}: {wrong}", code=ErrorCode.CORRUPT_MESSAGE, api="Fetch") from wrong
+        if at == before:  # the log was cut short meanwhile
+            break
+    return records + max(0, stop - at), used, at >= stop
+
+
+def _count(data: bytes, position: int, header: "BatchHeader", start: int, stop: int) -> int:
+    """How many of a batch's records are within the range; they are unpacked only where compaction left gaps."""
+    if header.base_offset >= start and header.next_offset <= stop:
+        return header.record_count
+    if header.record_count == header.last_offset_delta + 1:
+        return min(header.next_offset, stop) - max(header.base_offset, start)
+    return sum(start <= record.offset < stop for record in decode_records(data, position, header))
+
+
+async def _fetch(admin: "Admin", partition: TopicPartition, offset: int, size_bytes: int) -> Any:
+    """One partition's part of a Fetch. Raises KafkaError."""
+    entry = FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=size_bytes)
+    request = FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=size_bytes,
+        isolation_level=IsolationLevel.READ_COMMITTED,
+        session_id=0,
+        session_epoch=-1,
+        topics=[FetchTopic(topic=partition.topic, partitions=[entry])],
+    )
+
+    async def attempt() -> Any:
+        node = await admin.cluster.leader_of(partition)
+        answer = await admin.cluster.ask(node, FETCH, request, at_most=LAST_WITH_NAMES)
+        code = code_of(answer.error_code)
+        part = None
+        if code is ErrorCode.NONE:
+            part = answer.responses[0].partitions[0]
+            code = code_of(part.error_code)
+        if code is not ErrorCode.NONE:
+            if code.retriable:
+                await admin.cluster.refresh([partition.topic])
+            raise error_for(code, f"{partition} at offset {offset}", api="Fetch", node=node)
+        return part
+
+    return await admin.cluster.policy.run(attempt, what=f"reading {partition}")
+
+
+async def existing(admin: "Admin", partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+    """Those of the partitions that are there."""
+    topics = await admin.describe_topics()
+    return [p for p in sorted(partitions) if p.topic in topics and p.partition < len(topics[p.topic].partitions)]
+
+
+async def _owners(admin: "Admin", group_id: str) -> dict[TopicPartition, str]:
+    """Which member reads what."""
+    described = await admin.describe_group(group_id)
+    return {partition: member.member_id for member in described.members for partition in member.partitions}
+
+
+class Move(NamedTuple):
+    """Where a group goes on in one partition; `remark` says why that is not just what was asked."""
+
+    partition: TopicPartition
+    before: int | None
+    after: int
+    remark: str
+
+
+async def moves(
+    admin: "Admin",
+    partitions: Collection[TopicPartition],
+    committed: Mapping[TopicPartition, int],
+    way: str,
+    value: int,
+) -> list[Move]:
+    """The new places of a group, found and not written; never before the log's start or behind the last stable offset.
+
+    `way` is to_earliest, to_latest, to_offset, shift_by, to_datetime (`value` in ms since 1970) or by_duration (in ms).
+    Raises KafkaError, also where there is nothing to shift from.
+    """
+    reach = await reaches(admin, partitions)
+    timed: dict[TopicPartition, int] = {}
+    if way in ("to_datetime", "by_duration"):
+        at_ms = value if way == "to_datetime" else admin.now_ms() - value
+        timed = {p: info.offset for p, info in (await admin.list_offsets(partitions, at=at_ms)).items()}
+    found = []
+    for partition in sorted(partitions):
+        start, stable, _ = reach[partition]
+        before = committed.get(partition)
+        remark = ""
+        match way:
+            case "to_earliest":
+                wanted = start
+            case "to_latest":
+                wanted = stable
+            case "to_offset":
+                wanted = value
+            case "shift_by":
+                if before is None:
+                    raise KafkaError(f"{partition}: nothing is committed there, so there is nothing to shift from")
+                wanted = before + value
+            case _:
+                wanted = timed[partition]
+                if wanted < 0:
+                    wanted, remark = stable, "no visible record is that late"
+        after = min(max(wanted, start), stable)
+        if after != wanted:
+            remark = "the log begins there" if after > wanted else "the last stable offset"
+        found.append(Move(partition, before, after, remark))
+    return found
