@@ -11,7 +11,7 @@ import pytest
 
 from tests.kit.broker_process import BrokerProcess
 
-SETTINGS = {"num.partitions": "3", "group.initial.rebalance.delay.ms": "0"}
+SETTINGS = {"num.partitions": "3", "group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,1 @@
+"""Members of a group, a process each: they consume, and produce what they consumed in transactions."""

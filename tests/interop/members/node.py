@@ -1,0 +1,28 @@
+"""Where node and kafkajs come from: npm fetches what package-lock.json names, once per checkout."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+FETCH_SECONDS = 120
+
+
+class Unavailable(Exception):
+    """kafkajs can not be run here; the message says what to install."""
+
+
+def node() -> str:
+    """The node command, with kafkajs there for it. Raises Unavailable."""
+    found, npm = shutil.which("node"), shutil.which("npm")
+    if found is None or npm is None:
+        raise Unavailable("kafkajs needs Node.js 14 or newer with npm: install nodejs and npm")
+    if not (HERE / "node_modules" / "kafkajs").exists():
+        command = [npm, "ci", "--no-audit", "--no-fund"]
+        try:
+            run = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
+        except subprocess.TimeoutExpired as late:
+            raise Unavailable(f"kafkajs could not be fetched in {FETCH_SECONDS} s (no network?)") from late
+        if run.returncode:
+            raise Unavailable(f"kafkajs could not be fetched (no network?): npm said: {run.stderr[-500:]}")
+    return found
