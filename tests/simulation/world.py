@@ -90,6 +90,8 @@ class World:
         self.disk = SimDisk()
         self.disk.faults = list(faults)
         self.partitions: dict[TopicPartition, Partition] = {}
+        self.reserve = durability == "fsync"
+        """Whether files are made larger ahead of small flushes, as the broker does in `fsync`."""
         self.refused = 0
         """Operations that the log answered with KAFKA_STORAGE_ERROR or an OSError."""
         self.now_ms = NOW_MS
@@ -200,7 +202,7 @@ class World:
         """A round of group commit over these partitions. Raises ProcessEnds when a flush fails."""
         logs = [(tp, log) for tp in tps if (log := self.log(tp)) is not None]
         try:
-            rounds = [(tp, log, *log.begin_sync(reserve=True)) for tp, log in logs]
+            rounds = [(tp, log, *log.begin_sync(self.reserve)) for tp, log in logs]
             for _, _, _, pins in rounds:
                 for pin in pins:
                     pin.sync()

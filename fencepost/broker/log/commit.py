@@ -132,15 +132,19 @@ class GroupCommit:
             ends: list[tuple[PartitionLog, int]] = []
             pins: list[Syncable] = []
             owners: list[PartitionLog] = []
+            size_bytes = 0
             for log in current.logs:
                 if not log.offline:
-                    end_offset, to_sync = log.begin_sync()
+                    size_bytes += log.unflushed_bytes
+                    end_offset, to_sync = log.begin_sync(reserve=self.durability == "fsync")
                     ends.append((log, end_offset))
                     pins += to_sync
                     owners += [log] * len(to_sync)
             if pins:
                 began = trio.current_time()
-                failures = await self._threads.sync(pins)
+                failures = self._threads.sync_here(pins, size_bytes)
+                if failures is None:
+                    failures = await self._threads.sync(pins)
                 self.sync_seconds += trio.current_time() - began
                 self.flushes += len(pins)
                 if failures:

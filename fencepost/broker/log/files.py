@@ -38,6 +38,7 @@ class DiskFile:
         self._path = f"{directory.place}/{name}"
         self._pool = pool
         self._ragged = False
+        self._reserved_to = 0
         self.descriptor: Descriptor | None = None
         self.recently_used = False
         try:
@@ -95,6 +96,23 @@ class DiskFile:
     def _cut_ragged_end(self, descriptor: Descriptor) -> None:
         self._disk.ftruncate(descriptor.fd, self._size_bytes)
         self._ragged = False
+        self._reserved_to = 0
+
+    def reserve(self, size_bytes: int) -> None:
+        if self._ragged or not self._exists or self._reserved_to - self._size_bytes > size_bytes // 8:
+            return
+        descriptor = self.descriptor or self._open()
+        reserved_to = self._size_bytes + size_bytes
+        try:
+            self._disk.ftruncate(descriptor.fd, reserved_to)
+        except OSError as error:
+            logger.debug("nothing reserved in %s: %s", self.place, error.strerror)
+        else:
+            self._reserved_to = reserved_to
+
+    def trim(self) -> None:
+        if self._reserved_to > self._size_bytes:
+            self._cut_ragged_end(self.descriptor or self._open())
 
     def read(self, position: int, length: int) -> bytes:
         length = min(length, self._size_bytes - position)
@@ -131,6 +149,7 @@ class DiskFile:
         self._disk.ftruncate(descriptor.fd, size_bytes)
         self._size_bytes = size_bytes
         self._ragged = False
+        self._reserved_to = 0
 
     def pin(self) -> Syncable | None:
         if not self._exists:

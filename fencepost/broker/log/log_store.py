@@ -140,6 +140,10 @@ class StoredLog(Protocol):
         """What to sync to make all batches so far durable. Raises OSError."""
         ...
 
+    def reserve(self, size_bytes: int) -> None:
+        """Expect small flushes: have the file ready for so much more (`StoredFile.reserve`)."""
+        ...
+
     def write_again(self, offset: int) -> None:
         """Write all that stands at `offset` and above once more: a flush of it had failed, and only bytes that are
         written anew are surely flushed. Raises OSError.

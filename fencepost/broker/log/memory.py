@@ -32,6 +32,12 @@ class MemoryFile:
         else:
             self.data[position : position + len(data)] = data
 
+    def reserve(self, size_bytes: int) -> None:
+        """Nothing: no flush could become cheaper."""
+
+    def trim(self) -> None:
+        """Nothing: nothing is ever reserved."""
+
     def read(self, position: int, length: int) -> bytes:
         return bytes(self.data[position : position + length])
 

@@ -30,6 +30,8 @@ from fencepost.protocol.topics import TopicPartition
 
 __all__ = ["AppendInfo", "AppendOrigin", "FileRegion", "PartitionLog", "ReadResult", "TimestampOffset", "Watcher"]
 
+RESERVE_BYTES = 256 << 10
+"""By so much a file is made larger ahead of small flushes."""
 FLUSH_BYTES = 16 << 20
 """After so many bytes without a flush one is begun, whoever waits for it: small ones hold nobody up."""
 CHECKPOINT_BYTES = 64 << 20
@@ -215,11 +217,15 @@ class PartitionLog(ReadableLog):
 
     # Durability
 
-    def begin_sync(self) -> tuple[int, list[Syncable]]:
+    def begin_sync(self, reserve: bool = False) -> tuple[int, list[Syncable]]:
         """What must be synced, from any thread, before everything below the returned offset is durable.
 
-        Raises OSError when a file can not be opened.
+        `reserve` says that many small flushes are to be expected: where this is one, the file is made larger ahead of
+        them, since a flush is much cheaper where the size of the file stays. Raises OSError when a file can not be
+        opened.
         """
+        if reserve and 0 < self.unflushed_bytes <= RESERVE_BYTES:
+            self.segments.reserve(RESERVE_BYTES)
         self._flushing_bytes = self.segments.written_bytes
         self.flush_at_bytes = self._flushing_bytes + FLUSH_BYTES
         return self.log_end_offset, [] if self.deleted else self.segments.pins()

@@ -14,6 +14,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.repair import Repairs
+from fencepost.broker.log.reserve import drop_reserve
 from fencepost.broker.log.scanning import batches, replay
 from fencepost.broker.log.seals import SEAL_SUFFIX
 from fencepost.broker.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name, offset_in_name
@@ -57,6 +58,7 @@ def recover(store: Store, config: LogConfig, log_start_offset: int, recovery_poi
     segments = [Segment(store, base) for base in bases]
     for segment, successor in pairwise(segments):
         segment.next_offset = successor.base_offset
+    _drop_reserves(segments, recovery_point)
     epochs = LeaderEpochs.load(store)
     # The snapshot at the log's start is good in any case: what the producers did before it has left no other trace.
     for start, producers in starting_points(store, names, max(recovery_point, bases[0])):
@@ -83,6 +85,13 @@ def _clear_leftovers(store: Store, names: Mapping[str, int]) -> list[int]:
         if orphan or name.endswith(_LEFTOVERS):
             store.remove(name)
     return bases
+
+
+def _drop_reserves(segments: list[Segment], recovery_point: int) -> None:
+    """Take away the room that a crash has left behind the batches of the last file, and of those closed just before."""
+    for segment in segments:
+        if (segment is segments[-1] or segment.next_offset > recovery_point) and (dropped := drop_reserve(segment)):
+            logger.info("%s: %d reserved bytes were never used", segment.file.place, dropped)
 
 
 def _need_all_trusted(store: Store, names: Mapping[str, int], end_offset: int, recovery_point: int) -> None:

@@ -226,6 +226,7 @@ class Segment:
                 return False
         if self._seal_due:
             try:
+                self.file.trim()
                 self._write_seal()
             except OSError:
                 return False

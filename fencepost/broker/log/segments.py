@@ -164,6 +164,10 @@ class Segments:
             pins.append(pin)
         return pins + self.store.pin_entries()
 
+    def reserve(self, size_bytes: int) -> None:
+        """Have the active segment's file ready for so much more, as `StoredFile` says."""
+        self.active.file.reserve(size_bytes)
+
     def write_again(self, offset: int) -> None:
         """Write the batches at `offset` and above once more, as `StoredLog` says. Raises OSError."""
         for segment in self._segments:

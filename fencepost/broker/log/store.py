@@ -103,6 +103,18 @@ class StoredFile(Protocol):
         """Put all of `data` at `position`. Raises OSError; the file then holds what it held before."""
         ...
 
+    def reserve(self, size_bytes: int) -> None:
+        """Let zeros follow what was written, about `size_bytes` of them, that no size of ours counts.
+
+        What is written over them leaves the size that the disk knows as it is, which makes a flush cheaper. They go by
+        `trim` and `truncate`; after a crash they may be there. Nothing happens where the disk refuses.
+        """
+        ...
+
+    def trim(self) -> None:
+        """Take what is reserved away. Raises OSError."""
+        ...
+
     def read(self, position: int, length: int) -> bytes:
         """At most `length` bytes from `position` on; fewer at the end of the file. Raises OSError."""
         ...

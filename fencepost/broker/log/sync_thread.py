@@ -25,6 +25,15 @@ WORTH_SECONDS = 0.0005
 """So much must be left to wait for before helpers are called: waking one costs a tenth of it."""
 _WEIGHT = 0.2
 
+BRIEF_SECONDS = 0.0005
+"""A round expected to take no longer is done on the event loop itself: the way to a thread and back costs 0.25 ms of
+CPU, more than a good disk takes."""
+BRIEF_BYTES = 128 << 10
+"""And only with so few bytes to flush, for which the disk's usual pace holds."""
+LONG_SECONDS = 0.005
+SHY_SECONDS = 1.0
+"""After one on the event loop has taken LONG_SECONDS all the same, threads do it for so long."""
+
 Failure = tuple[int, OSError]
 """Which one of a sequence failed (its number), and how."""
 Job = tuple[trio.lowlevel.TrioToken, trio.lowlevel.Task, Callable[[], object]]
@@ -32,6 +41,13 @@ Job = tuple[trio.lowlevel.TrioToken, trio.lowlevel.Task, Callable[[], object]]
 
 class FlushThreads(Protocol):
     """Who waits for the disk; simulations hand in one that takes virtual time."""
+
+    def sync_here(self, pins: Sequence[Syncable], size_bytes: int) -> list[Failure] | None:
+        """Sync all of `pins`, which hold `size_bytes`, at once and tell which ones failed, if that is surely brief.
+
+        None: it may not be, and nothing was done.
+        """
+        ...
 
     async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
         """Sync all of `pins` and tell which ones failed."""
@@ -53,6 +69,23 @@ class SyncThreads:
         self._calls: queue.SimpleQueue[_Share | None] = queue.SimpleQueue()
         self._helpers: list[threading.Thread] = []
         self._usual_seconds = 0.0
+        self._measured = False
+        self._shy_until = 0.0
+
+    def sync_here(self, pins: Sequence[Syncable], size_bytes: int) -> list[Failure] | None:
+        """As the port says: where the last flushes were brief, these are few and small, and none was long of late."""
+        if size_bytes > BRIEF_BYTES or not self._measured or len(pins) * self._usual_seconds > BRIEF_SECONDS:
+            return None
+        began = time.perf_counter()
+        if began < self._shy_until:
+            return None
+        share = _Share(pins)
+        share.work()
+        ended = time.perf_counter()
+        self._note((ended - began) / len(pins))
+        if ended - began > LONG_SECONDS:
+            self._shy_until = ended + SHY_SECONDS
+        return share.failures
 
     async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
         """Sync all of `pins`, several at a time where the disk is slow, and tell which ones failed.
@@ -103,7 +136,7 @@ class SyncThreads:
         called = self._call(share, len(pins) - 1)
         began = time.perf_counter()
         share.step()
-        self._usual_seconds += (time.perf_counter() - began - self._usual_seconds) * _WEIGHT
+        self._note(time.perf_counter() - began)
         if not called:  # the disk may just have turned out to be slow
             called = self._call(share, len(pins) - 1)
         share.work()
@@ -112,6 +145,11 @@ class SyncThreads:
         for result in share.helped:
             result.unwrap()
         return share.failures
+
+    def _note(self, seconds: float) -> None:
+        """Take the time of one file into the usual one."""
+        self._usual_seconds += (seconds - self._usual_seconds) * (_WEIGHT if self._measured else 1.0)
+        self._measured = True
 
     def _call(self, share: "_Share", left: int) -> int:
         """Have helpers take their share of what is left, where that pays; how many were called."""

@@ -160,6 +160,9 @@ class Watched:
         if kind in ("fsync", "fdatasync", "unlink"):
             self.names.add(threading.current_thread().name)
 
+    def sync_here(self, pins: Sequence[Syncable], size_bytes: int) -> list[Failure] | None:
+        return self._threads.sync_here(pins, size_bytes)
+
     async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
         return await self._threads.sync(pins)
 
