@@ -14,7 +14,6 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.memory import MemoryFile, MemoryStore
 from fencepost.broker.log.store import FlushFailed
-from fencepost.broker.log.sync_thread import SyncThreads
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.kit import TOPIC_ID, TP, UNCOMMITTED, batch, crashed, directory_over, headers, over, send
 
@@ -307,105 +306,6 @@ async def test_whoever_no_cancellation_reaches_is_woken_when_the_rounds_end():
         await broker()
     assert len(refused) == 1
     assert log.high_watermark == 0
-
-
-async def test_files_are_flushed_side_by_side_once_the_disk_is_known_to_be_slow():
-    """None of a round is reported before all of it is done, and every file is tried whatever becomes of the others."""
-    threads = SyncThreads(helpers_max=3)
-    running, peak, lock = [0], [0], threading.Lock()
-    together = threading.Barrier(4)
-
-    class Slow:
-        def __init__(self, number, meet):
-            self.number, self.meet = number, meet
-
-        def sync(self):
-            with lock:
-                running[0] += 1
-                peak[0] = max(peak[0], running[0])
-            if self.meet:
-                together.wait(10)  # four at once, or this breaks
-            else:
-                threading.Event().wait(0.002)
-            with lock:
-                running[0] -= 1
-            if self.number in (1, 3):
-                raise FlushFailed(5, f"file {self.number}")
-
-    assert await threads.sync([Slow(0, False)]) == []
-    assert peak[0] == 1
-    failures = await threads.sync([Slow(10, False), *(Slow(n, True) for n in range(4))])
-    assert sorted(number for number, _ in failures) == [2, 4]
-    assert (peak[0], running[0]) == (4, 0)
-    threads.close()
-
-
-class Timed:
-    """A file whose flush takes as long as told, by a clock of its own."""
-
-    def __init__(self, clock, seconds):
-        self.clock, self.seconds, self.threads = clock, seconds, []
-
-    def sync(self):
-        self.clock[0] += self.seconds
-        self.threads.append(threading.current_thread())
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr("fencepost.broker.log.sync_thread.time.perf_counter", lambda: now[0])
-    return now
-
-
-async def test_a_flush_that_is_brief_takes_no_thread(clock):
-    """The first is measured in a thread; from then on few small files of a quick disk are flushed on the spot."""
-    threads = SyncThreads()
-    quick = Timed(clock, 0.0002)
-    assert threads.sync_here([quick], 100) is None, "nothing is known of this disk"
-    assert await threads.sync([quick]) == []
-    assert threads.sync_here([quick], 100) == []
-    assert threads.sync_here([quick, quick], 100) == []
-    assert [one is threading.main_thread() for one in quick.threads] == [False, True, True, True]
-    assert threads.sync_here([quick] * 3, 100) is None, "three files are not brief"
-    assert threads.sync_here([quick], (128 << 10) + 1) is None, "so many bytes may not be"
-    threads.close()
-
-
-async def test_a_slow_disk_is_left_to_the_threads(clock):
-    threads = SyncThreads()
-    assert await threads.sync([Timed(clock, 0.004)]) == []
-    assert threads.sync_here([Timed(clock, 0.0001)], 100) is None
-    for _ in range(20):
-        assert await threads.sync([Timed(clock, 0.0001)]) == []
-    assert threads.sync_here([Timed(clock, 0.0001)], 100) == []
-    threads.close()
-
-
-async def test_one_long_flush_on_the_spot_makes_shy_for_a_second(clock):
-    """A disk that hangs now and then stops the event loop once, and not again and again."""
-    threads = SyncThreads()
-    for _ in range(30):
-        await threads.sync([Timed(clock, 0.0001)])
-    assert threads.sync_here([Timed(clock, 0.006)], 100) == []
-    for _ in range(40):
-        assert await threads.sync([Timed(clock, 0.0001)]) == []
-    assert threads.sync_here([Timed(clock, 0.0001)], 100) is None
-    clock[0] += 1.0
-    assert threads.sync_here([Timed(clock, 0.0001)], 100) == []
-    threads.close()
-
-
-async def test_a_flush_that_fails_on_the_spot_is_told_like_any_other(clock):
-    class Bad:
-        def sync(self):
-            raise FlushFailed(5, "fdatasync: Input/output error", "somewhere")
-
-    threads = SyncThreads()
-    await threads.sync([Timed(clock, 0.0001)])
-    failures = threads.sync_here([Timed(clock, 0.0001), Bad()], 100)
-    assert [(number, error.filename) for number, error in failures] == [(1, "somewhere")]
-    threads.close()
 
 
 async def test_in_os_durability_writers_wait_for_the_disk_when_it_falls_behind(monkeypatch):
