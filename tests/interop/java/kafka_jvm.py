@@ -82,6 +82,11 @@ class KafkaJvm:
         """What the main function of a tool's class prints. Raises ToolFailed."""
         return self._printed(lambda out: tool.main(self._array("String", words)))
 
+    def groups(self, bootstrap: str, *words: str) -> str:
+        """What ConsumerGroupCommand (kafka-consumer-groups.sh) prints. Raises ToolFailed."""
+        tool = self._jvm.org.apache.kafka.tools.consumer.group.ConsumerGroupCommand
+        return self.run(tool, "--bootstrap-server", bootstrap, *words)
+
     def transactions(self, bootstrap: str, *words: str) -> str:
         """What TransactionsCommand (kafka-transactions.sh) prints. Raises ToolFailed.
 
