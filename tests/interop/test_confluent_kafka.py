@@ -116,6 +116,7 @@ def test_a_group_shares_partitions_and_goes_on_where_it_stood(bootstrap: str, na
 
 
 def test_a_group_works_with_cooperative_rebalances(bootstrap: str, name: str) -> None:
+    """Row G3 (KIP-429): what is to move is given up in one rebalance and handed over in the next."""
     topic = create_topic(bootstrap, name, partitions=4)
     cooperative = {"partition.assignment.strategy": "cooperative-sticky"}
     members = [consumer_of(bootstrap, name, cooperative) for _ in range(2)]

@@ -23,6 +23,11 @@ def test_every_group_api_is_served_at_the_versions_of_the_first_tier() -> None:
     assert served == expected
 
 
+def test_what_is_not_served_is_not_advertised_g9_g10() -> None:
+    """Share groups (76 to 79, 83 to 87, 90 to 92) and streams groups (88, 89, 93): a client finds out at once."""
+    assert not {*range(76, 80), *range(83, 94)} & {api.key for api in Dispatch().served}
+
+
 @pytest.mark.parametrize("version", versions(11))
 async def test_join_sends_newcomers_back_from_v4_on_and_all_in_the_end(node: Node, version: int) -> None:
     answer = await node.join(version, "")
