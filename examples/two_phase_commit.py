@@ -46,19 +46,20 @@ class Decisions:
         self._owner = ""
 
     def claim(self, owner: str) -> str | None:
-        """From here on only `owner` decides; what was decided last, by whomever."""
+        """From here on only `owner` decides; what was decided last, by whomever. Waits for one who is deciding now."""
         connection = self._connect()
         try:
             cursor = connection.cursor()
             cursor.execute(SCHEMA)
             cursor.execute(CLAIM.format(self._mark), (self._id, owner))
             cursor.execute(DECIDED.format(self._mark), (self._id,))
-            (decided,) = cursor.fetchone()
+            decided: str | bytes | None = cursor.fetchone()[0]
             connection.commit()
         finally:
             connection.close()
         self._owner = owner
-        return None if decided is None else str(decided)
+        # psycopg gives bytes where the database's encoding is SQL_ASCII.
+        return decided.decode() if isinstance(decided, bytes) else decided
 
     def commit(self, prepared: fencepost.PreparedTransaction, work: Callable[[Any], None], step: Step) -> None:
         """Do `work` (with a cursor) and decide for `prepared`, in one database transaction. Raises TakenOver."""

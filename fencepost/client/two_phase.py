@@ -76,11 +76,14 @@ class TwoPhaseProducer(TransactionalProducer):
 
         `decided` is the last decision that the outside coordinator remembers, or None for none at all. Without a
         prepared transaction there is nothing to do. May be called again after any error but FencedError; the decision
-        can not change on the way.
+        can not change on the way. Raises ValueError, with nothing done, if the text of `decided` names no transaction:
+        to take a mangled text for another transaction's would abort what was committed elsewhere.
         """
+        if decided is not None and not isinstance(decided, PreparedTransaction):
+            decided = PreparedTransaction.parse(decided)
         if self.prepared is None:
             return False
-        commit = decided is not None and str(decided) == str(self.prepared)
+        commit = decided == self.prepared
         holder = self._holder
         # What nothing was written in can not commit; its abort bumps the epoch, so that the next one looks different.
         as_commit = commit and not self._unwritten

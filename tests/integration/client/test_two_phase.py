@@ -60,6 +60,10 @@ async def test_after_prepare_only_the_decision_counts(two_phase_broker: BrokerPr
                 pass
         with pytest.raises(RuntimeError, match="open"):
             await producer.reinitialise()
+        for mangled in (f"b'{prepared}'", "", str(prepared.producer_id)):
+            with pytest.raises(ValueError, match=r"unpack|invalid literal"):
+                await producer.complete(mangled)
+        assert producer.prepared == prepared, "no decision was made for what nobody can read"
         assert await producer.complete(str(prepared) if commit else "7:7") is commit
         assert await producer.complete(prepared) is False, "there is nothing more to complete"
         async with producer.transaction() as txn:
