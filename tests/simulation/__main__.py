@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tests.simulation.oracles import violations
@@ -15,6 +15,16 @@ from tests.simulation.whole_world import run_world
 
 _SHOWN = 12
 _WIDTH = 400
+
+
+class Job(NamedTuple):
+    """Which world."""
+
+    seed: int
+    version: int | None = None
+    """The transaction protocol that everybody speaks; None for some of both."""
+    never_late: tuple[str, ...] = ()
+    """Requests that do not come late, or twice."""
 
 
 class Result(NamedTuple):
@@ -30,24 +40,22 @@ class Result(NamedTuple):
     lives: int
 
 
-def judge(job: tuple[int, int | None]) -> Result:
+def judge(job: Job) -> Result:
     """One world, and what is wrong with it. Whatever is raised in it is a violation, too."""
-    seed, version = job
     try:
-        outcome = run_world(seed, version)
+        outcome = run_world(*job)
         found = violations(outcome)
     except Exception as error:  # noqa: BLE001, a world that ends so is what is looked for
         import traceback
 
-        return Result(seed, [f"the world ended: {error!r}"], traceback.format_exception(error), 0.0, 0, 0, 0)
+        return Result(job.seed, [f"the world ended: {error!r}"], traceback.format_exception(error), 0.0, 0, 0, 0)
     transactions = sum(len(writer.transactions) for writer in outcome.history.writers)
     trace = outcome.trace if found else []
-    return Result(seed, found, trace, outcome.seconds, outcome.requests, transactions, outcome.lives)
+    return Result(job.seed, found, trace, outcome.seconds, outcome.requests, transactions, outcome.lives)
 
 
-def results(seeds: range, version: int | None, jobs: int) -> Iterator[Result]:
-    """The worlds of all seeds, in their order, `jobs` at a time."""
-    work = [(seed, version) for seed in seeds]
+def results(work: Sequence[Job], jobs: int) -> Iterator[Result]:
+    """All these worlds, in their order, `jobs` at a time."""
     if jobs == 1:
         yield from map(judge, work)
         return
@@ -65,6 +73,7 @@ def main() -> int:
     parser.add_argument(
         "--spoilt", choices=SPOILT, help="make the broker wrong in this way, and see whether it is found"
     )
+    parser.add_argument("--never-late", metavar="API", action="append", default=[], help="never late, never twice")
     parser.add_argument("--trace", action="store_true", help="show what happened, also where all was well")
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first world that went wrong")
     parser.add_argument("--stop-after", type=int, default=0, help="with --keep-going: stop after so many wrong ones")
@@ -76,17 +85,18 @@ def main() -> int:
     logging.disable(logging.CRITICAL)
     if arguments.spoilt:
         SPOILT[arguments.spoilt]()
-    version = 1 if arguments.tv1 else None
-    if arguments.trace and arguments.seeds == 1:
-        print("\n".join(run_world(arguments.first, version).trace))
-    return run(range(arguments.first, arguments.first + arguments.seeds), version, arguments)
+    seeds = range(arguments.first, arguments.first + arguments.seeds)
+    work = [Job(seed, 1 if arguments.tv1 else None, tuple(arguments.never_late)) for seed in seeds]
+    if arguments.trace and len(work) == 1:
+        print("\n".join(run_world(*work[0]).trace))
+    return run(work, arguments)
 
 
-def run(seeds: range, version: int | None, arguments: argparse.Namespace) -> int:
+def run(work: Sequence[Job], arguments: argparse.Namespace) -> int:
     """All worlds with a line that says how far it is; 1 where one went wrong."""
     began, failed = time.monotonic(), 0
     seconds = requests = transactions = crashes = 0.0
-    for done, result in enumerate(results(seeds, version, arguments.jobs), 1):
+    for done, result in enumerate(results(work, arguments.jobs), 1):
         seconds += result.seconds
         requests += result.requests
         transactions += result.transactions
@@ -96,10 +106,10 @@ def run(seeds: range, version: int | None, arguments: argparse.Namespace) -> int
             tell(result, arguments)
             if not arguments.keep_going or failed == arguments.stop_after:
                 break
-        if sys.stderr.isatty() or done % 100 == 0 or done == len(seeds):
+        if sys.stderr.isatty() or done % 100 == 0 or done == len(work):
             rate = done / (time.monotonic() - began)
-            end = "\r" if sys.stderr.isatty() and done < len(seeds) else "\n"
-            print(f"{done}/{len(seeds)} worlds, {failed} wrong, {rate:.1f}/s ", end=end, file=sys.stderr, flush=True)
+            end = "\r" if sys.stderr.isatty() and done < len(work) else "\n"
+            print(f"{done}/{len(work)} worlds, {failed} wrong, {rate:.1f}/s ", end=end, file=sys.stderr, flush=True)
     print(
         f"{transactions:.0f} transactions, {requests:.0f} requests, {crashes:.0f} ends of a broker,"
         f" {seconds / 3600:.2f} simulated hours in {time.monotonic() - began:.0f} s; {failed} worlds went wrong"
@@ -113,7 +123,8 @@ def tell(result: Result, arguments: argparse.Namespace) -> None:
     print(f"seed {result.seed}:")
     for violation in result.violations[:_SHOWN]:
         print(f"  {violation[:_WIDTH]}")
-    how = (" --tv1" if arguments.tv1 else "") + (f" --spoilt {arguments.spoilt}" if arguments.spoilt else "")
+    how = (" --tv1" if arguments.tv1 else "") + "".join(f" --never-late {api}" for api in arguments.never_late)
+    how += f" --spoilt {arguments.spoilt}" if arguments.spoilt else ""
     print(f"see it again: python -m tests.simulation --first {result.seed} --seeds 1 --jobs 1{how}", flush=True)
 
 

@@ -46,6 +46,8 @@ class Plan:
     """One writer for each: by the first or the second transaction protocol."""
     transactions: int
     """Of each writer."""
+    own_client: bool
+    """Whether one more writer is fencepost's own client; it speaks the second protocol."""
     copier: int | None
     """The protocol of the copier, if there is one."""
     partitions: int
@@ -68,6 +70,7 @@ class Plan:
             seconds=seconds,
             versions=writers,
             transactions=random.randint(3, 12),
+            own_client=random.random() < 0.4 and version != 1,
             copier=(version or random.choice(versions)) if random.random() < 0.6 else None,
             partitions=random.randint(1, 3),
             freezes=random.choice((0.0, 0.02, 0.1)),

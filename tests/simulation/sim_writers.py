@@ -57,7 +57,7 @@ class Program:
         client = TxnClient(line, self.transactional_id, self.version, self.timeout_ms, self.random, self.world.tell)
         try:
             await client.init()
-            self.world.note_fence(client)
+            self.world.note_fence(self.transactional_id, (client.producer_id, client.epoch), self.version)
             await self.work(client, name)
         finally:
             line.close()
@@ -157,7 +157,7 @@ class PlainWriter(Program):
         if self.version < 2:
             # What was refused, or came twice, left the sequences unknown: KIP-360 gives a fresh epoch.
             await client.init()
-            self.world.note_fence(client)
+            self.world.note_fence(self.transactional_id, (client.producer_id, client.epoch), self.version)
 
 
 class Copier(Program):
@@ -225,5 +225,5 @@ class Copier(Program):
         await client.end(commit=commit, patience_seconds=self.patience_seconds() if commit else None)
         if not commit and self.version < 2:
             await client.init()
-            self.world.note_fence(client)
+            self.world.note_fence(self.transactional_id, (client.producer_id, client.epoch), self.version)
         return commit

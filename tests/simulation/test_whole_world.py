@@ -36,6 +36,12 @@ def test_the_hazard_of_the_first_protocol_is_found_when_everybody_speaks_it() ->
     assert "see it again: python -m tests.simulation --first" in run.stdout
 
 
+def test_nothing_but_late_end_txns_goes_wrong_in_the_first_protocol() -> None:
+    """The worlds that the hazard spoils, and others, are well once an EndTxn that was held back or repeated is lost."""
+    run = simulate("--tv1", "--seeds", "60", "--never-late", "EndTxn")
+    assert run.returncode == 0, run.stdout
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("spoilt", "finding"),
@@ -66,11 +72,12 @@ def test_two_runs_of_one_seed_are_the_same_world() -> None:
 
 
 def test_two_processes_see_the_same_world() -> None:
-    """What a failing seed prints is enough to see it again."""
-    one, other = (simulate("--first", "11", "--seeds", "1", "--jobs", "1", "--trace") for _ in range(2))
+    """What a failing seed prints is enough to see it again, also where fencepost's own client takes part."""
+    one, other = (simulate("--first", "13", "--seeds", "1", "--jobs", "1", "--trace") for _ in range(2))
     assert one.returncode == 0, one.stdout
     trace = [line for line in one.stdout.splitlines() if line[:9].strip().replace(".", "").isdigit()]
     assert len(trace) > 20
+    assert any(" own.1 (" in line for line in trace)
     assert trace == [line for line in other.stdout.splitlines() if line[:9].strip().replace(".", "").isdigit()]
 
 

@@ -1,5 +1,7 @@
 """What the network of a simulated world does to whom: drawn from the seed, until it calms down."""
 
+from collections.abc import Collection
+from dataclasses import replace
 from random import Random
 
 from fencepost.testing.sim_network import Fate, Request
@@ -11,11 +13,13 @@ class SeededWeather:
     """Delays of some ms, and now and then something worse.
 
     `spared` are clients whose requests are never held back or repeated: those of TV1, whom that would harm as it harms
-    them with any broker (KAFKA-17754).
+    them with any broker (KAFKA-17754). Of the requests called `never_late` what was held back is lost: then a world
+    shows whether it is they that did harm.
     """
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, never_late: Collection[str] = ()) -> None:
         self._random = random
+        self._never_late = never_late
         self.spared: set[str] = set()
         self.calm = False
         self._slowest = random.choice((0.002, 0.01, 0.05))
@@ -32,6 +36,11 @@ class SeededWeather:
 
     def request(self, request: Request) -> Fate:
         """Lost, held back beyond its connection, repeated, or answered to nobody."""
+        fate = self._fate(request)
+        late = fate.copy_seconds is not None and request.name.partition(" ")[0] in self._never_late
+        return replace(fate, copy_seconds=None) if late else fate
+
+    def _fate(self, request: Request) -> Fate:
         delay, copies = self._delay(), request.client_id not in self.spared and request.api_key != FETCH
         if self.calm:
             return Fate(delay)

@@ -1,6 +1,7 @@
 """A broker, its disk, its network and its clients in one process and one virtual time: one seed is one world."""
 
 import errno
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from random import Random
 
@@ -16,10 +17,10 @@ from fencepost.testing.sim_network import SimNetwork
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
 from tests.simulation.lines import CREATE_TOPICS, Line
 from tests.simulation.node_state import NodeState, epochs_ahead, open_transactions, rebuilt_state, state_of
+from tests.simulation.own_client import OwnWriter
 from tests.simulation.plan import Event, Plan
 from tests.simulation.sim_readers import RawBatch, follow, read_all
 from tests.simulation.sim_writers import Copier, PlainWriter, Program
-from tests.simulation.txn_client import TxnClient
 from tests.simulation.watch import Watch
 from tests.simulation.weather import SeededWeather
 
@@ -64,10 +65,10 @@ class Outcome:
 class WholeWorld:
     """The world of one seed. `version` forces all clients to TV1 or TV2, and spares nobody."""
 
-    def __init__(self, seed: int, version: int | None = None) -> None:
+    def __init__(self, seed: int, version: int | None = None, never_late: Collection[str] = ()) -> None:
         self.random = Random(seed)
         self.plan = Plan.of(self.random, version)
-        self.weather = SeededWeather(Random(self.random.getrandbits(64)))
+        self.weather = SeededWeather(Random(self.random.getrandbits(64)), never_late)
         self.history = History([], [], {READ_COMMITTED: {}, READ_UNCOMMITTED: {}}, [])
         self.outcome = Outcome(seed, [], self.history)
         self.closing = False
@@ -93,14 +94,12 @@ class WholeWorld:
         self._lines.append(Line(self.network, client_id))
         return self._lines[-1]
 
-    def note_fence(self, client: TxnClient) -> None:
-        """A client has become the producer of its id."""
+    def note_fence(self, transactional_id: str, identity: tuple[int, int], version: int) -> None:
+        """Somebody has become the producer of an id."""
         node = self.broker.node
         if node is not None:
             ends = {(log.tp.topic, log.tp.partition): log.log_end_offset for log in node.logs.logs()}
-            self.outcome.fences.append(
-                Fence(client.transactional_id, client.producer_id, client.epoch, ends, client.version)
-            )
+            self.outcome.fences.append(Fence(transactional_id, *identity, ends, version))
 
     def start_program(self, program: Program) -> None:
         """One more task for a program: the one it has stands still."""
@@ -156,6 +155,8 @@ class WholeWorld:
                 for number, version in enumerate(plan.versions):
                     writer = PlainWriter(self, f"writer{number}", version, self._fork(), self.places, plan.transactions)
                     writers.start_soon(writer.run)
+                if plan.own_client:
+                    writers.start_soon(OwnWriter(self, "own", self._fork(), self.places, plan.transactions).run)
                 for event in plan.events:
                     writers.start_soon(self._strike, event)
                 await trio.sleep(plan.seconds)
@@ -331,6 +332,6 @@ class WholeWorld:
         line.close()
 
 
-def run_world(seed: int, version: int | None = None) -> Outcome:
+def run_world(seed: int, version: int | None = None, never_late: Collection[str] = ()) -> Outcome:
     """The world of a seed, from beginning to end."""
-    return run_seeded(seed, WholeWorld(seed, version).run)
+    return run_seeded(seed, WholeWorld(seed, version, never_late).run)
