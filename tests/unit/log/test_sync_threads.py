@@ -1,4 +1,4 @@
-"""The threads that wait for the disk: side by side where that pays, not at all where the disk is quick (decision 0018)."""
+"""The threads that wait for the disk: side by side where that pays, none where the disk is quick (decision 0018)."""
 
 import threading
 
