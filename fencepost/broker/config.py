@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.config_consumer_groups import ConsumerGroupSettings, problem
 from fencepost.broker.config_fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
 from fencepost.broker.config_settings import CoordinatorSettings, LogSettings, NodeSettings
 from fencepost.broker.config_sources import Given, from_assignments, from_environment, from_file
@@ -42,7 +43,7 @@ WITHOUT_EFFECT = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(LogSettings, CoordinatorSettings, NodeSettings):
+class BrokerConfig(LogSettings, CoordinatorSettings, ConsumerGroupSettings, NodeSettings):
     """All settings of one broker, checked; attributes are Kafka's names with underscores for dots.
 
     `given` holds what somebody set (name -> text), `without_effect` the names of Kafka's settings that were given and
@@ -145,6 +146,8 @@ def _check_together(values: Mapping[str, Value]) -> None:
 
     if get("group.min.session.timeout.ms") > get("group.max.session.timeout.ms"):
         raise ConfigError("group.min.session.timeout.ms must not be larger than group.max.session.timeout.ms")
+    if (wrong := problem(get)) is not None:
+        raise ConfigError(wrong)
     advertised = get("advertised.listeners")
     if advertised and parse_listener(advertised[0]).host in ("", "0.0.0.0", "::"):
         raise ConfigError(f"advertised.listeners = {advertised[0]!r} is no address that a client can connect to")
@@ -181,4 +184,12 @@ def group_config(config: BrokerConfig) -> "GroupConfig":
         offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
         offset_metadata_max_bytes=config.offset_metadata_max_bytes,
         offsets_topic_num_partitions=config.offsets_topic_num_partitions,
+        group_coordinator_rebalance_protocols=config.group_coordinator_rebalance_protocols,
+        group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        group_consumer_max_size=config.group_consumer_max_size,
+        group_consumer_assignors=config.group_consumer_assignors,
+        group_consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+        group_consumer_migration_policy=config.group_consumer_migration_policy.lower(),
+        group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
     )

@@ -31,7 +31,8 @@ from fencepost.broker.server import Server
 from fencepost.broker.ticker import every
 from fencepost.broker.topic_rules import TopicRules, cleaner_settings, cluster_facts, metadata_log_config, txn_config
 from fencepost.coordinator.group.service import GroupService
-from fencepost.coordinator.metadata.delta import Change, TopicDeleted
+from fencepost.coordinator.metadata.delta import Change, PartitionsAdded, TopicCreated, TopicDeleted
+from fencepost.coordinator.metadata.image import GROUP_VERSION
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC, is_internal
 from fencepost.coordinator.ports import Clock
@@ -137,6 +138,12 @@ class Node:
         return InternalTopicLogs(topic, count, self.commit, self._open_partition, self.logs.partitions)
 
     # What handlers ask
+
+    @property
+    def consumer_protocol(self) -> bool:
+        """Whether groups may use the consumer protocol (KIP-848)."""
+        enabled = "consumer" in self.config.group_coordinator_rebalance_protocols
+        return enabled and self.metadata.image.features.get(GROUP_VERSION, 0) >= 1
 
     def partition(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened on first use; None where there is none, and `absence` says why."""
@@ -279,6 +286,8 @@ class Node:
         for change in changes:
             if isinstance(change, TopicDeleted):
                 self._delete_topic(change.topic.name, change.topic.partitions)
+            elif isinstance(change, TopicCreated | PartitionsAdded):
+                self.groups.topics_changed([change.topic.name], created=isinstance(change, TopicCreated))
         self._settings_changed()
 
     def _delete_topic(self, name: str, partitions: int) -> None:

@@ -2,10 +2,13 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.coordinator.metadata.image import MetadataImage
 
 KeyValue = tuple[bytes | None, bytes | None]
 """One record of a coordinator's log; a value of None is a tombstone."""
@@ -150,6 +153,11 @@ class ProducerIdSource(Protocol):
 
 class TopicView(Protocol):
     """What the coordinators may ask about topics."""
+
+    @property
+    def image(self) -> "MetadataImage":
+        """The newest durable metadata, a value."""
+        ...
 
     def exists(self, partition: TopicPartition) -> bool:
         """Whether the partition is in the cluster's metadata."""

@@ -1,6 +1,7 @@
 """The bytes of `__consumer_offsets`: Kafka's own keys and values, so that its dump tool can read ours and we its.
 
-Keys: a version (int16), then for 0 and 1 (OffsetCommitKey) group, topic, partition, for 2 (GroupMetadataKey) the group.
+Keys: a version (int16), then for 0 and 1 (OffsetCommitKey) group, topic, partition, for 2 (GroupMetadataKey) the group;
+the others are those of consumer groups (`consumer/codec.py`).
 Values: a version, then its fields. Written are OffsetCommitValue v4 (v1 where a client gave its own retention) and
 GroupMetadataValue v3, as Kafka 4.3 does; every version is read. Tagged fields that are not known are passed over.
 """
@@ -9,6 +10,8 @@ import struct
 from functools import lru_cache
 from typing import TypeAlias
 
+from fencepost.coordinator.group.consumer import codec as consumer_codec
+from fencepost.coordinator.group.consumer.records import CONSUMER_RECORDS
 from fencepost.coordinator.group.records import (
     CommittedOffset,
     GroupRecord,
@@ -49,6 +52,8 @@ def _group_key(group_id: str) -> bytes:
 
 def encode(record: GroupRecord) -> KeyValue:
     """The key and value of a record; a value of None is a tombstone."""
+    if isinstance(record, CONSUMER_RECORDS):
+        return consumer_codec.encode(record)
     if isinstance(record, OffsetPending):
         record = record.commit
     if isinstance(record, OffsetCommitted):
@@ -138,6 +143,8 @@ def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:
         if version == GROUP_KEY_VERSION:
             group_id = reader.string()
             return GroupRemoved(group_id) if value is None else _read_group(group_id, value)
+        if version in consumer_codec.KEY_VERSIONS:
+            return consumer_codec.decode(key, value)
     except (struct.error, UnicodeDecodeError, ValueError) as error:
         raise CorruptRecord(f"key {key!r}, value {value!r}: {error}") from error
     return None

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.group.classic import check_commit
 from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.consumer import offsets
+from fencepost.coordinator.group.consumer.group import ConsumerGroup
+from fencepost.coordinator.group.consumer.offsets import TopicId
 from fencepost.coordinator.group.ledger import Ledger
 from fencepost.coordinator.group.offsets import OffsetCommitItem, commit_records
 from fencepost.coordinator.group.records import GroupRecord, OffsetPending
@@ -32,7 +35,7 @@ class Commit:
 
 
 def decide_commit(
-    ledger: Ledger, command: Commit, config: GroupConfig, now_ms: int
+    ledger: Ledger, command: Commit, config: GroupConfig, now_ms: int, topic_id: TopicId
 ) -> Decision[GroupRecord, list[ErrorCode], SetTimer]:
     """Check the sender and write the positions; the reply is an error per item, in order.
 
@@ -40,7 +43,10 @@ def decide_commit(
     """
     group = ledger.group(command.group_id)
     transactional = command.producer is not None
-    if isinstance(group, Dead) and command.generation >= 0:
+    consumers = ledger.consumers.get(command.group_id)
+    if consumers is not None:
+        error = _check_consumer(consumers, command, topic_id)
+    elif isinstance(group, Dead) and command.generation >= 0:
         error = command.unknown_group
     else:
         error = check_commit(
@@ -61,3 +67,16 @@ def decide_commit(
         member = group.members[command.member_id]
         timers = (SetTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id),)
     return Decision(errors, records, timers)
+
+
+def _check_consumer(group: ConsumerGroup, command: Commit, topic_id: TopicId) -> ErrorCode:
+    return offsets.check_commit(
+        group,
+        command.member_id,
+        command.group_instance_id,
+        command.generation,
+        transactional=command.producer is not None,
+        knows_epochs=command.unknown_group is ErrorCode.GROUP_ID_NOT_FOUND,
+        partitions=tuple(item.partition for item in command.items),
+        topic_id=topic_id,
+    )

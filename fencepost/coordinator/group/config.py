@@ -22,3 +22,15 @@ class GroupConfig:
     """The longest note that may go with a committed offset; counted in characters, as Kafka does."""
     offsets_topic_num_partitions: int = 50
     """Never changed once there is data."""
+    group_coordinator_rebalance_protocols: tuple[str, ...] = ("classic", "consumer")
+    group_consumer_session_timeout_ms: int = 45_000
+    group_consumer_heartbeat_interval_ms: int = 5_000
+    """What members of the consumer protocol are told to keep to; they have no say in either."""
+    group_consumer_max_size: int = 2**31 - 1
+    group_consumer_assignors: tuple[str, ...] = ("uniform", "range")
+    """Those that members may ask for; the first is used where nobody asks."""
+    group_consumer_assignment_interval_ms: int = 0
+    """How long a target assignment stands before the next one is made (KIP-1263); Kafka's 1000 hides a heartbeat
+    interval in every test."""
+    group_consumer_migration_policy: str = "bidirectional"
+    group_consumer_regex_refresh_interval_ms: int = 600_000

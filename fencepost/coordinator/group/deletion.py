@@ -7,7 +7,7 @@ from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.group.ledger import Ledger
 from fencepost.coordinator.group.records import GroupRecord, OffsetRemoved
 from fencepost.coordinator.group.retention import CONSUMER, subscription_topics
-from fencepost.coordinator.group.state import Active, Dead, Empty
+from fencepost.coordinator.group.state import Active, Dead, Group, group_members
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -28,9 +28,10 @@ def decide_delete(
     again once the transaction has ended. (Kafka cuts it out of the transaction, whose outputs then stand alone.)
     """
     group = ledger.group(group_id)
-    if isinstance(group, Dead):
+    consumers = ledger.consumers.get(group_id)
+    if consumers is None and isinstance(group, Dead):
         return Decision(DeletedOffsets(ErrorCode.GROUP_ID_NOT_FOUND))
-    if not isinstance(group, Empty) and group.protocol_type != CONSUMER:
+    if isinstance(group, Active) and group.protocol_type != CONSUMER:
         return Decision(DeletedOffsets(ErrorCode.NON_EMPTY_GROUP))
     stored = {partition for partition, _ in ledger.offsets.committed(group_id)}
     pending = ledger.offsets.pending(group_id)
@@ -38,7 +39,7 @@ def decide_delete(
     removals: dict[TopicPartition, OffsetRemoved] = {}
     for partition in partitions:
         error = ErrorCode.NONE
-        if _is_read(group, partition.topic):
+        if partition.topic in consumers.topics if consumers is not None else _is_read(group, partition.topic):
             error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
         elif partition in pending:
             error = ErrorCode.UNSTABLE_OFFSET_COMMIT
@@ -48,14 +49,12 @@ def decide_delete(
     return Decision(DeletedOffsets(ErrorCode.NONE, tuple(errors)), tuple(removals.values()))
 
 
-def _is_read(group: Empty | Active, topic: str) -> bool:
+def _is_read(group: Group, topic: str) -> bool:
     """Whether some member subscribes to the topic; also where the subscription of one can not be understood.
 
     In a rebalance the protocol is not chosen yet: whatever a member says under any of its protocols counts.
     """
-    if isinstance(group, Empty):
-        return False
-    for member in group.members.values():
+    for member in group_members(group).values():
         for _, metadata in member.protocols:
             topics = subscription_topics(metadata)
             if topics is None or topic in topics:

@@ -78,6 +78,12 @@ def expiring(kind: TimerKind, member_id: str, before: Group) -> str:
         case TimerKind.SYNC:
             unsynced = before.unsynced if isinstance(before, CompletingRebalance | Stable) else frozenset()
             return f"these never asked for their assignment: {named(sorted(unsynced))}"
+        case TimerKind.REBALANCE:
+            return f"member {member_id} did not give its partitions back in time"
+        case TimerKind.CLASSIC_JOIN:
+            return f"classic member {member_id} did not rejoin in time"
+        case TimerKind.CLASSIC_SYNC:
+            return f"classic member {member_id} did not fetch its assignment in time"
 
 
 def named(names: Iterable[str]) -> str:

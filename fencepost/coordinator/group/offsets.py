@@ -122,6 +122,10 @@ class OffsetStore:
         """Whether some open transaction has written positions of the group that nobody has deleted since."""
         return any(self._pending[producer_id].get(group_id) for producer_id in self._open.get(group_id, ()))
 
+    def has_any(self, group_id: str) -> bool:
+        """Whether the group has positions, visible or pending."""
+        return group_id in self._committed or group_id in self._open
+
     def pending_producers(self) -> Collection[int]:
         """The producer ids whose transactions have pending positions here."""
         return self._pending.keys()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from fencepost.coordinator.group.consumer.records import ConsumerRecord
 from fencepost.coordinator.group.state import Empty, Group, Member, Stable
 from fencepost.protocol.topics import TopicPartition
 
@@ -64,7 +65,7 @@ class GroupRemoved:
     group_id: str
 
 
-GroupRecord: TypeAlias = OffsetCommitted | OffsetPending | OffsetRemoved | GroupSaved | GroupRemoved
+GroupRecord: TypeAlias = OffsetCommitted | OffsetPending | OffsetRemoved | GroupSaved | GroupRemoved | ConsumerRecord
 
 
 def saved(group_id: str, group: Stable | Empty, now_ms: int) -> GroupSaved:

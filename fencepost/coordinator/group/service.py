@@ -3,22 +3,21 @@
 import logging
 import math
 import uuid
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 import trio
 
-from fencepost.coordinator.group import classic, join, notes, rebalance, view
+from fencepost.coordinator.group import classic, join, notes, rebalance
+from fencepost.coordinator.group.admin import GroupAdmin
 from fencepost.coordinator.group.commit import Commit, decide_commit
 from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.consumer_service import ConsumerGroups
 from fencepost.coordinator.group.deletion import DeletedOffsets, decide_delete
 from fencepost.coordinator.group.offsets import FetchedOffset
 from fencepost.coordinator.group.parking import Parking
-from fencepost.coordinator.group.records import GroupRecord, GroupRemoved
-from fencepost.coordinator.group.shards import GroupOffset, GroupShard, GroupShards, coordinator_error
-from fencepost.coordinator.group.state import CompletingRebalance, Stable, group_members, state_name
+from fencepost.coordinator.group.shards import GroupShard, GroupShards, coordinator_error
+from fencepost.coordinator.group.state import CompletingRebalance, Stable, group_members
 from fencepost.coordinator.group.timers import TimerKey, Timers
 from fencepost.coordinator.group.turn import (
     Join,
@@ -28,6 +27,7 @@ from fencepost.coordinator.group.turn import (
     MemberName,
     SetTimer,
     Sync,
+    SyncAnswer,
     SyncReply,
     TimerKind,
     Turn,
@@ -44,7 +44,7 @@ RETRY_S = 1.0
 """When a timer whose write was refused goes off again."""
 
 
-class GroupService:
+class GroupService(GroupAdmin):
     """All groups of this broker.
 
     Every method that answers a client returns once what the answer rests on is durable; `heartbeat` alone rests on
@@ -59,10 +59,10 @@ class GroupService:
         clock: Clock,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
+        super().__init__(GroupShards(logs, topics, clock))
         self.config = config
         self.tallies = notes.Tallies()
         self._topics = topics
-        self._shards = GroupShards(logs, topics, clock)
         self._clock = clock
         self._new_id = new_id
         self._timers = Timers()
@@ -70,6 +70,7 @@ class GroupService:
         self._joins: Parking[JoinReply] = Parking(JoinReply("", ErrorCode.REBALANCE_IN_PROGRESS), trio.Event)
         self._syncs: Parking[SyncReply] = Parking(SyncReply(ErrorCode.REBALANCE_IN_PROGRESS), trio.Event)
         self._closed = False
+        self.consumers = ConsumerGroups(config, self._shards, lambda: topics.image, clock, new_id, self)
 
     async def start(self) -> None:
         """Rebuild every group from the logs; members come back with their sessions started over (as in Kafka).
@@ -84,6 +85,7 @@ class GroupService:
                 self._set_timer(group_id, SetTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
             turn = rebalance.make_fit(group_id, group, self.config, now_ms)
             self._take(self._shards.of(group_id), group_id, turn, "it is larger than group.max.size allows")
+        self.consumers.start()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch the sessions and rebalances, and forget what is past its retention."""
@@ -98,10 +100,6 @@ class GroupService:
         self._joins.wake_all(JoinReply("", ErrorCode.NOT_COORDINATOR))
         self._syncs.wake_all(SyncReply(ErrorCode.NOT_COORDINATOR))
 
-    def is_lost(self, group_id: str) -> bool:
-        """Whether the log that holds the group could not be replayed: nothing can be said of the group then."""
-        return self._shards.is_lost(group_id)
-
     def group_partition(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds the group."""
         return self._shards.partition(group_id)
@@ -115,6 +113,11 @@ class GroupService:
         if self.is_lost(command.group_id):
             return JoinReply(command.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         shard = self._shards.of(command.group_id)
+        try:
+            if not self.consumers.make_way(shard, command.group_id):
+                return await self.consumers.join(shard, command)
+        except LogWriteFailed as failed:
+            return JoinReply(command.member_id, coordinator_error(failed.code))
         group = shard.state.group(command.group_id)
         new_member_id = command.member_id or f"{command.group_instance_id or command.client_id}-{self._new_id()}"
         turn = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
@@ -135,8 +138,10 @@ class GroupService:
         shard = self._shards.find(command.group_id)
         if shard is None:
             return SyncReply(ErrorCode.UNKNOWN_MEMBER_ID)
-        turn = classic.sync(shard.state.group(command.group_id), command, self._clock.now_ms())
         try:
+            if command.group_id in shard.state.consumers:
+                return await self.consumers.sync(shard, command)
+            turn = classic.sync(shard.state.group(command.group_id), command, self._clock.now_ms())
             return await self._answer(shard, command.group_id, turn, self._syncs, "")
         except LogWriteFailed as failed:
             return SyncReply(coordinator_error(failed.code))
@@ -147,6 +152,8 @@ class GroupService:
             return ErrorCode.INVALID_GROUP_ID
         if self.is_lost(group_id):
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if (consumers := self._shards.consumer_group(group_id)) is not None:
+            return self.consumers.beat(consumers, member_id, instance_id, generation)
         group = self._shards.group(group_id)
         error = classic.heartbeat(group, member_id, instance_id, generation)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
@@ -161,6 +168,8 @@ class GroupService:
         shard = self._shards.find(group_id)
         if shard is None:
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(names)
+        if group_id in shard.state.consumers:
+            return await self.consumers.leave(shard, group_id, names)
         turn = classic.leave(group_id, shard.state.group(group_id), tuple(names), self._clock.now_ms())
         assert isinstance(turn.reply, LeaveReply)
         try:
@@ -182,7 +191,8 @@ class GroupService:
         shard = self._shards.of(command.group_id)
         try:
             decision, end_offset = shard.decide(
-                lambda ledger, now_ms: decide_commit(ledger, command, self.config, now_ms), command.producer
+                lambda ledger, now_ms: decide_commit(ledger, command, self.config, now_ms, self._topics.topic_id),
+                command.producer,
             )
         except LogWriteFailed as failed:
             return [coordinator_error(failed.code)] * len(command.items)
@@ -246,62 +256,18 @@ class GroupService:
         if shard is not None:
             shard.state.offsets.complete(producer_id, commit)
 
-    async def describe(self, group_ids: Collection[str]) -> list[view.DescribedGroup]:
-        """DescribeGroups."""
-        described = [view.describe(group_id, self._shards.group(group_id)) for group_id in group_ids]
-        refused = await self._shards.durable(group_ids)
-        return [replace(one, error=refused.get(one.group_id, one.error)) for one in described] if refused else described
+    def topics_changed(self, topics: Sequence[str], *, created: bool = False) -> None:
+        """Topics came, or grew: consumer groups that subscribe to them assign anew."""
+        self.consumers.topics_changed(topics, created=created)
 
-    async def list_groups(self, states: Collection[str], types: Collection[str]) -> list[view.ListedGroup]:
-        """ListGroups; empty filters let everything through, case does not matter."""
-        wanted_states = {state.strip().lower() for state in states}
-        wanted_types = {kind.strip().lower() for kind in types}
-        found = [
-            view.listed(group_id, group)
-            for group_id, group in self._shards.all_groups()
-            if view.wanted(group, wanted_states, wanted_types)
-        ]
-        refused = await self._shards.durable(listed.group_id for listed in found)
-        return [listed for listed in found if listed.group_id not in refused]
-
-    def topics_deleted(self, topics: Collection[str]) -> None:
+    def topics_deleted(self, topics: Sequence[str]) -> None:
         """Topics are gone: so are all positions in them, lest a new topic of that name inherits them."""
         self._shards.forget_topics(set(topics))
+        self.consumers.topics_changed(topics, created=False)
 
     def forget_deleted_topics(self) -> None:
         """To be called once at start: a crash may have come between the deletion of a topic and `topics_deleted`."""
         self._shards.forget_deleted_topics()
-
-    def groups_by_state(self) -> dict[str, int]:
-        """How many groups are in each phase, for the metrics."""
-        return dict(Counter(state_name(group) for _, group in self._shards.all_groups()))
-
-    def groups_by_protocol(self) -> dict[str, int]:
-        """How many groups there are of each type, as ListGroups names them; for the metrics."""
-        return dict(Counter(view.listed(group_id, group).group_type for group_id, group in self._shards.all_groups()))
-
-    @property
-    def offset_count(self) -> int:
-        """How many committed positions there are, for the metrics."""
-        return self._shards.offset_count
-
-    def committed_offsets(self) -> Iterator[GroupOffset]:
-        """Every committed position, for the metrics."""
-        return self._shards.committed_offsets()
-
-    async def delete_groups(self, group_ids: Sequence[str]) -> list[ErrorCode]:
-        """DeleteGroups: only empty groups go, with all their positions; an error per group, in order."""
-        errors: list[ErrorCode] = []
-        for group_id in group_ids:
-            lost = self.is_lost(group_id)
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE if lost else view.is_deletable(self._shards.group(group_id))
-            if not error:
-                shard = self._shards.of(group_id)
-                records: list[GroupRecord] = [*shard.state.offsets.removals(group_id), GroupRemoved(group_id)]
-                error = self._shards.write_all(shard, records)
-            errors.append(error)
-        refused = await self._shards.durable(group_ids)
-        return [refused.get(group_id, error) for group_id, error in zip(group_ids, errors, strict=True)]
 
     def _take(self, shard: GroupShard, group_id: str, turn: Turn, why: str) -> int:
         """Append what the turn writes, make it so, wake whom it answers; return the offset that answers wait for.
@@ -318,13 +284,16 @@ class GroupService:
             logger.info("group %s: %s", group_id, told)
         for timer in turn.timers:
             self._set_timer(group_id, timer)
-        end_offset = shard.log.end_offset
-        for answer in turn.answers:
+        self.wake(group_id, turn.answers, shard.log.end_offset)
+        return shard.log.end_offset
+
+    def wake(self, group_id: str, answers: Sequence[JoinAnswer | SyncAnswer], end_offset: int) -> None:
+        """Answer parked requests; the answers may leave once the log is durable below `end_offset`."""
+        for answer in answers:
             if isinstance(answer, JoinAnswer):
                 self._joins.wake(group_id, answer.member_id, answer.reply, end_offset)
             else:
                 self._syncs.wake(group_id, answer.member_id, answer.reply, end_offset)
-        return end_offset
 
     async def _answer(self, shard: GroupShard, group_id: str, turn: Turn, parking: Parking[ReplyT], why: str) -> ReplyT:
         """Take the turn and return its reply, parked until another member's turn brings it where it has none yet.
@@ -345,11 +314,18 @@ class GroupService:
         return reply
 
     def _set_timer(self, group_id: str, timer: SetTimer) -> None:
-        key = TimerKey(timer.kind, group_id, timer.member_id)
-        if timer.delay_ms is None:
+        self.set_timer(TimerKey(timer.kind, group_id, timer.member_id), timer.delay_ms)
+
+    def set_timer(self, key: TimerKey, delay_ms: int | None) -> None:
+        """Start a timer over, or stop it where the delay is None."""
+        if delay_ms is None:
             self._timers.stop(key)
-        elif self._timers.set(key, self._clock.monotonic() + timer.delay_ms / 1000):
+        elif self._timers.set(key, self._clock.monotonic() + delay_ms / 1000):
             self._wake.set()
+
+    def is_timed(self, key: TimerKey) -> bool:
+        """Whether the timer runs."""
+        return key in self._timers
 
     async def _watch_timers(self) -> None:
         while True:
@@ -364,6 +340,16 @@ class GroupService:
     def _expire(self, key: TimerKey) -> None:
         """Take the turn of a timer that went off."""
         shard = self._shards.of(key.group_id)
+        try:
+            if (consumers := shard.state.consumers.get(key.group_id)) is not None:
+                self.consumers.expire(shard, consumers, key)
+            else:
+                self._expire_classic(shard, key)
+        except LogWriteFailed as failed:
+            logger.warning("group %s: %s timer could not act, will try again: %s", key.group_id, key.kind.value, failed)
+            self._timers.set(key, self._clock.monotonic() + RETRY_S)
+
+    def _expire_classic(self, shard: GroupShard, key: TimerKey) -> None:
         group = shard.state.group(key.group_id)
         now_ms = self._clock.now_ms()
         match key.kind:
@@ -373,11 +359,9 @@ class GroupService:
                 turn = rebalance.expire_join(key.group_id, group, self.config, now_ms)
             case TimerKind.SYNC:
                 turn = rebalance.expire_sync(key.group_id, group, now_ms)
-        try:
-            self._take(shard, key.group_id, turn, notes.expiring(key.kind, key.member_id, group))
-        except LogWriteFailed as failed:
-            logger.warning("group %s: %s timer could not act, will try again: %s", key.group_id, key.kind.value, failed)
-            self._timers.set(key, self._clock.monotonic() + RETRY_S)
+            case TimerKind.REBALANCE | TimerKind.CLASSIC_JOIN | TimerKind.CLASSIC_SYNC:
+                return
+        self._take(shard, key.group_id, turn, notes.expiring(key.kind, key.member_id, group))
 
     async def _sweep(self) -> None:
         while True:

@@ -6,6 +6,8 @@ from typing import NamedTuple, TypeAlias
 
 from fencepost.coordinator.group import retention
 from fencepost.coordinator.group.codec import CorruptRecord, encode
+from fencepost.coordinator.group.consumer.group import ConsumerGroup
+from fencepost.coordinator.group.consumer.offsets import expired
 from fencepost.coordinator.group.ledger import Ledger, apply, replay
 from fencepost.coordinator.group.records import GroupRecord
 from fencepost.coordinator.group.state import Dead, Group
@@ -96,9 +98,19 @@ class GroupShards:
         return Dead() if shard is None else shard.state.group(group_id)
 
     def all_groups(self) -> Iterator[tuple[str, Group]]:
-        """Every group there is."""
+        """Every group of the classic protocol, simple ones included."""
         for shard in self._shards.values():
             yield from shard.state.groups.items()
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """The group of the consumer protocol; None where there is none."""
+        shard = self.find(group_id)
+        return None if shard is None else shard.state.consumers.get(group_id)
+
+    def all_consumer_groups(self) -> Iterator[tuple[str, ConsumerGroup]]:
+        """Every group of the consumer protocol."""
+        for shard in self._shards.values():
+            yield from shard.state.consumers.items()
 
     async def durable(self, group_ids: Iterable[str]) -> dict[str, ErrorCode]:
         """Return when all that is known of these groups now is durable: an error for those where it never will be."""
@@ -144,6 +156,8 @@ class GroupShards:
             records: list[GroupRecord] = []
             for group_id, group in shard.state.groups.items():
                 records += retention.expired(group_id, group, shard.state.offsets, retention_ms, now_ms)
+            for consumers in shard.state.consumers.values():
+                records += expired(consumers, shard.state.offsets, retention_ms, now_ms)
             count = shard.state.offsets.count
             self.write_all(shard, records)
             yield count - shard.state.offsets.count

@@ -26,6 +26,9 @@ class Timers:
     def __len__(self) -> int:
         return len(self._deadlines)
 
+    def __contains__(self, key: TimerKey) -> bool:
+        return key in self._deadlines
+
     def set(self, key: TimerKey, deadline: float) -> bool:
         """Start the timer, or start it over; True if nothing else is due earlier (whoever sleeps must wake)."""
         self._deadlines[key] = deadline

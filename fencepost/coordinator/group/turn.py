@@ -109,7 +109,7 @@ class SyncAnswer(NamedTuple):
 
 
 class TimerKind(Enum):
-    """The three things a group waits for."""
+    """What a group waits for; the last three are those of consumer groups only."""
 
     SESSION = "session"
     """A sign of life of one member."""
@@ -117,6 +117,12 @@ class TimerKind(Enum):
     """The members to rejoin, or newcomers in the initial delay."""
     SYNC = "sync"
     """Every member to fetch its assignment."""
+    REBALANCE = "rebalance"
+    """One member to give its partitions back."""
+    CLASSIC_JOIN = "classic-join"
+    """A classic member to rejoin."""
+    CLASSIC_SYNC = "classic-sync"
+    """A classic member to fetch what it was given."""
 
 
 class SetTimer(NamedTuple):

@@ -8,6 +8,7 @@ from fencepost.coordinator.group.state import Dead, Empty, Group, Stable, group_
 from fencepost.protocol.errors import ErrorCode
 
 CLASSIC = "classic"
+CONSUMER = "consumer"
 
 
 class DescribedMember(NamedTuple):
@@ -69,9 +70,9 @@ def listed(group_id: str, group: Group) -> ListedGroup:
     return ListedGroup(group_id, group.protocol_type or "", state_name(group), CLASSIC)
 
 
-def wanted(group: Group, states: Collection[str], types: Collection[str]) -> bool:
+def wanted(line: ListedGroup, states: Collection[str], types: Collection[str]) -> bool:
     """Whether the filters, in lower case, let the group through; empty ones let all through (KIP-518, KIP-848)."""
-    return (not states or state_name(group).lower() in states) and (not types or CLASSIC in types)
+    return (not states or line.state.lower() in states) and (not types or line.group_type in types)
 
 
 def is_deletable(group: Group) -> ErrorCode:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.metadata.commands import DONE, FeatureUpdate, Outcome, UpgradeType
-from fencepost.coordinator.metadata.image import METADATA_VERSION, TRANSACTION_VERSION, MetadataImage
+from fencepost.coordinator.metadata.image import GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION, MetadataImage
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import FeatureLevelRecord, MetadataRecord
 
@@ -26,8 +26,10 @@ METADATA_LEVELS = MappingProxyType(
 """The levels of metadata.version whose records are written here: name, and whether the records changed with it.
 
 Level 13 brought transactions (KIP-868), 17 the directories in PartitionRecord (KIP-858), which are always written."""
-SUPPORTED: Mapping[str, tuple[int, int]] = MappingProxyType({METADATA_VERSION: (17, 25), TRANSACTION_VERSION: (0, 2)})
-BOOTSTRAP: Mapping[str, int] = MappingProxyType({METADATA_VERSION: 25, TRANSACTION_VERSION: 2})
+SUPPORTED: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {METADATA_VERSION: (17, 25), TRANSACTION_VERSION: (0, 2), GROUP_VERSION: (0, 1)}
+)
+BOOTSTRAP: Mapping[str, int] = MappingProxyType({METADATA_VERSION: 25, TRANSACTION_VERSION: 2, GROUP_VERSION: 1})
 
 
 class FeatureView(NamedTuple):

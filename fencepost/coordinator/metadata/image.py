@@ -12,6 +12,8 @@ FIRST_PRODUCER_ID = 1
 """Kafka starts at 0; 0 is left out here so that it can never be a producer's (kafka-rules 0.23)."""
 METADATA_VERSION = "metadata.version"
 TRANSACTION_VERSION = "transaction.version"
+GROUP_VERSION = "group.version"
+"""1: groups of the consumer protocol (KIP-848)."""
 
 
 class ResourceType(IntEnum):

@@ -13,6 +13,7 @@ from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.group.state import Group
 from fencepost.coordinator.group.turn import Join, JoinReply, Sync, SyncReply
+from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
 from fencepost.coordinator.ports import KeyValue, LogWriteFailed, ProducerTag, ReplayedBatch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -94,6 +95,17 @@ class Topics:
 
     def __init__(self, *names: str) -> None:
         self.names = set(names)
+
+    @property
+    def image(self) -> MetadataImage:
+        partition = PartitionImage((1,), (1,), 1)
+        topics = [TopicImage(name, self._id(name), (partition,) * 3) for name in sorted(self.names)]
+        by_name = {topic.name: topic for topic in topics}
+        return MetadataImage(len(topics), by_name, {topic.topic_id: topic for topic in topics})
+
+    @staticmethod
+    def _id(name: str) -> bytes:
+        return name.encode().ljust(16, b"\0")
 
     def exists(self, partition: TopicPartition) -> bool:
         return partition.topic in self.names and 0 <= partition.partition < 3

@@ -44,9 +44,8 @@ async def test_an_empty_log_gets_the_bootstrap_records_in_one_transaction() -> N
     assert records[1] == FeatureLevelRecord("metadata.version", 25)
     assert records[-1] == EndTransactionRecord()
     assert len(cluster.log.batches) == 1
-    assert cluster.service.features.finalized == {"metadata.version": 25, "transaction.version": 2}
+    assert cluster.service.features.finalized == {"metadata.version": 25, "transaction.version": 2, "group.version": 1}
     assert cluster.service.features.epoch == len(records)
-    assert "group.version" not in cluster.service.features.supported
 
 
 async def test_the_internal_topics_are_there_from_the_start() -> None:
@@ -185,7 +184,7 @@ async def test_a_crash_inside_the_bootstrap_is_made_good_at_the_next_start(dies_
     records = again.log.records()
     abort = records.index(AbortTransactionRecord("Controller failover"))
     assert records[abort + 1] == BeginTransactionRecord("Bootstrap records")
-    assert again.service.features.finalized == {"metadata.version": 25, "transaction.version": 2}
+    assert again.service.features.finalized == {"metadata.version": 25, "transaction.version": 2, "group.version": 1}
     assert set(again.service.image.topics_by_name) == {"__consumer_offsets", "__transaction_state"}
 
 

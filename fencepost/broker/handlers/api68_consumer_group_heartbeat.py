@@ -1,0 +1,65 @@
+"""ConsumerGroupHeartbeat (68): a member of a KIP-848 group joins, lives, hears of its partitions, and leaves.
+
+v0-1 are served; v1 brings regular expressions and asks the client to make its own member id (KIP-1082). Where the
+consumer protocol is switched off (`group.version` 0, or not among `group.coordinator.rebalance.protocols`) the
+answer is UNSUPPORTED_VERSION.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+OWN_MEMBER_ID_SINCE = 1
+
+
+async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Take the heartbeat to the group."""
+    if not node.consumer_protocol:
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    owned = request.topic_partitions
+    reply = await node.groups.consumers.heartbeat(
+        Heartbeat(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            instance_id=request.instance_id,
+            rack_id=request.rack_id,
+            rebalance_timeout_ms=request.rebalance_timeout_ms,
+            topics=None if request.subscribed_topic_names is None else tuple(request.subscribed_topic_names),
+            regex=request.subscribed_topic_regex,
+            assignor=request.server_assignor,
+            reported=None if owned is None else tuple((topic.topic_id, tuple(topic.partitions)) for topic in owned),
+            client_id=context.client_id or "",
+            client_host=f"/{context.client_host}",
+            member_id_required=context.api_version >= OWN_MEMBER_ID_SINCE,
+        )
+    )
+    return ConsumerGroupHeartbeatResponse(
+        error_code=reply.error,
+        error_message=reply.text,
+        member_id=reply.member_id,
+        member_epoch=reply.member_epoch,
+        heartbeat_interval_ms=reply.heartbeat_interval_ms,
+        assignment=_assignment(reply),
+    )
+
+
+def _assignment(reply: HeartbeatReply) -> Any:
+    if reply.assignment is None:
+        return None
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
+            for topic_id, partitions in reply.assignment.items()
+        ]
+    )

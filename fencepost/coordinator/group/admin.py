@@ -1,0 +1,97 @@
+"""What operators ask of groups: describe, list, delete, count."""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
+
+from fencepost.coordinator.group import view
+from fencepost.coordinator.group.consumer.group import tombstones
+from fencepost.coordinator.group.consumer.view import DescribedConsumerGroup
+from fencepost.coordinator.group.consumer_service import ConsumerGroups
+from fencepost.coordinator.group.records import GroupRecord, GroupRemoved
+from fencepost.coordinator.group.shards import GroupOffset, GroupShards
+from fencepost.coordinator.group.state import state_name
+from fencepost.protocol.errors import ErrorCode
+
+
+class GroupAdmin:
+    """The part of the group coordinator that members do not speak to; groups of both protocols."""
+
+    def __init__(self, shards: GroupShards) -> None:
+        self._shards = shards
+        self.consumers: ConsumerGroups
+
+    def is_lost(self, group_id: str) -> bool:
+        """Whether the log that holds the group could not be replayed: nothing can be said of the group then."""
+        return self._shards.is_lost(group_id)
+
+    async def describe(self, group_ids: Collection[str]) -> list[view.DescribedGroup]:
+        """DescribeGroups; a consumer group is not known by this API."""
+        described = [view.describe(group_id, self._shards.group(group_id)) for group_id in group_ids]
+        refused = await self._shards.durable(group_ids)
+        return [replace(one, error=refused.get(one.group_id, one.error)) for one in described] if refused else described
+
+    async def describe_consumer_groups(self, group_ids: Collection[str]) -> list[DescribedConsumerGroup]:
+        """ConsumerGroupDescribe."""
+        described = [self.consumers.describe(group_id) for group_id in group_ids]
+        refused = await self._shards.durable(group_ids)
+        refused |= {one: ErrorCode.COORDINATOR_NOT_AVAILABLE for one in group_ids if self.is_lost(one)}
+        return [
+            DescribedConsumerGroup(one.group_id, refused[one.group_id]) if one.group_id in refused else one
+            for one in described
+        ]
+
+    async def list_groups(self, states: Collection[str], types: Collection[str]) -> list[view.ListedGroup]:
+        """ListGroups; empty filters let everything through, case does not matter."""
+        wanted_states = {state.strip().lower() for state in states}
+        wanted_types = {kind.strip().lower() for kind in types}
+        found = [line for line in self._listed() if view.wanted(line, wanted_states, wanted_types)]
+        refused = await self._shards.durable(listed.group_id for listed in found)
+        return [listed for listed in found if listed.group_id not in refused]
+
+    def _listed(self) -> Iterator[view.ListedGroup]:
+        for group_id, group in self._shards.all_groups():
+            yield view.listed(group_id, group)
+        for group_id, consumers in self._shards.all_consumer_groups():
+            yield view.ListedGroup(group_id, view.CONSUMER, consumers.state, view.CONSUMER)
+
+    def groups_by_state(self) -> dict[str, int]:
+        """How many groups of the classic protocol are in each phase, for the metrics."""
+        return dict(Counter(state_name(group) for _, group in self._shards.all_groups()))
+
+    def consumer_groups_by_state(self) -> dict[str, int]:
+        """How many groups of the consumer protocol are in each phase, for the metrics."""
+        return dict(Counter(group.state for _, group in self._shards.all_consumer_groups()))
+
+    def groups_by_protocol(self) -> dict[str, int]:
+        """How many groups there are of each type, as ListGroups names them; for the metrics."""
+        return dict(Counter(line.group_type for line in self._listed()))
+
+    @property
+    def offset_count(self) -> int:
+        """How many committed positions there are, for the metrics."""
+        return self._shards.offset_count
+
+    def committed_offsets(self) -> Iterator[GroupOffset]:
+        """Every committed position, for the metrics."""
+        return self._shards.committed_offsets()
+
+    async def delete_groups(self, group_ids: Sequence[str]) -> list[ErrorCode]:
+        """DeleteGroups: only empty groups go, with all their positions; an error per group, in order."""
+        errors: list[ErrorCode] = []
+        for group_id in group_ids:
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE if self.is_lost(group_id) else self._delete(group_id)
+            errors.append(error)
+        refused = await self._shards.durable(group_ids)
+        return [refused.get(group_id, error) for group_id, error in zip(group_ids, errors, strict=True)]
+
+    def _delete(self, group_id: str) -> ErrorCode:
+        shard = self._shards.find(group_id)
+        consumers = None if shard is None else shard.state.consumers.get(group_id)
+        if consumers is not None and consumers.members:
+            return ErrorCode.NON_EMPTY_GROUP
+        error = ErrorCode.NONE if consumers is not None else view.is_deletable(self._shards.group(group_id))
+        if error or shard is None:
+            return error
+        gone: list[GroupRecord] = [GroupRemoved(group_id)] if consumers is None else [*tombstones(consumers)]
+        return self._shards.write_all(shard, [*shard.state.offsets.removals(group_id), *gone])

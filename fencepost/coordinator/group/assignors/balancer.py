@@ -1,0 +1,70 @@
+"""Picks the least and the most loaded of some members, again and again, without sorting them again.
+
+Two ranges of the sorted members are kept, each of one level of load. Each pick assumes that the member gains, or loses,
+one partition; when a whole range was picked, its level moves by one and the range takes in the members that it met::
+
+                         most loaded
+      load              ##<-   ]##     the least loaded range grows to the right, the most loaded one to the left;
+              ->    ]##[#######]##     done is when their levels are at most one apart, not when they touch. At the
+      least  [######]##[#######]##     far right are members that turned out to have nothing to give.
+             +-------------------->  members
+"""
+
+from collections.abc import Sequence
+
+
+class Balancer:
+    """Works on `loads`, the number of partitions by member, which its user changes as it moves partitions."""
+
+    def __init__(self, loads: Sequence[int], members: Sequence[int]) -> None:
+        self._loads = loads
+        self._sorted = sorted(members, key=lambda member: (loads[member], member))
+        lowest, highest = loads[self._sorted[0]], loads[self._sorted[-1]]
+        self.imbalance = highest - lowest
+        self._low_end = 0
+        self._low_level = lowest - 1
+        self._next_low = 0
+        self._high_start = self._high_end = len(self._sorted)
+        self._high_level = highest + 1
+        self._next_high = len(self._sorted) - 1
+
+    def is_balanced(self) -> bool:
+        """Whether the two ranges are at most one partition apart."""
+        return self._high_level - self._low_level <= 1
+
+    def least_loaded(self) -> int:
+        """The member to give the next partition to."""
+        if self._next_low >= self._low_end:
+            self._low_level += 1
+            while self._low_end < len(self._sorted) and self._load(self._low_end) == self._low_level:
+                self._low_end += 1
+            self._next_low = 0
+        found = self._sorted[self._next_low]
+        self._next_low += 1
+        return found
+
+    def most_loaded(self) -> int | None:
+        """The member to take the next partition from; None where all that are left were excluded."""
+        if self._next_high < self._high_start:
+            if self._high_end <= self._high_start and self._high_start > 0:
+                # All of the range was excluded: begin anew at the next lower level there is.
+                self._high_level = self._load(self._high_start - 1)
+            else:
+                self._high_level -= 1
+            while self._high_start > 0 and self._load(self._high_start - 1) == self._high_level:
+                self._high_start -= 1
+            self._next_high = self._high_end - 1
+        if self._next_high < 0:
+            return None
+        found = self._sorted[self._next_high]
+        self._next_high -= 1
+        return found
+
+    def exclude_most_loaded(self) -> None:
+        """The member that `most_loaded` just gave has nothing to give."""
+        at, end = self._next_high + 1, self._high_end - 1
+        self._sorted[at], self._sorted[end] = self._sorted[end], self._sorted[at]
+        self._high_end -= 1
+
+    def _load(self, place: int) -> int:
+        return self._loads[self._sorted[place]]

@@ -1,0 +1,190 @@
+"""One decision about a consumer group in the making: what it looks at, what it has put out so far, and its steps.
+
+The steps are those of every request that may change a group (Kafka's GroupMetadataManager): note the member, note
+what its subscription does to the group's epoch, make a new target assignment if the epochs ask for one, and bring
+the member one step nearer to it. All look at the group as it was before; it changes when the records are applied.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.consumer import regexes
+from fencepost.coordinator.group.consumer.group import (
+    ConsumerGroup,
+    Subscribers,
+    count,
+    count_names,
+    count_regex,
+    is_homogeneous,
+)
+from fencepost.coordinator.group.consumer.member import Assignment, ConsumerMember, MemberState
+from fencepost.coordinator.group.consumer.reconcile import Reconciliation, Reported, reconcile
+from fencepost.coordinator.group.consumer.records import (
+    CurrentRecord,
+    EpochRecord,
+    GroupEpoch,
+    MemberRecord,
+    RegexRecord,
+    TopicsRecord,
+)
+from fencepost.coordinator.group.consumer.target import new_target, preferred_assignor
+from fencepost.coordinator.group.consumer.topics import metadata_hash, subscribed_names, topic_ids
+from fencepost.coordinator.group.records import GroupRecord
+from fencepost.coordinator.group.state import Group
+from fencepost.coordinator.group.turn import JoinAnswer, SyncAnswer, TimerKind
+from fencepost.coordinator.metadata.image import MetadataImage
+
+METADATA_REFRESH_MS = 3_600_000
+"""How long a group goes without looking at its topics again, where no change of the metadata makes it."""
+
+
+class View(NamedTuple):
+    """The world as a decision sees it."""
+
+    image: MetadataImage
+    new_topics_at: int
+    """The metadata offset at which topics were last created: regular expressions older than that look again."""
+    config: GroupConfig
+    now_ms: int
+
+
+class MemberTimer(NamedTuple):
+    """Starts a timer of one member, or stops it where `delay_ms` is None."""
+
+    kind: TimerKind
+    delay_ms: int | None
+    member_id: str
+    epoch: int = 0
+    """For REBALANCE: the epoch in which the member must not be found when the time is over."""
+    if_absent: bool = False
+    """Leave it alone where it runs already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a decision leads to, besides its reply; in this order."""
+
+    log: tuple[GroupRecord, ...] = ()
+    classic: Group | None = None
+    """What the group is from then on, where it became one of the classic protocol."""
+    timers: tuple[MemberTimer, ...] = ()
+    answers: tuple[JoinAnswer | SyncAnswer, ...] = ()
+    """Parked requests of the classic protocol that end with this."""
+    refresh: tuple[int, int] | None = None
+    """When the topics are to be looked at again (ms since 1970), and the epoch that this was decided for."""
+    resolve: frozenset[str] = frozenset()
+    """Regular expressions to resolve right after."""
+
+
+@dataclass(slots=True)
+class Desk:
+    """A group, the world around it, and what was decided so far."""
+
+    group: ConsumerGroup
+    view: View
+    log: list[GroupRecord] = field(default_factory=list)
+    timers: list[MemberTimer] = field(default_factory=list)
+    answers: list[JoinAnswer | SyncAnswer] = field(default_factory=list)
+    refresh: tuple[int, int] | None = None
+    resolve: frozenset[str] = frozenset()
+    classic: Group | None = None
+
+    def outcome(self) -> Outcome:
+        """What was decided."""
+        return Outcome(
+            tuple(self.log), self.classic, tuple(self.timers), tuple(self.answers), self.refresh, self.resolve
+        )
+
+    def stop_timers(self, member_ids: Iterable[str]) -> None:
+        """Nothing is awaited of these members any more."""
+        kinds = (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.CLASSIC_JOIN, TimerKind.CLASSIC_SYNC)
+        self.timers += [MemberTimer(kind, None, member_id) for member_id in member_ids for kind in kinds]
+
+    # ---- the steps
+
+    def note_member(self, old: ConsumerMember, new: ConsumerMember) -> bool:
+        """Write the member down where something about it changed; whether the topics that it names did."""
+        if new == old:
+            return False
+        self.log.append(MemberRecord(self.group.group_id, new.member_id, new))
+        return new.topics != old.topics
+
+    def note_regex(self, old: ConsumerMember, new: ConsumerMember) -> "regexes.Change":
+        """Forget a regular expression with its last subscriber, and see to it that a new one is resolved."""
+        change, forgotten, self.resolve = regexes.note(self.group, old.regex, new.regex, self.view)
+        if forgotten is not None:
+            self.log.append(RegexRecord(self.group.group_id, forgotten, None))
+        return change
+
+    def epoch(self, bump: bool, old: ConsumerMember, new: ConsumerMember) -> tuple[int, bool]:
+        """The group's epoch, raised where `bump` says so or its topics look different, and whether all members
+        subscribe alike, with `new` in the place of `old`."""
+        group = self.group
+        if not bump and not group.needs_refresh(self.view.now_ms):
+            return group.epoch, is_homogeneous(group.regexes, group.topics, len(group.members))
+        return self._look_at_topics(bump, old, new)
+
+    def _look_at_topics(self, bump: bool, old: ConsumerMember, new: ConsumerMember) -> tuple[int, bool]:
+        group = self.group
+        subscriptions = dict(group.regexes)
+        topics: dict[str, Subscribers] = dict(group.topics)
+        count_names(topics, old.topics, -1)
+        count_names(topics, new.topics, 1)
+        if old.regex != new.regex:
+            if old.regex:
+                if subscriptions.get(old.regex) == 1 and old.regex in group.resolved:
+                    count_regex(topics, group.resolved[old.regex].topics, -1)
+                count(subscriptions, old.regex, -1)
+            if new.regex:
+                count(subscriptions, new.regex, 1)
+        is_new = new.member_id not in group.members and group.static_member(new.instance_id) is None
+        homogeneous = is_homogeneous(subscriptions, topics, len(group.members) + is_new)
+        found = metadata_hash(topics, self.view.image)
+        epoch = group.epoch
+        if bump or found != group.metadata_hash:
+            epoch += 1
+            self.log.append(EpochRecord(group.group_id, GroupEpoch(epoch, found)))
+        self.refresh = (self.view.now_ms + METADATA_REFRESH_MS, epoch)
+        if group.has_topics_record:
+            self.log.append(TopicsRecord(group.group_id, False))
+        return epoch, homogeneous
+
+    def assign(self, epoch: int, homogeneous: bool, old: ConsumerMember, new: ConsumerMember) -> tuple[int, Assignment]:
+        """The epoch of the target assignment and what the member is to have; a new target where its time has come."""
+        group, config = self.group, self.view.config
+        interval_ms = config.group_consumer_assignment_interval_ms
+        due = not group.assignment_timestamp_ms or not interval_ms
+        due = due or self.view.now_ms >= group.assignment_timestamp_ms + interval_ms
+        if group.assignment_epoch >= epoch or not due:
+            return group.assignment_epoch, group.target_of(new.member_id, new.instance_id)
+        assignor = preferred_assignor(group, config.group_consumer_assignors[0], old, new)
+        now_ms = self.view.now_ms
+        records, target = new_target(group, epoch, assignor, homogeneous, new, self.view.image, lambda: now_ms)
+        self.log += records
+        return epoch, target
+
+    def step(
+        self,
+        member: ConsumerMember,
+        target_epoch: int,
+        target: Assignment,
+        subscription_changed: bool,
+        reported: Reported | None,
+    ) -> ConsumerMember:
+        """Bring the member one step nearer to its target. Raises Refused."""
+        if not subscription_changed and member.reconciled_to(target_epoch):
+            return member
+        subscribed = topic_ids(subscribed_names(member, self.group.resolved), self.view.image)
+        towards = Reconciliation(
+            target_epoch, target, subscribed, self.group.partition_epoch, reported, subscription_changed
+        )
+        after = reconcile(member, towards)
+        if after != member:
+            self.log.append(CurrentRecord(self.group.group_id, after.member_id, after))
+            if after.classic is None:
+                waits = after.state is MemberState.UNREVOKED_PARTITIONS
+                delay_ms = after.rebalance_timeout_ms if waits else None
+                self.timers.append(MemberTimer(TimerKind.REBALANCE, delay_ms, after.member_id, after.epoch))
+        return after

@@ -1,0 +1,107 @@
+"""The consumer protocol that classic members embed in their Joins and Syncs: subscriptions and assignments, v0-3.
+
+Later versions only append fields; a version that is not known is read as the newest that is.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from fencepost.coordinator.group.consumer.member import Assignment
+from fencepost.coordinator.group.consumer.reconcile import Reported
+from fencepost.coordinator.metadata.image import MetadataImage
+from fencepost.protocol.schema import Array, Bytes, DecodeError, Field, Int32, Message, Since, String, Struct
+
+PROTOCOL_TYPE = "consumer"
+_NEWEST = 3
+
+_Topic = Struct("TopicPartition", "topic" / String, "partitions" / Array(Int32))
+_Subscription = Message(
+    "ConsumerProtocolSubscription",
+    (0, _NEWEST),
+    None,
+    "topics" / Array(String),
+    "user_data" / Field(Bytes, default=None, nullable=0),
+    "owned_partitions" / Since(1, Array(_Topic)),
+    "generation_id" / Since(2, Int32, default=-1),
+    "rack_id" / Since(3, String, default=None, nullable=3),
+)
+_Assignment = Message(
+    "ConsumerProtocolAssignment",
+    (0, _NEWEST),
+    None,
+    "assigned_partitions" / Array(_Topic),
+    "user_data" / Field(Bytes, default=None, nullable=0),
+)
+
+
+class Malformed(ValueError):
+    """Bytes that are no subscription, or no assignment."""
+
+
+class Subscription(NamedTuple):
+    """What a classic member wants, and says it has."""
+
+    topics: tuple[str, ...]
+    owned: tuple[tuple[str, tuple[int, ...]], ...]
+    rack_id: str | None
+
+
+class NamedAssignment(NamedTuple):
+    """What a classic member was given, by topic name; `user_data` comes from a custom assignor."""
+
+    partitions: Mapping[str, frozenset[int]]
+    user_data: bytes
+
+
+def version_of(data: bytes) -> int:
+    """The version that the bytes begin with, as far as it is known here. Raises Malformed."""
+    version = int.from_bytes(data[:2], "big", signed=True)
+    if len(data) < 2 or version < 0:
+        raise Malformed(f"{data[:2]!r} is no version of the consumer protocol")
+    return min(version, _NEWEST)
+
+
+def read_subscription(data: bytes) -> Subscription:
+    """A member's subscription. Raises Malformed."""
+    version = version_of(data)
+    try:
+        read, _ = _Subscription.decode_prefix(data, version, 2)
+    except DecodeError as error:
+        raise Malformed(str(error)) from error
+    owned = tuple((topic.topic, tuple(topic.partitions)) for topic in read.owned_partitions)
+    return Subscription(tuple(read.topics), owned, read.rack_id or None)
+
+
+def read_assignment(data: bytes) -> NamedAssignment:
+    """A member's assignment; no bytes mean none. Raises Malformed."""
+    if not data:
+        return NamedAssignment({}, b"")
+    version = version_of(data)
+    try:
+        read, _ = _Assignment.decode_prefix(data, version, 2)
+    except DecodeError as error:
+        raise Malformed(str(error)) from error
+    partitions = {topic.topic: frozenset(topic.partitions) for topic in read.assigned_partitions}
+    return NamedAssignment(partitions, bytes(read.user_data or b""))
+
+
+def write_assignment(assignment: Assignment, image: MetadataImage, version: int) -> bytes:
+    """An assignment for a classic member, in the version it speaks; topics that are gone are left out."""
+    topics = [
+        _Topic(topic=image.topics_by_id[topic_id].name, partitions=sorted(partitions))
+        for topic_id, partitions in assignment.items()
+        if topic_id in image.topics_by_id
+    ]
+    return version.to_bytes(2, "big") + _Assignment.encode(_Assignment(assigned_partitions=topics), version)
+
+
+def by_id(partitions: Mapping[str, frozenset[int]], image: MetadataImage) -> Assignment:
+    """The partitions of topics that exist, by topic id."""
+    names = image.topics_by_name
+    return {names[name].topic_id: found for name, found in partitions.items() if name in names and found}
+
+
+def reported_of(subscription: Subscription, image: MetadataImage) -> Reported:
+    """What a classic member says it has, by topic id."""
+    names = image.topics_by_name
+    return tuple((names[name].topic_id, partitions) for name, partitions in subscription.owned if name in names)

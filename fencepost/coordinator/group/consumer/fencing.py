@@ -1,0 +1,143 @@
+"""Who may speak for a member of a consumer group, and how members go (KIP-848)."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from fencepost.coordinator.group.consumer.desk import Desk
+from fencepost.coordinator.group.consumer.group import ConsumerGroup, count_names, count_regex
+from fencepost.coordinator.group.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    NOTHING,
+    NOTHING_OWNED,
+    ConsumerMember,
+    is_owned,
+    with_epoch,
+    without_epochs,
+)
+from fencepost.coordinator.group.consumer.reconcile import Reported
+from fencepost.coordinator.group.consumer.records import (
+    CurrentRecord,
+    EpochRecord,
+    GroupEpoch,
+    MemberRecord,
+    RegexRecord,
+    TargetRecord,
+)
+from fencepost.coordinator.group.consumer.refused import Refused
+from fencepost.coordinator.group.consumer.topics import metadata_hash
+from fencepost.protocol.errors import ErrorCode
+
+
+def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
+    """The member. Raises Refused with UNKNOWN_MEMBER_ID."""
+    member = group.members.get(member_id)
+    if member is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
+    return member
+
+
+def holder_of(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
+    """The member that holds a static place, which must be this one. Raises Refused."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if member.member_id != member_id:
+        text = f"Static member {member_id} with instance id {instance_id} was fenced by member {member.member_id}."
+        raise Refused(ErrorCode.FENCED_INSTANCE_ID, text)
+    return member
+
+
+def find_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> ConsumerMember:
+    """The member by its id, or by its static place where it names one. Raises Refused."""
+    return known_member(group, member_id) if instance_id is None else holder_of(group, member_id, instance_id)
+
+
+def check_epoch(member: ConsumerMember, epoch: int, reported: Reported | None) -> None:
+    """Whether a heartbeat comes from the member as it is known.
+
+    The previous epoch is let through, for the answer with the new one may be lost, if the member has nothing that
+    is not its own by now. Raises Refused with FENCED_MEMBER_EPOCH: it must drop everything and join again.
+    """
+    if epoch in (JOIN_EPOCH, member.epoch):
+        return
+    is_previous = epoch < member.epoch and epoch == member.previous_epoch
+    if is_previous and reported is not None and is_owned(reported, member.assigned):
+        return
+    kind = "greater" if epoch > member.epoch else "smaller"
+    raise Refused(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {kind} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def check_size(group: ConsumerGroup, member_id: str, max_size: int) -> None:
+    """Whether there is room. Raises Refused with GROUP_MAX_SIZE_REACHED."""
+    if len(group.members) >= max_size and member_id not in group.members:
+        text = f"The consumer group has reached its maximum capacity of {max_size} members."
+        raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
+
+
+def take_static_place(desk: Desk, member_id: str, instance_id: str, by_consumer_protocol: bool) -> ConsumerMember:
+    """The member that joins in a static place: a new one, or one that inherits all from the former holder.
+
+    Among members of the consumer protocol the former holder must have left first (epoch -2): two processes with the
+    same instance id would fence each other for ever. Raises Refused with UNRELEASED_INSTANCE_ID.
+    """
+    group = desk.group
+    former = group.static_member(instance_id)
+    if former is None:
+        return group.members.get(member_id) or ConsumerMember(member_id=member_id)
+    if by_consumer_protocol and former.classic is None and former.epoch != LEAVE_STATIC_EPOCH:
+        text = (
+            f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance id "
+        )
+        raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, text + f"is owned by {former.member_id} member.")
+    heir = replace(former, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    remove(desk, former.member_id)
+    desk.log.append(MemberRecord(group.group_id, member_id, heir))
+    desk.log.append(TargetRecord(group.group_id, member_id, group.target.get(former.member_id, NOTHING)))
+    desk.log.append(CurrentRecord(group.group_id, member_id, heir))
+    return heir
+
+
+def remove(desk: Desk, member_id: str) -> None:
+    """Write that a member is gone."""
+    group_id = desk.group.group_id
+    desk.log.append(CurrentRecord(group_id, member_id, None))
+    desk.log.append(TargetRecord(group_id, member_id, None))
+    desk.log.append(MemberRecord(group_id, member_id, None))
+
+
+def leave_for_a_while(desk: Desk, member: ConsumerMember) -> None:
+    """A static member goes and will come back: it keeps its partitions until its session is over."""
+    assigned = with_epoch(without_epochs(member.assigned), JOIN_EPOCH)
+    away = replace(member, epoch=LEAVE_STATIC_EPOCH, assigned=assigned, revoking=NOTHING_OWNED)
+    desk.log.append(CurrentRecord(desk.group.group_id, member.member_id, away))
+
+
+def drop_members(desk: Desk, members: Sequence[ConsumerMember]) -> None:
+    """Take members out; the epoch is raised, so that the next heartbeat gives their partitions to others."""
+    group = desk.group
+    for member in members:
+        remove(desk, member.member_id)
+    topics = dict(group.topics)
+    for regex in _deserted(group, members):
+        desk.log.append(RegexRecord(group.group_id, regex, None))
+        if regex in group.resolved:
+            count_regex(topics, group.resolved[regex].topics, -1)
+    for member in members:
+        count_names(topics, member.topics, -1)
+    hashed = metadata_hash(topics, desk.view.image)
+    desk.log.append(EpochRecord(group.group_id, GroupEpoch(group.epoch + 1, hashed)))
+    desk.stop_timers(member.member_id for member in members)
+
+
+def _deserted(group: ConsumerGroup, members: Iterable[ConsumerMember]) -> list[str]:
+    """The regular expressions that only these members subscribe to."""
+    counts: dict[str, int] = {}
+    for member in members:
+        if member.regex:
+            counts[member.regex] = counts.get(member.regex, 0) + 1
+    return [regex for regex, leaving in counts.items() if group.regexes.get(regex, 0) == leaving]

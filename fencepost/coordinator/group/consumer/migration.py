@@ -1,0 +1,238 @@
+"""A group goes from the classic to the consumer protocol and back while its members go on (row G5).
+
+Up: a member of the consumer protocol joins a classic group of consumers. All that the classic members had becomes their
+assignment, and they stay as classic members: their Joins, Syncs and heartbeats are then answered by the consumer group.
+Down: the last member of the consumer protocol leaves. The target assignment becomes that of a classic group, which then
+rebalances.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from enum import StrEnum
+
+from fencepost.coordinator.group import rebalance
+from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.consumer import embedded, fencing
+from fencepost.coordinator.group.consumer.desk import Desk, MemberTimer
+from fencepost.coordinator.group.consumer.group import ConsumerGroup, tombstones
+from fencepost.coordinator.group.consumer.member import (
+    NOTHING,
+    Assignment,
+    ClassicSide,
+    ConsumerMember,
+    with_epoch,
+)
+from fencepost.coordinator.group.consumer.records import (
+    ConsumerRecord,
+    CurrentRecord,
+    EpochRecord,
+    GroupEpoch,
+    MemberRecord,
+    TargetEpoch,
+    TargetEpochRecord,
+    TargetRecord,
+)
+from fencepost.coordinator.group.consumer.refused import Refused
+from fencepost.coordinator.group.consumer.topics import metadata_hash
+from fencepost.coordinator.group.records import GroupRemoved, saved
+from fencepost.coordinator.group.state import (
+    Active,
+    CompletingRebalance,
+    Member,
+    PreparingRebalance,
+    Stable,
+)
+from fencepost.coordinator.group.turn import JoinAnswer, JoinReply, Out, SyncAnswer, SyncReply, TimerKind
+from fencepost.coordinator.metadata.image import MetadataImage
+from fencepost.protocol.errors import ErrorCode
+
+
+class MigrationPolicy(StrEnum):
+    """Which ways a group with members may go (`group.consumer.migration.policy`)."""
+
+    BIDIRECTIONAL = "bidirectional"
+    UPGRADE = "upgrade"
+    DOWNGRADE = "downgrade"
+    DISABLED = "disabled"
+
+
+def may_upgrade(config: GroupConfig) -> bool:
+    """Whether a classic group may become a consumer group while it has members."""
+    return config.group_consumer_migration_policy in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
+
+
+def may_downgrade(config: GroupConfig) -> bool:
+    """Whether a consumer group may become a classic one while it has members."""
+    return config.group_consumer_migration_policy in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
+
+
+# ---- up
+
+
+def upgrade(desk: Desk, classic: Active) -> None:
+    """Make the desk's (new) group of a classic one. Raises Refused with GROUP_ID_NOT_FOUND where that is impossible."""
+    group_id, config = desk.group.group_id, desk.view.config
+    if not may_upgrade(config):
+        raise _cannot_upgrade(group_id, "online upgrade is disabled")
+    if classic.protocol_type != embedded.PROTOCOL_TYPE:
+        raise _cannot_upgrade(group_id, "the group does not use the consumer embedded protocol")
+    if len(classic.members) > config.group_consumer_max_size:
+        raise _cannot_upgrade(group_id, "the group size exceeds the consumer group maximum size")
+    try:
+        members = [_as_consumer(member, classic, desk.view.image) for member in classic.members.values()]
+    except embedded.Malformed as error:
+        raise _cannot_upgrade(group_id, "the embedded consumer protocol is malformed") from error
+    records = _creation(group_id, classic.generation, members, desk.view.image)
+    for record in records:
+        desk.group.apply(record)
+    desk.log.append(GroupRemoved(group_id))
+    desk.log += records
+    _end_parked(desk, classic)
+    for member in classic.members.values():
+        desk.timers.append(MemberTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
+    desk.timers += [MemberTimer(kind, None, "") for kind in (TimerKind.JOIN, TimerKind.SYNC)]
+    desk.timers += [MemberTimer(TimerKind.SESSION, None, promised) for promised in classic.pending]
+
+
+def _cannot_upgrade(group_id: str, why: str) -> Refused:
+    return Refused(
+        ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot upgrade classic group {group_id} to consumer group because {why}."
+    )
+
+
+def _as_consumer(member: Member, classic: Active, image: MetadataImage) -> tuple[ConsumerMember, Assignment]:
+    """A classic member as one of the consumer group, with what it was assigned. Raises Malformed and Refused."""
+    protocol = classic.protocol if classic.protocol is not None else member.protocols[0][0]
+    subscription = embedded.read_subscription(member.metadata(protocol))
+    given = embedded.read_assignment(member.assignment)
+    if given.user_data:
+        raise Refused(
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            "Cannot upgrade the classic group to consumer group because an unsupported custom assignor is in use. "
+            "Please refer to the documentation or switch to a default assignor before re-attempting the upgrade.",
+        )
+    target = embedded.by_id(given.partitions, image)
+    made = ConsumerMember(
+        member_id=member.member_id,
+        epoch=classic.generation,
+        previous_epoch=classic.generation,
+        instance_id=member.group_instance_id,
+        rack_id=subscription.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        topics=frozenset(subscription.topics),
+        assigned=with_epoch(target, classic.generation),
+        classic=ClassicSide(member.session_timeout_ms, member.protocols),
+    )
+    return made, target
+
+
+def _creation(
+    group_id: str, epoch: int, members: Sequence[tuple[ConsumerMember, Assignment]], image: MetadataImage
+) -> list[ConsumerRecord]:
+    hashed = metadata_hash({name for member, _ in members for name in member.topics}, image)
+    return [
+        *(MemberRecord(group_id, member.member_id, member) for member, _ in members),
+        EpochRecord(group_id, GroupEpoch(epoch, hashed)),
+        *(TargetRecord(group_id, member.member_id, target) for member, target in members),
+        TargetEpochRecord(group_id, TargetEpoch(epoch)),
+        *(CurrentRecord(group_id, member.member_id, member) for member, _ in members),
+    ]
+
+
+def _end_parked(desk: Desk, classic: Active) -> None:
+    """Whoever waits in a Join or a Sync is told to join again: there is another rebalance now."""
+    again = ErrorCode.REBALANCE_IN_PROGRESS
+    if isinstance(classic, PreparingRebalance):
+        desk.answers += [JoinAnswer(member_id, JoinReply(member_id, again)) for member_id in classic.joined]
+    elif isinstance(classic, CompletingRebalance):
+        desk.answers += [SyncAnswer(member_id, SyncReply(again)) for member_id in classic.syncing]
+
+
+# ---- down
+
+
+def drop_or_downgrade(desk: Desk, members: Sequence[ConsumerMember]) -> None:
+    """Members go; where only classic ones are left, the group becomes a classic one and rebalances."""
+    leaving = {member.member_id for member in members}
+    staying = [member for member in desk.group.members.values() if member.member_id not in leaving]
+    if _only_classic(staying, desk.view.config):
+        downgrade(desk, staying, {}, rebalance_after=True)
+        desk.stop_timers(leaving)
+    else:
+        fencing.drop_members(desk, members)
+
+
+def _only_classic(staying: Sequence[ConsumerMember], config: GroupConfig) -> bool:
+    classic = bool(staying) and all(member.classic is not None for member in staying)
+    return classic and may_downgrade(config) and len(staying) <= config.group_max_size
+
+
+def downgrades_by_replacing(group: ConsumerGroup, replaced: ConsumerMember | None, config: GroupConfig) -> bool:
+    """Whether a classic member that takes this static place leaves only classic members behind."""
+    if replaced is None or replaced.classic is not None:
+        return False
+    others = [member for member in group.members.values() if member is not replaced]
+    return (
+        all(member.classic is not None for member in others)
+        and may_downgrade(config)
+        and len(group.members) <= config.group_max_size
+    )
+
+
+def downgrade(desk: Desk, staying: Sequence[ConsumerMember], heirs: dict[str, str], *, rebalance_after: bool) -> None:
+    """Make a classic group of the members that stay, with their targets as assignments.
+
+    `heirs`: by the id of a member that takes over a static place here, the id of the former holder, whose target it
+    gets (its own records were written in this decision, so they have to go as well).
+    """
+    group, now_ms = desk.group, desk.view.now_ms
+    former = set(heirs.values())
+    desk.log += [record for record in tombstones(group) if getattr(record, "member_id", None) not in former]
+    for heir in heirs:
+        at = len(desk.log) - 1
+        desk.log[at:at] = [
+            CurrentRecord(group.group_id, heir, None),
+            TargetRecord(group.group_id, heir, None),
+            MemberRecord(group.group_id, heir, None),
+        ]
+    members = {member.member_id: _as_classic(member) for member in staying}
+    protocol = rebalance.select_protocol(members)
+    members = {
+        key: _with_assignment(member, protocol, group.target.get(heirs.get(key, key), NOTHING), desk.view.image)
+        for key, member in members.items()
+    }
+    stable = Stable(group.epoch, embedded.PROTOCOL_TYPE, protocol, None, members)
+    desk.log.append(saved(group.group_id, stable, now_ms))
+    for member in members.values():
+        desk.timers.append(MemberTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
+        desk.timers += [
+            MemberTimer(kind, None, member.member_id)
+            for kind in (TimerKind.CLASSIC_JOIN, TimerKind.CLASSIC_SYNC, TimerKind.REBALANCE)
+        ]
+    desk.classic = stable
+    if rebalance_after:
+        out = Out(group.group_id)
+        desk.classic = rebalance.prepare_rebalance(stable, frozenset(), now_ms, out)
+        desk.log += out.log
+        desk.answers += out.answers
+        desk.timers += [MemberTimer(timer.kind, timer.delay_ms, timer.member_id) for timer in out.timers]
+
+
+def _as_classic(member: ConsumerMember) -> Member:
+    assert member.classic is not None
+    return Member(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        member.classic.session_timeout_ms,
+        member.rebalance_timeout_ms,
+        member.classic.protocols,
+    )
+
+
+def _with_assignment(member: Member, protocol: str, target: Assignment, image: MetadataImage) -> Member:
+    version = embedded.version_of(member.metadata(protocol))
+    return replace(member, assignment=embedded.write_assignment(target, image, version))

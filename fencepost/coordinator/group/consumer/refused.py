@@ -1,0 +1,11 @@
+"""A decision against a request of a consumer group's member."""
+
+from fencepost.protocol.errors import ErrorCode
+
+
+class Refused(Exception):
+    """Nothing is changed; the client hears `code`, and the text where its API has room for one."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code

@@ -1,0 +1,122 @@
+"""Subscriptions by regular expression: RE2's syntax, matched against whole topic names (KIP-848).
+
+The library is RE2 itself (docs/decisions/0020-regular-expressions-by-re2.md): what a client sends runs in time
+linear in the topic's name, so no pattern can hold the broker up.
+"""
+
+from collections.abc import Iterable
+from enum import Enum, auto
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from fencepost.coordinator.group.consumer.group import ConsumerGroup, count, count_regex
+from fencepost.coordinator.group.consumer.records import (
+    ConsumerRecord,
+    EpochRecord,
+    GroupEpoch,
+    RegexRecord,
+    ResolvedRegex,
+)
+from fencepost.coordinator.group.consumer.refused import Refused
+from fencepost.coordinator.group.consumer.topics import metadata_hash
+from fencepost.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.coordinator.group.consumer.desk import View
+
+REFRESH_MIN_INTERVAL_MS = 10_000
+"""Expressions of one group are resolved at most this often."""
+
+
+class Change(Enum):
+    """What a request did to its member's regular expression."""
+
+    NONE = auto()
+    UPDATED = auto()
+    """A new one, whose topics are not known yet: the epoch is raised when they are."""
+    UPDATED_AND_RESOLVED = auto()
+
+
+@lru_cache(maxsize=1024)
+def compiled(regex: str) -> Any:
+    """The expression, ready to match. Raises Refused with INVALID_REGULAR_EXPRESSION."""
+    import re2  # here: only groups with regular expressions need it
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(regex, options)
+    except re2.error as error:
+        why = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
+        text = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {why}."
+        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error
+
+
+def resolve(expressions: Iterable[str], view: "View") -> dict[str, ResolvedRegex]:
+    """The topics that each expression matches as a whole."""
+    names = view.image.topics_by_name
+    found = {}
+    for regex in expressions:
+        pattern = compiled(regex)
+        topics = frozenset(name for name in names if pattern.fullmatch(name))
+        found[regex] = ResolvedRegex(topics, view.image.offset, view.now_ms)
+    return found
+
+
+def note(
+    group: ConsumerGroup, old: str | None, new: str | None, view: "View"
+) -> tuple[Change, str | None, frozenset[str]]:
+    """What becomes of the expressions when a member that subscribed to `old` subscribes to `new`.
+
+    Answers with what changed, the expression that lost its last subscriber, and those to resolve now (all of the
+    group's, where any has to be). Raises Refused.
+    """
+    change, forgotten, wanted = Change.NONE, None, False
+    if old != new:
+        change = Change.UPDATED
+        if old and group.regexes.get(old) == 1:
+            forgotten = old
+        if new and not group.regexes.get(new):
+            compiled(new)
+            wanted = True
+        elif (new and new in group.resolved) or (old and not new):
+            change = Change.UPDATED_AND_RESOLVED
+    if not wanted and not group.regexes:
+        return change, forgotten, frozenset()
+    last = next(iter(group.resolved.values()), None)
+    if last is not None and view.now_ms <= last.timestamp_ms + REFRESH_MIN_INTERVAL_MS:
+        return change, forgotten, frozenset()
+    expressions = dict(group.regexes)
+    if old:
+        count(expressions, old, -1)
+    if new:
+        count(expressions, new, 1)
+    wanted = wanted or len(expressions) != len(group.resolved)
+    wanted = wanted or (last is not None and last.version < view.new_topics_at)
+    interval_ms = view.config.group_consumer_regex_refresh_interval_ms
+    wanted = wanted or (last is not None and view.now_ms > last.timestamp_ms + interval_ms)
+    return change, forgotten, frozenset(expressions) if wanted else frozenset()
+
+
+def note_resolved(group: ConsumerGroup, resolved: dict[str, ResolvedRegex], view: "View") -> list[ConsumerRecord]:
+    """What is written once expressions are resolved: their topics, and a new epoch where they are not what they were.
+
+    Expressions that nobody subscribes to any more are left out.
+    """
+    topics = dict(group.topics)
+    records: list[ConsumerRecord] = []
+    bump = False
+    for regex, found in resolved.items():
+        if regex not in group.regexes:
+            continue
+        old = group.resolved.get(regex)
+        before = frozenset[str]() if old is None else old.topics
+        if before != found.topics:
+            bump = True
+            count_regex(topics, before, -1)
+            count_regex(topics, found.topics, 1)
+        records.append(RegexRecord(group.group_id, regex, found))
+    hashed = metadata_hash(topics, view.image)
+    if bump or hashed != group.metadata_hash:
+        records.append(EpochRecord(group.group_id, GroupEpoch(group.epoch + 1, hashed)))
+    return records

@@ -1,0 +1,93 @@
+"""What members of a consumer group ask, and what they are told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fencepost.coordinator.group.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
+    Assignment,
+)
+from fencepost.coordinator.group.consumer.reconcile import Reported
+from fencepost.coordinator.group.consumer.refused import Refused
+from fencepost.protocol.errors import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Heartbeat:
+    """A ConsumerGroupHeartbeat; None means that nothing changed since the last one."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topics: tuple[str, ...] | None = None
+    regex: str | None = None
+    assignor: str | None = None
+    reported: Reported | None = None
+    """The partitions that the member has."""
+    client_id: str = ""
+    client_host: str = ""
+    member_id_required: bool = True
+    """v1+: the client makes its own member id (KIP-1082); before, an empty one asks for one."""
+
+    @property
+    def leaves(self) -> bool:
+        """Whether it is a good-bye, for good or for a while."""
+        return self.member_epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it says everything: the answer then says everything, too."""
+        subscribes = self.topics is not None or self.regex is not None
+        return self.rebalance_timeout_ms != -1 and subscribes and self.reported is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatReply:
+    """The answer; `assignment` only where it changed or everything was asked for."""
+
+    error: ErrorCode = ErrorCode.NONE
+    text: str | None = None
+    member_id: str | None = None
+    member_epoch: int = 0
+    heartbeat_interval_ms: int = 0
+    assignment: Assignment | None = None
+
+
+def check(request: Heartbeat, assignors: Sequence[str]) -> None:
+    """Refuse what makes no sense whatever the group is. Raises Refused."""
+    if request.member_id_required or request.member_epoch > 0 or request.member_epoch == LEAVE_EPOCH:
+        _not_empty(request.member_id, "MemberId")
+    _not_empty(request.group_id, "GroupId")
+    _not_empty(request.instance_id, "InstanceId")
+    _not_empty(request.rack_id, "RackId")
+    if request.member_epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif request.member_epoch == LEAVE_STATIC_EPOCH:
+        if request.instance_id is None:
+            raise Refused(ErrorCode.INVALID_REQUEST, "InstanceId can't be null.")
+    elif request.member_epoch < LEAVE_STATIC_EPOCH:
+        raise Refused(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+    if request.assignor is not None and request.assignor not in assignors:
+        text = f"ServerAssignor {request.assignor} is not supported. Supported assignors: {', '.join(assignors)}."
+        raise Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
+
+
+def _not_empty(value: str | None, name: str) -> None:
+    if value is not None and not value.strip():
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+
+
+def _check_join(request: Heartbeat) -> None:
+    """A member that joins says everything, and has nothing; it may subscribe to nothing."""
+    if request.rebalance_timeout_ms == -1:
+        raise Refused(ErrorCode.INVALID_REQUEST, "RebalanceTimeoutMs must be provided in first request.")
+    if request.reported is None or request.reported:
+        raise Refused(ErrorCode.INVALID_REQUEST, "TopicPartitions must be empty when (re-)joining.")
+    if request.topics is None and request.regex is None:
+        text = "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
+        raise Refused(ErrorCode.INVALID_REQUEST, text)

@@ -1,0 +1,76 @@
+"""Consumer groups as ConsumerGroupDescribe shows them."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fencepost.coordinator.group.consumer.group import ConsumerGroup
+from fencepost.coordinator.group.consumer.member import NOTHING, Assignment, ConsumerMember
+from fencepost.coordinator.group.consumer.target import preferred_assignor
+from fencepost.coordinator.metadata.image import MetadataImage
+from fencepost.protocol.errors import ErrorCode
+
+
+class NamedTopic(NamedTuple):
+    """Partitions of one topic."""
+
+    topic_id: bytes
+    name: str
+    partitions: tuple[int, ...]
+
+
+class DescribedConsumer(NamedTuple):
+    """One member; `assigned` is what it may read, what it has still to give back included."""
+
+    member: ConsumerMember
+    assigned: tuple[NamedTopic, ...]
+    target: tuple[NamedTopic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedConsumerGroup:
+    """One group; for an unknown one, or one of another type, `error` is GROUP_ID_NOT_FOUND."""
+
+    group_id: str
+    error: ErrorCode = ErrorCode.NONE
+    text: str | None = None
+    state: str = ""
+    epoch: int = 0
+    assignment_epoch: int = 0
+    assignor: str = ""
+    members: tuple[DescribedConsumer, ...] = ()
+
+
+def describe(group: ConsumerGroup, default_assignor: str, image: MetadataImage) -> DescribedConsumerGroup:
+    """The group with its members; topics that are gone are left out."""
+    members = tuple(
+        DescribedConsumer(
+            member,
+            _named(_all_of(member), image),
+            _named(group.target.get(member.member_id, NOTHING), image),
+        )
+        for member in group.members.values()
+    )
+    return DescribedConsumerGroup(
+        group.group_id,
+        state=group.state,
+        epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor=preferred_assignor(group, default_assignor),
+        members=members,
+    )
+
+
+def _all_of(member: ConsumerMember) -> Assignment:
+    topic_ids = [*member.assigned, *(topic_id for topic_id in member.revoking if topic_id not in member.assigned)]
+    return {
+        topic_id: frozenset(member.assigned.get(topic_id, {})) | frozenset(member.revoking.get(topic_id, {}))
+        for topic_id in topic_ids
+    }
+
+
+def _named(assignment: Assignment, image: MetadataImage) -> tuple[NamedTopic, ...]:
+    return tuple(
+        NamedTopic(topic_id, image.topics_by_id[topic_id].name, tuple(sorted(partitions)))
+        for topic_id, partitions in assignment.items()
+        if topic_id in image.topics_by_id
+    )

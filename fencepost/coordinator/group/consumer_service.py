@@ -1,0 +1,293 @@
+"""Groups of the consumer protocol (KIP-848): runs their decisions against the shards of the group coordinator."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.consumer import classic_members, heartbeat, migration, offsets, regexes, view
+from fencepost.coordinator.group.consumer.desk import Desk, MemberTimer, Outcome, View
+from fencepost.coordinator.group.consumer.group import ConsumerGroup, tombstones
+from fencepost.coordinator.group.consumer.member import JOIN_EPOCH, ConsumerMember, MemberState
+from fencepost.coordinator.group.consumer.refused import Refused
+from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply, check
+from fencepost.coordinator.group.records import GroupRemoved
+from fencepost.coordinator.group.shards import GroupShard, GroupShards, coordinator_error
+from fencepost.coordinator.group.state import Dead, Empty
+from fencepost.coordinator.group.timers import TimerKey
+from fencepost.coordinator.group.turn import (
+    Join,
+    JoinAnswer,
+    JoinReply,
+    MemberName,
+    Sync,
+    SyncAnswer,
+    SyncReply,
+    TimerKind,
+)
+from fencepost.coordinator.metadata.image import MetadataImage
+from fencepost.coordinator.ports import Clock, LogWriteFailed
+from fencepost.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+class Shell(Protocol):
+    """What runs the timers and keeps the parked requests of all groups."""
+
+    def set_timer(self, key: TimerKey, delay_ms: int | None) -> None:
+        """Start a timer over, or stop it where the delay is None."""
+        ...
+
+    def is_timed(self, key: TimerKey) -> bool:
+        """Whether the timer runs."""
+        ...
+
+    def wake(self, group_id: str, answers: Sequence[JoinAnswer | SyncAnswer], end_offset: int) -> None:
+        """End parked requests of classic members."""
+        ...
+
+
+class ConsumerGroups:
+    """The consumer groups of this broker; every method that answers returns once the answer may leave."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        shards: GroupShards,
+        image: Callable[[], MetadataImage],
+        clock: Clock,
+        new_id: Callable[[], str],
+        shell: Shell,
+    ) -> None:
+        self.config = config
+        self._shards = shards
+        self._image = image
+        self._clock = clock
+        self._new_id = new_id
+        self._shell = shell
+        self._new_topics_at = 0
+        self._awaited_epochs: dict[TimerKey, int] = {}
+        """For the rebalance timers: the epoch in which the member must not be found when the time is over."""
+
+    def start(self) -> None:
+        """Members come back from the log with their sessions started over (as in Kafka)."""
+        self._new_topics_at = self._image().offset
+        for group_id, group in self._shards.all_consumer_groups():
+            timers = []
+            for member in group.members.values():
+                timers.append(self._session(member.member_id))
+                if member.state is MemberState.UNREVOKED_PARTITIONS:
+                    delay_ms = member.rebalance_timeout_ms
+                    timers.append(MemberTimer(TimerKind.REBALANCE, delay_ms, member.member_id, member.epoch))
+            self._set_timers(group_id, timers)
+
+    def _session(self, member_id: str) -> MemberTimer:
+        return MemberTimer(TimerKind.SESSION, self.config.group_consumer_session_timeout_ms, member_id)
+
+    def _view(self) -> View:
+        return View(self._image(), self._new_topics_at, self.config, self._clock.now_ms())
+
+    # ---- the consumer protocol
+
+    async def heartbeat(self, request: Heartbeat) -> HeartbeatReply:
+        """ConsumerGroupHeartbeat."""
+        try:
+            check(request, self.config.group_consumer_assignors)
+            if self._shards.is_lost(request.group_id):
+                raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The log of this group can not be read.")
+            shard = self._shards.of(request.group_id)
+            desk = Desk(ConsumerGroup(request.group_id), self._view())
+            self._find(shard, desk, request)
+            if request.leaves:
+                reply = heartbeat.leave(desk, request)
+            else:
+                reply = heartbeat.heartbeat(desk, request, request.member_id or self._new_id())
+            end_offset = self._take(shard, desk, _why(desk, request))
+            if refused := await shard.settled(end_offset):
+                return HeartbeatReply(error=coordinator_error(refused))
+        except Refused as refusal:
+            logger.debug("group %s: member %s: %s", request.group_id, request.member_id, refusal)
+            return HeartbeatReply(error=refusal.code, text=str(refusal))
+        except LogWriteFailed as failed:
+            return HeartbeatReply(error=coordinator_error(failed.code))
+        return reply
+
+    def _find(self, shard: GroupShard, desk: Desk, request: Heartbeat) -> None:
+        """The group of the request, made or made over where a member joins. Raises Refused."""
+        group_id, joins = request.group_id, request.member_epoch == JOIN_EPOCH
+        group = shard.state.consumers.get(group_id)
+        classic = shard.state.group(group_id)
+        if group is not None:
+            desk.group = group
+        elif isinstance(classic, Dead):
+            if not joins:
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+        elif not joins:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        elif isinstance(classic, Empty):
+            desk.log.append(GroupRemoved(group_id))
+            desk.stop_timers(classic.pending)
+        else:
+            migration.upgrade(desk, classic)
+
+    def topics_changed(self, names: Sequence[str], *, created: bool) -> None:
+        """Topics came, grew or went: the groups that subscribe to them look at them with their next heartbeat."""
+        if created:
+            self._new_topics_at = self._image().offset
+        for _, group in self._shards.all_consumer_groups():
+            if any(name in group.topics for name in names):
+                group.refresh_at_ms = 0
+
+    def describe(self, group_id: str) -> view.DescribedConsumerGroup:
+        """ConsumerGroupDescribe of one group; GROUP_ID_NOT_FOUND for an unknown one, or one of the classic protocol."""
+        shard = self._shards.find(group_id)
+        group = None if shard is None else shard.state.consumers.get(group_id)
+        if group is not None:
+            return view.describe(group, self.config.group_consumer_assignors[0], self._image())
+        known = shard is not None and not isinstance(shard.state.group(group_id), Dead)
+        text = f"Group {group_id} is not a consumer group." if known else f"Group {group_id} not found."
+        return view.DescribedConsumerGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, text)
+
+    def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
+        """Whether this sender may fetch positions (OffsetFetch v9+); groups of the classic protocol do not ask."""
+        shard = self._shards.find(group_id)
+        group = None if shard is None else shard.state.consumers.get(group_id)
+        return ErrorCode.NONE if group is None else offsets.check_fetch(group, member_id, member_epoch)
+
+    # ---- classic members in consumer groups
+
+    def make_way(self, shard: GroupShard, group_id: str) -> bool:
+        """A classic member wants to join: whether it is to join the classic group of that name.
+
+        It is not where there is a consumer group with members; one without is taken away, its positions stay. Raises
+        LogWriteFailed.
+        """
+        group = shard.state.consumers.get(group_id)
+        if group is None:
+            return True
+        if group.members:
+            return False
+        shard.write(tombstones(group))
+        logger.info("group %s: the empty consumer group becomes one of the classic protocol", group_id)
+        return True
+
+    async def join(self, shard: GroupShard, command: Join) -> JoinReply:
+        """JoinGroup, to a consumer group with members. Raises LogWriteFailed."""
+        desk = Desk(shard.state.consumers[command.group_id], self._view())
+        try:
+            reply = classic_members.join(desk, command, command.member_id or self._new_id())
+        except Refused as refusal:
+            return JoinReply(command.member_id, refusal.code)
+        end_offset = self._take(shard, desk, f"classic member {reply.member_id} joins")
+        await shard.log.durable(end_offset)
+        return reply
+
+    async def sync(self, shard: GroupShard, command: Sync) -> SyncReply:
+        """SyncGroup. Raises LogWriteFailed."""
+        desk = Desk(shard.state.consumers[command.group_id], self._view())
+        try:
+            reply = classic_members.sync(desk, command)
+        except Refused as refusal:
+            return SyncReply(refusal.code)
+        await shard.log.durable(self._take(shard, desk, ""))
+        return reply
+
+    def beat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Heartbeat of a classic member."""
+        desk = Desk(group, self._view())
+        try:
+            error = classic_members.heartbeat(desk, member_id, instance_id, generation)
+        except Refused as refusal:
+            return refusal.code
+        self._set_timers(group.group_id, desk.timers)
+        return error
+
+    async def leave(
+        self, shard: GroupShard, group_id: str, names: Sequence[MemberName]
+    ) -> tuple[ErrorCode, list[ErrorCode]]:
+        """LeaveGroup: an error for the whole, and one per member."""
+        desk = Desk(shard.state.consumers[group_id], self._view())
+        errors = classic_members.leave(desk, names)
+        try:
+            end_offset = self._take(shard, desk, "classic members left")
+        except LogWriteFailed as failed:
+            return coordinator_error(failed.code), []
+        if refused := await shard.settled(end_offset):
+            return coordinator_error(refused), []
+        return ErrorCode.NONE, list(errors)
+
+    # ---- what all of these lead to
+
+    def expire(self, shard: GroupShard, group: ConsumerGroup, key: TimerKey) -> None:
+        """A member's timer went off: it is put out, unless it did in time what was awaited. Raises LogWriteFailed."""
+        member = group.members.get(key.member_id)
+        if member is None or key.kind in (TimerKind.JOIN, TimerKind.SYNC):
+            return
+        if key.kind is TimerKind.REBALANCE and self._awaited_epochs.get(key) != member.epoch:
+            return
+        desk = Desk(group, self._view())
+        migration.drop_or_downgrade(desk, [member])
+        self._take(shard, desk, _expired(key.kind, member))
+
+    def _take(self, shard: GroupShard, desk: Desk, why: str) -> int:
+        """Append what was decided, make it so, and return the offset that answers wait for. Raises LogWriteFailed."""
+        outcome, group_id = desk.outcome(), desk.group.group_id
+        before = desk.group.epoch
+        if outcome.log:
+            shard.write(outcome.log)
+        group = shard.state.consumers.get(group_id)
+        if outcome.classic is not None:
+            shard.state.put(group_id, outcome.classic)
+            logger.info("group %s: the consumer group becomes one of the classic protocol: %s", group_id, why)
+        elif group is not None:
+            if outcome.refresh is not None:
+                group.refresh_at_ms, group.refresh_epoch = outcome.refresh
+            if group.epoch != before or why.startswith("member"):
+                logger.info("group %s: epoch %d, %d members: %s", group_id, group.epoch, len(group.members), why)
+        self._set_timers(group_id, outcome.timers)
+        self._shell.wake(group_id, outcome.answers, shard.log.end_offset)
+        if group is not None and outcome.resolve:
+            self._resolve(shard, group, outcome)
+        return shard.log.end_offset
+
+    def _resolve(self, shard: GroupShard, group: ConsumerGroup, outcome: Outcome) -> None:
+        """Match the group's regular expressions with the topics there are, and write down what came of it."""
+        seen = self._view()
+        try:
+            records = regexes.note_resolved(group, regexes.resolve(outcome.resolve, seen), seen)
+            if records:
+                shard.write(records)
+        except (Refused, LogWriteFailed) as error:
+            logger.warning("group %s: regular expressions are not resolved this time: %s", group.group_id, error)
+
+    def _set_timers(self, group_id: str, timers: Sequence[MemberTimer]) -> None:
+        for timer in timers:
+            key = TimerKey(timer.kind, group_id, timer.member_id)
+            if timer.if_absent and self._shell.is_timed(key):
+                continue
+            if timer.kind is TimerKind.REBALANCE:
+                if timer.delay_ms is None:
+                    self._awaited_epochs.pop(key, None)
+                else:
+                    self._awaited_epochs[key] = timer.epoch
+            self._shell.set_timer(key, timer.delay_ms)
+
+
+def _why(desk: Desk, request: Heartbeat) -> str:
+    """What a heartbeat was about, for the log."""
+    if request.leaves:
+        return f"member {request.member_id} left"
+    if request.member_epoch == JOIN_EPOCH:
+        return f"member {request.member_id} joins"
+    return f"its topics or its subscriptions changed, said {request.member_id}"
+
+
+def _expired(kind: TimerKind, member: ConsumerMember) -> str:
+    told = {
+        TimerKind.SESSION: "nothing was heard of it",
+        TimerKind.REBALANCE: f"it did not give its partitions back within {member.rebalance_timeout_ms} ms",
+        TimerKind.CLASSIC_JOIN: f"it did not rejoin within {member.rebalance_timeout_ms} ms",
+        TimerKind.CLASSIC_SYNC: f"it did not fetch its assignment within {member.rebalance_timeout_ms} ms",
+    }
+    return f"member {member.member_id} is put out: {told[kind]}"
