@@ -12,6 +12,8 @@ RecordT = TypeVar("RecordT")
 ReplyT = TypeVar("ReplyT")
 EffectT = TypeVar("EffectT")
 
+NOTED_BATCH = 500
+
 
 class LostLog:
     """Stands where a partition's log can not be replayed: nothing is known, so nothing is answered and nothing written.
@@ -63,6 +65,7 @@ class Shard(Generic[StateT, RecordT]):
         self._clock = clock
         self._apply = apply
         self._encode = encode
+        self._noted: list[RecordT] = []
 
     @property
     def is_lost(self) -> bool:
@@ -84,11 +87,28 @@ class Shard(Generic[StateT, RecordT]):
         return decision, self.log.end_offset
 
     def write(self, records: Sequence[RecordT], producer: ProducerTag | None = None) -> int:
-        """Append `records` as one batch, apply them, and return the end offset after it."""
+        """Append `records` as one batch, apply them, and return the end offset after it. Raises LogWriteFailed."""
+        if self._noted:
+            self.catch_up()
         end_offset = self.log.append([self._encode(record) for record in records], self._clock.now_ms(), producer)
         for record in records:
             self.state = self._apply(self.state, record)
         return end_offset
+
+    def note(self, record: RecordT) -> None:
+        """Apply `record`, and leave it to `catch_up` or the next `write` to append it.
+
+        For what a replay would come to without it: then it does no harm if a crash comes before it is in the log.
+        """
+        self.state = self._apply(self.state, record)
+        self._noted.append(record)
+
+    def catch_up(self) -> None:
+        """Append what was noted, some hundred to a batch. Raises LogWriteFailed; what is left comes the next time."""
+        while self._noted:
+            batch = self._noted[:NOTED_BATCH]
+            self.log.append([self._encode(record) for record in batch], self._clock.now_ms())
+            del self._noted[: len(batch)]
 
     def is_settled(self, end_offset: int) -> bool:
         """Whether `settled` would answer NONE at once."""

@@ -5,15 +5,18 @@ from collections.abc import Collection, Iterator
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.partitioning import partition_for
-from fencepost.coordinator.ports import Clock, CoordinatorLogs, KeyValue, LogUnreadable
+from fencepost.coordinator.ports import Clock, CoordinatorLogs, KeyValue, LogUnreadable, LogWriteFailed
 from fencepost.coordinator.runtime import LostLog, Shard
 from fencepost.coordinator.txn import codec, expiry, ledger, machine
-from fencepost.coordinator.txn.commands import Command, Reply, TxnDecision, WriteMarkers
+from fencepost.coordinator.txn.commands import Command, Complete, Reply, TxnDecision, WriteMarkers
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.ledger import Ledger
 from fencepost.coordinator.txn.state import (
     DEAD,
     PHASES,
+    CompleteAbort,
+    CompleteCommit,
+    Completed,
     Dead,
     Ongoing,
     PrepareAbort,
@@ -41,6 +44,7 @@ class Books:
         self._logs = logs
         self._clock = clock
         self._shards: dict[int, TxnShard] = {}
+        self._behind: dict[TxnShard, None] = {}
         self._unsettled: dict[str, int] = {}
         """Ids whose newest partitions are not known to be durable, with the end offset that makes them so."""
 
@@ -130,6 +134,33 @@ class Books:
             else:
                 self._unsettled.pop(transactional_id, None)
         return decision, end_offset
+
+    def complete(self, transactional_id: str) -> Completed:
+        """Every partition has its marker: the id's transaction is complete from here on.
+
+        The record of it is appended by `catch_up`, or before the next one of its log. Until then the Prepare record
+        says as much: after a crash the markers are written once more, and it is complete again.
+        """
+        shard, version = self.shard_of(transactional_id), self.config.transaction_version
+        state, now_ms = shard.state.state_of(transactional_id), self._clock.now_ms()
+        [record] = machine.decide(transactional_id, state, Complete(), now_ms, version).log
+        assert isinstance(record.state, CompleteCommit | CompleteAbort)
+        shard.note(record)
+        self._behind[shard] = None
+        return record.state
+
+    def catch_up(self) -> None:
+        """Append the records of all that is complete. Raises LogWriteFailed; what a log lacks comes next time."""
+        failure: LogWriteFailed | None = None
+        for shard in tuple(self._behind):
+            try:
+                shard.catch_up()
+            except LogWriteFailed as error:
+                failure = error
+            else:
+                del self._behind[shard]
+        if failure is not None:
+            raise failure
 
     def settle(self, transactional_id: str, end_offset: int) -> None:
         """Everything of this id below `end_offset` is durable."""

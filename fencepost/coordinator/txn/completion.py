@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 import trio
 
 from fencepost.coordinator.ports import LogWriteFailed, MarkerWriter
-from fencepost.coordinator.txn import commands, markers
+from fencepost.coordinator.txn import markers
 from fencepost.coordinator.txn.books import Books
 from fencepost.coordinator.txn.commands import WriteMarkers
-from fencepost.coordinator.txn.state import CompleteAbort, CompleteCommit, Completed
+from fencepost.coordinator.txn.state import Completed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -28,6 +28,7 @@ class Completions:
         self._books = books
         self._writer = writer
         self._ended = ended
+        self._behind = trio.Event()
         self._events: dict[str, trio.Event] = {}
         self._owed: dict[str, frozenset[TopicPartition]] = {}
 
@@ -76,10 +77,7 @@ class Completions:
             remaining = duty.partitions if answers is None else self._settle(name, duty.partitions, answers)
             if remaining:
                 return remaining
-        try:
-            self._finish(duty)
-        except LogWriteFailed:
-            return frozenset()  # the task tries it again, and says so
+        self._finish(duty)
         return None
 
     async def _complete(self, duty: WriteMarkers, end_offset: int) -> None:
@@ -92,23 +90,35 @@ class Completions:
             if not self._owed[name]:
                 break
             await trio.sleep(seconds)
-        for seconds in markers.pauses(self._books.config):
-            try:
-                self._finish(duty)
-            except LogWriteFailed as error:
-                logger.error("transactional id %r: its completion could not be written: %s", name, error)
-                await trio.sleep(seconds)
-            else:
-                break
+        self._finish(duty)
         del self._owed[name]
         self._events.pop(name).set()
 
     def _finish(self, duty: WriteMarkers) -> None:
-        """Every partition has its marker. Raises LogWriteFailed."""
-        decision, _ = self._books.decide(duty.transactional_id, commands.Complete())
-        state = decision.log[0].state
-        assert isinstance(state, CompleteCommit | CompleteAbort)
-        self._ended(duty, state)
+        """Every partition has its marker; that this is so need not be in the log before anybody is answered."""
+        self._ended(duty, self._books.complete(duty.transactional_id))
+        self._behind.set()
+
+    async def write_up(self) -> None:
+        """Append the records of what is complete, each as soon as its answer has left, until cancelled."""
+        try:
+            while True:
+                await self._behind.wait()
+                self._behind = trio.Event()
+                for seconds in markers.pauses(self._books.config):
+                    if self._caught_up():
+                        break
+                    await trio.sleep(seconds)
+        finally:
+            self._caught_up()
+
+    def _caught_up(self) -> bool:
+        try:
+            self._books.catch_up()
+        except LogWriteFailed as error:
+            logger.error("the end of a transaction is not in its log yet: %s", error)
+            return False
+        return True
 
     async def _write_owed(self, duty: WriteMarkers) -> None:
         """One round of markers for the partitions that still lack one."""

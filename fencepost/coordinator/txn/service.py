@@ -22,6 +22,7 @@ from fencepost.coordinator.txn.causes import Caller
 from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId, TxnDecision
 from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.config import TxnConfig
+from fencepost.coordinator.txn.forgetting import forget_the_unused
 from fencepost.coordinator.txn.inspection import Inspection
 from fencepost.coordinator.txn.state import Completed, Ongoing
 from fencepost.coordinator.txn.stories import Stories
@@ -40,7 +41,7 @@ class TransactionService:
     """All partitions of `__transaction_state`. One instance serves every request that concerns transactions.
 
     The order that correctness rests on: a Prepare record is durable, then markers are written and durable, then the
-    Complete record is appended, then the waiting requests go on. Requests that meet a transaction in Prepare wait for
+    waiting requests go on; the Complete record is appended before any other of its log. Requests that meet a transaction in Prepare wait for
     its completion and are decided again, so clients of one node do not see CONCURRENT_TRANSACTIONS (table 0, row 12).
     """
 
@@ -108,8 +109,9 @@ class TransactionService:
                     logger.info("transactional id %r: writing the markers of its %s again", name, state.name)
                     self.stories.decided_before(name)
                     self._completions.begin(nursery, markers.owed(name, state), shard.log.end_offset)
+                nursery.start_soon(self._completions.write_up)
                 nursery.start_soon(self._abort_the_late)
-                nursery.start_soon(self._forget_the_unused)
+                nursery.start_soon(forget_the_unused, self.books, self.stories)
                 task_status.started()
                 await trio.sleep_forever()
             finally:
@@ -385,16 +387,3 @@ class TransactionService:
             return
         if decision.log:
             logger.warning("transactional id %r: aborted after its %d ms", transactional_id, state.timeout_ms)
-
-    async def _forget_the_unused(self) -> None:
-        while True:
-            await trio.sleep(self.config.id_expiration_interval_ms / 1000)
-            for shard in self.books.shards():
-                try:
-                    for tombstones in self.books.tombstones(shard):
-                        end_offset = shard.write(tombstones)
-                        self.stories.expired(tombstones)
-                        await shard.log.durable(end_offset)
-                        await trio.lowlevel.checkpoint()
-                except LogWriteFailed as error:
-                    logger.warning("unused transactional ids could not be removed: %s", error)

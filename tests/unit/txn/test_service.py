@@ -8,12 +8,20 @@ import trio
 import trio.testing
 
 from fencepost.coordinator.ports import Marker
+from fencepost.coordinator.txn import codec
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.state import Empty, TxnRecord
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.txn.kit import P0, P1, P2, TX, World, begin, committed, write
 
 NONE = ErrorCode.NONE
+
+
+def names_in_log(world: World) -> list[str]:
+    """The states of the id as its log has them."""
+    log = world.logs.logs[world.service.books.partition_for(TX)]
+    found = [codec.decode(*record) for batch in log.batches for record in batch]
+    return [record.state.name for record in found if record is not None]
 
 
 def _at_epoch(world: World, name: str, epoch: int) -> Any:
@@ -261,6 +269,7 @@ class TestEndTxn:
     async def test_a_completion_that_the_log_refuses_is_tried_again(
         self, world: World, autojump_clock: trio.testing.MockClock
     ) -> None:
+        """Row T7: the outcome stands and is answered, and nothing of the id gets into the log before its Complete."""
         world.cluster.gate = trio.Event()
         identity = await begin(world)
         async with trio.open_nursery() as nursery:
@@ -268,10 +277,29 @@ class TestEndTxn:
             await trio.testing.wait_all_tasks_blocked()
             world.logs.fail(ErrorCode.KAFKA_STORAGE_ERROR)
             world.cluster.gate.set()
-            await trio.sleep(0.3)
-            assert world.service.books.counts["PrepareCommit"] == 1
-            world.logs.fail(None)
         assert world.service.books.counts["CompleteCommit"] == 1
+        following = identity[0], identity[1] + 1
+        refused = await world.service.ensure_partitions(TX, *following, [P0], add=True)
+        assert refused == {P0: ErrorCode.NOT_ENOUGH_REPLICAS}
+        world.logs.fail(None)
+        await trio.sleep(0.3)
+        assert names_in_log(world)[-2:] == ["PrepareCommit", "CompleteCommit"]
+        await write(world, *following, P0)
+        assert names_in_log(world)[-2:] == ["CompleteCommit", "Ongoing"]
+
+    async def test_complete_follows_the_answer_and_comes_before_what_is_next(
+        self, world: World, autojump_clock: trio.testing.MockClock
+    ) -> None:
+        """Row T7: one record per arrow, in order, whether or not the client goes on at once."""
+        world.cluster.at_once = True
+        identity = await begin(world)
+        await world.service.end_txn(TX, *identity, True, client_version=2)
+        assert names_in_log(world) == ["Empty", "Ongoing", "PrepareCommit"]
+        await write(world, identity[0], identity[1] + 1, P0)
+        assert names_in_log(world)[2:] == ["PrepareCommit", "CompleteCommit", "Ongoing"]
+        await world.service.end_txn(TX, identity[0], identity[1] + 1, False, client_version=2)
+        await trio.testing.wait_all_tasks_blocked()
+        assert names_in_log(world)[4:] == ["Ongoing", "PrepareAbort", "CompleteAbort"]
 
     async def test_an_abort_of_nothing_bumps_under_tv2_and_is_refused_before(
         self, world: World, autojump_clock: trio.testing.MockClock

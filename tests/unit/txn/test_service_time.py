@@ -5,6 +5,7 @@ import trio
 import trio.testing
 
 from fencepost.coordinator.partitioning import partition_for
+from fencepost.coordinator.txn import codec
 from fencepost.coordinator.txn.listing import Filters
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
@@ -171,7 +172,9 @@ class TestCrash:
         shard = world.service.books.shard_of(TX)
         assert shard.state.state_of(TX).name == "CompleteCommit"
         log = world.logs.logs[world.service.books.partition_for(TX)]
-        assert log.durable_batches == len(log.batches) - 1, "the answer does not wait for the Complete record"
+        last = codec.decode(*log.batches[log.durable_batches - 1][0])
+        assert last is not None
+        assert last.state.name == "PrepareCommit", "the answer does not wait for the Complete record"
         await world.crash(nursery)
         await trio.testing.wait_all_tasks_blocked()
         assert world.service.books.counts["CompleteCommit"] == 1
