@@ -3,6 +3,7 @@
 import logging
 import socket
 from collections.abc import Coroutine
+from itertools import starmap
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -217,10 +218,8 @@ class Connection:
         if FileRegion in map(type, parts):
             return False
         if self._waits:
-            settled = self._node.commit.settled
-            for log, end_offset in self._waits.items():
-                if not settled(log, end_offset):
-                    return False
+            if not self._settled(self._waits):
+                return False
             self._waits = {}
         data = b"".join(parts)
         try:
@@ -233,6 +232,17 @@ class Connection:
             return False
         self._out, self._out_bytes = [], 0
         return True
+
+    def _settled(self, waits: "dict[PartitionLog, int]") -> bool:
+        """Whether the answers may leave; where only a flush is missing, and that a brief one, it is done on the spot."""
+        commit = self._node.commit
+        settled = commit.settled
+        for log, end_offset in waits.items():
+            if not settled(log, end_offset):
+                break
+        else:
+            return True
+        return commit.settle_here(self, waits) and all(starmap(settled, waits.items()))
 
     async def _flush(self) -> None:
         """Wait until the answers may leave, and send them all."""

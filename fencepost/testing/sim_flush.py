@@ -22,9 +22,13 @@ class SimFlushes:
         self.count = 0
         """Files flushed so far."""
 
-    def sync_here(self, pins: Sequence[Syncable], size_bytes: int) -> list[Failure] | None:
+    def is_brief(self, count: int, size_bytes: int) -> bool:
         """Never: between the request and the flush anything may happen."""
-        return None
+        return False
+
+    def sync_here(self, pins: Sequence[Syncable]) -> list[Failure]:
+        """Not to be asked: no flush is brief."""
+        raise AssertionError("no flush is brief in a simulation")
 
     async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
         """Sync all of `pins`, and tell which ones failed."""

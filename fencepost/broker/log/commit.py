@@ -8,7 +8,7 @@ import trio
 
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.store import Syncable
-from fencepost.broker.log.sync_thread import FlushThreads, SyncThreads
+from fencepost.broker.log.sync_thread import Failure, FlushThreads, SyncThreads
 from fencepost.protocol.topics import TopicPartition
 
 Durability = Literal["fsync", "os"]
@@ -37,6 +37,29 @@ class _Round:
         self.done = trio.Event()
 
 
+class _Batch:
+    """What one flush covers: as much of these logs as there is now. Raises OSError when a file can not be opened."""
+
+    def __init__(self, logs: Iterable[PartitionLog], reserve: bool) -> None:
+        self.pins: list[Syncable] = []
+        self.owners: list[PartitionLog] = []
+        """By the number of the pin: whose it is."""
+        self.size_bytes = 0
+        self._ends: list[tuple[PartitionLog, int]] = []
+        for log in logs:
+            self.size_bytes += log.unflushed_bytes
+            end_offset, pins = log.begin_sync(reserve)
+            self._ends.append((log, end_offset))
+            self.pins += pins
+            self.owners += [log] * len(pins)
+
+    def finish(self) -> None:
+        """All is synced, but for what went offline."""
+        for log, end_offset in self._ends:
+            if not log.offline:
+                log.finish_sync(end_offset)
+
+
 class GroupCommit:
     """Makes logs durable: in `fsync` before the answer; in `os` some MiB at a time, so that the kernel never has much.
 
@@ -61,6 +84,9 @@ class GroupCommit:
         self._ended = False
         self._asked = trio.Event()
         self._threads: FlushThreads = threads or SyncThreads()
+        self._waiting = False
+        self._last_asker: object = None
+        self._failures: list[tuple[PartitionLog, OSError]] = []
 
     async def wait(self, log: PartitionLog, end_offset: int) -> None:
         """Return when everything of `log` below `end_offset` is durable; without a checkpoint if it already is.
@@ -88,6 +114,32 @@ class GroupCommit:
     def settled(self, log: PartitionLog, end_offset: int) -> bool:
         """Whether `wait` would return at once and have nothing flushed either."""
         return log.high_watermark >= end_offset and log.segments.written_bytes < log.flush_at_bytes
+
+    def settle_here(self, asker: object, logs: Iterable[PartitionLog]) -> bool:
+        """Have the round that covers `logs` at once, if `asker` seems to be alone and the disk is quick; else False.
+
+        Alone is who asked last time, too, while nobody waits: he would gain nothing by a round shared with others, and
+        saves the way to the task that runs the rounds. With False, or for logs gone offline, `wait` tells the rest.
+        """
+        alone = asker is self._last_asker
+        self._last_asker = asker
+        if not alone or self._waiting or self._ended or self._asked.is_set():
+            return False
+        logs = [log for log in logs if not log.offline]
+        if not self._threads.is_brief(len(logs), sum(log.unflushed_bytes for log in logs)):
+            return False
+        try:
+            batch = _Batch(logs, self.durability == "fsync")
+        except OSError as error:
+            self._failures.append((logs[0], error))
+        else:
+            self._failures += self._flushed(batch, self._threads.sync_here(batch.pins))
+            if not self._failures:
+                batch.finish()
+                self.rounds += 1
+                return True
+        self._asked.set()  # what failed is for the rounds to deal with: their end may have to end the process
+        return False
 
     def schedule(self, log: PartitionLog) -> None:
         """Have the log made durable soon, without waiting (acks=0 and acks=1)."""
@@ -129,31 +181,35 @@ class GroupCommit:
             self._asked = trio.Event()
             current = self._current = self._next
             self._next = _Round()
-            ends: list[tuple[PartitionLog, int]] = []
-            pins: list[Syncable] = []
-            owners: list[PartitionLog] = []
-            size_bytes = 0
-            for log in current.logs:
-                if not log.offline:
-                    size_bytes += log.unflushed_bytes
-                    end_offset, to_sync = log.begin_sync(reserve=self.durability == "fsync")
-                    ends.append((log, end_offset))
-                    pins += to_sync
-                    owners += [log] * len(to_sync)
-            if pins:
-                began = trio.current_time()
-                failures = self._threads.sync_here(pins, size_bytes)
-                if failures is None:
-                    failures = await self._threads.sync(pins)
-                self.sync_seconds += trio.current_time() - began
-                self.flushes += len(pins)
-                if failures:
-                    self._lose([(owners[number], error) for number, error in failures])
-            for log, end_offset in ends:
-                if not log.offline:
-                    log.finish_sync(end_offset)
+            self._lose_failed()
+            batch = _Batch([log for log in current.logs if not log.offline], self.durability == "fsync")
+            if batch.pins:
+                self._failures += await self._flush_round(batch)
+                self._lose_failed()
+            batch.finish()
             self.rounds += 1
             current.done.set()
+
+    async def _flush_round(self, batch: "_Batch") -> list[tuple[PartitionLog, OSError]]:
+        began = trio.current_time()
+        if self._threads.is_brief(len(batch.pins), batch.size_bytes):
+            failures = self._threads.sync_here(batch.pins)
+        else:
+            self._waiting = True
+            try:
+                failures = await self._threads.sync(batch.pins)
+            finally:
+                self._waiting = False
+        self.sync_seconds += trio.current_time() - began
+        return self._flushed(batch, failures)
+
+    def _flushed(self, batch: "_Batch", failures: Sequence[Failure]) -> list[tuple[PartitionLog, OSError]]:
+        self.flushes += len(batch.pins)
+        return [(batch.owners[number], error) for number, error in failures]
+
+    def _lose_failed(self) -> None:
+        failures, self._failures = self._failures, []
+        self._lose(failures)
 
     def lose(self, log: PartitionLog, error: OSError) -> None:
         """A flush of this log failed outside of the rounds. Raises `error` when the process must end."""

@@ -42,11 +42,12 @@ Job = tuple[trio.lowlevel.TrioToken, trio.lowlevel.Task, Callable[[], object]]
 class FlushThreads(Protocol):
     """Who waits for the disk; simulations hand in one that takes virtual time."""
 
-    def sync_here(self, pins: Sequence[Syncable], size_bytes: int) -> list[Failure] | None:
-        """Sync all of `pins`, which hold `size_bytes`, at once and tell which ones failed, if that is surely brief.
+    def is_brief(self, count: int, size_bytes: int) -> bool:
+        """Whether `count` files with `size_bytes` to flush are synced so soon that the event loop may wait for it."""
+        ...
 
-        None: it may not be, and nothing was done.
-        """
+    def sync_here(self, pins: Sequence[Syncable]) -> list[Failure]:
+        """Sync all of `pins` on the spot and tell which ones failed."""
         ...
 
     async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
@@ -72,17 +73,23 @@ class SyncThreads:
         self._measured = False
         self._shy_until = 0.0
 
-    def sync_here(self, pins: Sequence[Syncable], size_bytes: int) -> list[Failure] | None:
-        """As the port says: where the last flushes were brief, these are few and small, and none was long of late."""
-        if size_bytes > BRIEF_BYTES or not self._measured or len(pins) * self._usual_seconds > BRIEF_SECONDS:
-            return None
+    def is_brief(self, count: int, size_bytes: int) -> bool:
+        """As the port says: where the last flushes were quick, these are few and small, and none was long of late."""
+        return (
+            self._measured
+            and size_bytes <= BRIEF_BYTES
+            and count * self._usual_seconds <= BRIEF_SECONDS
+            and time.perf_counter() >= self._shy_until
+        )
+
+    def sync_here(self, pins: Sequence[Syncable]) -> list[Failure]:
+        """As the port says; how long it takes decides about the next ones."""
         began = time.perf_counter()
-        if began < self._shy_until:
-            return None
         share = _Share(pins)
         share.work()
         ended = time.perf_counter()
-        self._note((ended - began) / len(pins))
+        if pins:
+            self._note((ended - began) / len(pins))
         if ended - began > LONG_SECONDS:
             self._shy_until = ended + SHY_SECONDS
         return share.failures

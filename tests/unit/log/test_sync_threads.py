@@ -61,23 +61,24 @@ async def test_a_flush_that_is_brief_takes_no_thread(clock):
     """The first is measured in a thread; from then on few small files of a quick disk are flushed on the spot."""
     threads = SyncThreads()
     quick = Timed(clock, 0.0002)
-    assert threads.sync_here([quick], 100) is None, "nothing is known of this disk"
+    assert not threads.is_brief(1, 100), "nothing is known of this disk"
     assert await threads.sync([quick]) == []
-    assert threads.sync_here([quick], 100) == []
-    assert threads.sync_here([quick, quick], 100) == []
+    assert threads.is_brief(2, 100)
+    assert threads.sync_here([quick]) == []
+    assert threads.sync_here([quick, quick]) == []
     assert [one is threading.main_thread() for one in quick.threads] == [False, True, True, True]
-    assert threads.sync_here([quick] * 3, 100) is None, "three files are not brief"
-    assert threads.sync_here([quick], (128 << 10) + 1) is None, "so many bytes may not be"
+    assert not threads.is_brief(3, 100), "three files take too long"
+    assert not threads.is_brief(1, (128 << 10) + 1), "and so may many bytes"
     threads.close()
 
 
 async def test_a_slow_disk_is_left_to_the_threads(clock):
     threads = SyncThreads()
     assert await threads.sync([Timed(clock, 0.004)]) == []
-    assert threads.sync_here([Timed(clock, 0.0001)], 100) is None
+    assert not threads.is_brief(1, 100)
     for _ in range(20):
         assert await threads.sync([Timed(clock, 0.0001)]) == []
-    assert threads.sync_here([Timed(clock, 0.0001)], 100) == []
+    assert threads.is_brief(1, 100)
     threads.close()
 
 
@@ -86,12 +87,12 @@ async def test_one_long_flush_on_the_spot_makes_shy_for_a_second(clock):
     threads = SyncThreads()
     for _ in range(30):
         await threads.sync([Timed(clock, 0.0001)])
-    assert threads.sync_here([Timed(clock, 0.006)], 100) == []
+    assert threads.sync_here([Timed(clock, 0.006)]) == []
     for _ in range(40):
         assert await threads.sync([Timed(clock, 0.0001)]) == []
-    assert threads.sync_here([Timed(clock, 0.0001)], 100) is None
+    assert not threads.is_brief(1, 100)
     clock[0] += 1.0
-    assert threads.sync_here([Timed(clock, 0.0001)], 100) == []
+    assert threads.is_brief(1, 100)
     threads.close()
 
 
@@ -102,6 +103,6 @@ async def test_a_flush_that_fails_on_the_spot_is_told_like_any_other(clock):
 
     threads = SyncThreads()
     await threads.sync([Timed(clock, 0.0001)])
-    failures = threads.sync_here([Timed(clock, 0.0001), Bad()], 100)
+    failures = threads.sync_here([Timed(clock, 0.0001), Bad()])
     assert [(number, error.filename) for number, error in failures] == [(1, "somewhere")]
     threads.close()

@@ -160,8 +160,11 @@ class Watched:
         if kind in ("fsync", "fdatasync", "unlink"):
             self.names.add(threading.current_thread().name)
 
-    def sync_here(self, pins: Sequence[Syncable], size_bytes: int) -> list[Failure] | None:
-        return self._threads.sync_here(pins, size_bytes)
+    def is_brief(self, count: int, size_bytes: int) -> bool:
+        return False
+
+    def sync_here(self, pins: Sequence[Syncable]) -> list[Failure]:
+        return self._threads.sync_here(pins)
 
     async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
         return await self._threads.sync(pins)
