@@ -1,8 +1,8 @@
 """OffsetFetch (9): read a group's stored positions.
 
 v1-10 are served. From v2 on a null list of topics means all of them, v7 may ask for stable positions only (KIP-447,
-row T6), v8 asks for many groups at once (KIP-709), v9 carries member epochs, which classic groups do not look at, v10
-names topics by id.
+row T6), v8 asks for many groups at once (KIP-709), v9 carries member epochs, which only groups of the consumer
+protocol look at (KIP-848), v10 names topics by id.
 """
 
 from collections.abc import Sequence
@@ -54,6 +54,10 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         )
     groups = []
     for group in request.groups:
+        refused = node.groups.consumers.check_fetch(group.group_id, group.member_id, group.member_epoch)
+        if refused:
+            groups.append(OffsetFetchResponseGroup(group_id=group.group_id, error_code=refused))
+            continue
         topics = await _fetch(node, group.group_id, group.topics, request.require_stable, version)
         groups.append(
             OffsetFetchResponseGroup(

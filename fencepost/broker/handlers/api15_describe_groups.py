@@ -35,7 +35,7 @@ def _group(group: Description, version: int, operations: int) -> Any:
     error = group.error if version >= NOT_FOUND_SINCE else ErrorCode.NONE
     return DescribedGroup(
         error_code=error,
-        error_message=f"Group {group.group_id} not found." if error else None,
+        error_message=group.text if error else None,
         group_id=group.group_id,
         group_state=group.state,
         protocol_type=group.protocol_type,

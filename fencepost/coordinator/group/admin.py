@@ -27,9 +27,15 @@ class GroupAdmin:
 
     async def describe(self, group_ids: Collection[str]) -> list[view.DescribedGroup]:
         """DescribeGroups; a consumer group is not known by this API."""
-        described = [view.describe(group_id, self._shards.group(group_id)) for group_id in group_ids]
+        described = [self._describe(group_id) for group_id in group_ids]
         refused = await self._shards.durable(group_ids)
         return [replace(one, error=refused.get(one.group_id, one.error)) for one in described] if refused else described
+
+    def _describe(self, group_id: str) -> view.DescribedGroup:
+        found = view.describe(group_id, self._shards.group(group_id))
+        if self._shards.consumer_group(group_id) is None:
+            return found
+        return replace(found, text=f"Group {group_id} is not a classic group.")
 
     async def describe_consumer_groups(self, group_ids: Collection[str]) -> list[DescribedConsumerGroup]:
         """ConsumerGroupDescribe."""

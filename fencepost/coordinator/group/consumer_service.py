@@ -122,7 +122,8 @@ class ConsumerGroups:
             desk.group = group
         elif isinstance(classic, Dead):
             if not joins:
-                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+                kind = "Group" if request.leaves else "Consumer group"
+                raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"{kind} {group_id} not found.")
         elif not joins:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         elif isinstance(classic, Empty):

@@ -32,6 +32,8 @@ class DescribedGroup:
     protocol_type: str = ""
     protocol: str = ""
     members: tuple[DescribedMember, ...] = ()
+    text: str | None = None
+    """What the error means; set with it."""
 
 
 class ListedGroup(NamedTuple):
@@ -46,7 +48,8 @@ class ListedGroup(NamedTuple):
 def describe(group_id: str, group: Group) -> DescribedGroup:
     """The group with its members; the chosen protocol and the subscriptions under it only while it is stable."""
     if isinstance(group, Dead):
-        return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, state_name(group))
+        text = f"Group {group_id} not found."
+        return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, state_name(group), text=text)
     protocol = group.protocol if isinstance(group, Stable) else None
     members = tuple(
         DescribedMember(
