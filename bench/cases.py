@@ -10,6 +10,7 @@ from bench import workers
 from bench.groups import GROUP_LESS_IS_BETTER, heartbeats, rebalances
 from bench.pour import TOPIC, create_topic, pour_in_process
 from bench.raw import RawFetcher, RawProducer, produce_error
+from bench.side_by_side import side_by_side
 from bench.target import Target
 from bench.workers import Job
 
@@ -242,6 +243,7 @@ def _grid(kind: str, make: Callable[..., Callable[[Target, float], Result]]) -> 
 
 CASES = [
     Case(ONE_AT_A_TIME, one_at_a_time(5000), with_fsync=True),
+    Case("acknowledgements, 16 connections, 100 B", side_by_side(16, 10_000, _percentiles), with_fsync=True),
     Case("from produce to a waiting fetch, 100 B", produce_to_fetch(2000)),
     *_grid("produce", produce),
     Case("produce 1 KiB, 8 partitions, default batches, lz4", produce(1024, 8, LARGE[1], "lz4")),

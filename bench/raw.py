@@ -1,5 +1,6 @@
 """Bare sockets: what is measured is the broker, not a client. One request at a time, answers hardly looked at."""
 
+import selectors
 import socket
 import struct
 import time
@@ -54,6 +55,10 @@ class RawConnection:
         if not count:
             raise ConnectionError("the broker closed the connection")
         return count
+
+    def register(self, selector: selectors.BaseSelector) -> None:
+        """Have `selector` say when an answer begins to arrive."""
+        selector.register(self._socket, selectors.EVENT_READ, self)
 
     def close(self) -> None:
         """Close the connection."""
