@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
-from fencepost.coordinator.txn.wire_codes import visible
+from fencepost.coordinator.txn.asking import Waiting
+from fencepost.coordinator.txn.commands import Answer
+from fencepost.coordinator.txn.wire_codes import by_partition, visible
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -25,19 +27,51 @@ if TYPE_CHECKING:
 BATCHED_SINCE = 4
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
-    """Add or verify, one transaction after the other."""
-    if context.api_version < BATCHED_SINCE:
-        codes = await node.transactions.add_partitions(
-            request.v3_and_below_transactional_id,
-            request.v3_and_below_producer_id,
-            request.v3_and_below_producer_epoch,
-            _partitions(request.v3_and_below_topics),
-            caller=context,
-        )
-        return AddPartitionsToTxnResponse(
-            results_by_topic_v3_and_below=_results(request.v3_and_below_topics, codes, context)
-        )
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Add or verify; a coroutine where there is something to wait for, or to tell apart."""
+    if context.api_version >= BATCHED_SINCE:
+        return _handle_batch(node, request, context)
+    wanted = frozenset(_partitions(request.v3_and_below_topics))
+    if node.transactions.unknown(wanted):
+        return _handle_one(node, request, context)
+    answer = node.transactions.adding(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        wanted,
+        0,
+        context,
+    )
+    if not isinstance(answer, Answer):
+        return _later(answer, wanted, request, context)
+    if answer.error is not ErrorCode.NONE:
+        return _one(request, by_partition(wanted, answer), context)
+    return AddPartitionsToTxnResponse.cls(results_by_topic_v3_and_below=_joined(request.v3_and_below_topics))
+
+
+async def _later(waiting: Waiting, wanted: frozenset[TopicPartition], request: Any, context: RequestContext) -> Any:
+    return _one(request, by_partition(wanted, await waiting), context)
+
+
+async def _handle_one(node: "Node", request: Any, context: RequestContext) -> Any:
+    codes = await node.transactions.add_partitions(
+        request.v3_and_below_transactional_id,
+        request.v3_and_below_producer_id,
+        request.v3_and_below_producer_epoch,
+        _partitions(request.v3_and_below_topics),
+        caller=context,
+    )
+    return _one(request, codes, context)
+
+
+def _one(request: Any, codes: Mapping[TopicPartition, ErrorCode], context: RequestContext) -> Any:
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=_results(request.v3_and_below_topics, codes, context)
+    )
+
+
+async def _handle_batch(node: "Node", request: Any, context: RequestContext) -> Any:
+    """One transaction after the other."""
     results = []
     for transaction in request.transactions:
         codes = await node.transactions.add_partitions(

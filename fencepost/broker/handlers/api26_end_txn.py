@@ -7,6 +7,8 @@ answer holds the identity to go on with (KIP-890 part 2).
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
+from fencepost.coordinator.txn.asking import Waiting
+from fencepost.coordinator.txn.commands import Answer
 from fencepost.coordinator.txn.wire_codes import visible
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
 EPOCH_BUMP_SINCE = 5
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
-    """End the transaction by the table of the request's version."""
-    answer = await node.transactions.end_txn(
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """End the transaction by the table of the request's version; a coroutine where there is something to wait for."""
+    answer = node.transactions.ending(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
@@ -27,6 +29,14 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         client_version=2 if context.api_version >= EPOCH_BUMP_SINCE else 0,
         caller=context,
     )
+    return _response(answer, context) if isinstance(answer, Answer) else _later(answer, context)
+
+
+async def _later(waiting: Waiting, context: RequestContext) -> Any:
+    return _response(await waiting, context)
+
+
+def _response(answer: Answer, context: RequestContext) -> Any:
     if answer.error is not ErrorCode.NONE:
         return EndTxnResponse(error_code=visible(context.api_key, context.api_version, answer.error))
-    return EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)
+    return EndTxnResponse.cls(producer_id=answer.producer_id, producer_epoch=answer.epoch)

@@ -3,12 +3,11 @@
 import logging
 from collections.abc import Collection, Iterator
 
-from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import Clock, CoordinatorLogs, KeyValue, LogUnreadable, LogWriteFailed
 from fencepost.coordinator.runtime import LostLog, Shard
 from fencepost.coordinator.txn import codec, expiry, ledger, machine
-from fencepost.coordinator.txn.commands import Command, Complete, Reply, TxnDecision, WriteMarkers
+from fencepost.coordinator.txn.commands import Command, Complete, TxnDecision
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.ledger import Ledger
 from fencepost.coordinator.txn.state import (
@@ -121,12 +120,10 @@ class Books:
 
         Raises LogWriteFailed; nothing has changed then.
         """
-        version = self.config.transaction_version
-
-        def decide(states: Ledger, now_ms: int) -> Decision[TxnRecord, Reply, WriteMarkers]:
-            return machine.decide(transactional_id, states.state_of(transactional_id), command, now_ms, version)
-
-        decision, end_offset = self.shard_of(transactional_id).decide(decide)
+        shard, version = self.shard_of(transactional_id), self.config.transaction_version
+        state, now_ms = shard.state.state_of(transactional_id), self._clock.now_ms()
+        decision = machine.decide(transactional_id, state, command, now_ms, version)
+        end_offset = shard.write(decision.log) if decision.log else shard.log.end_offset
         for record in decision.log:
             self._watch(transactional_id, record.state)
             if isinstance(record.state, Ongoing):

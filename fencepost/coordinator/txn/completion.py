@@ -35,6 +35,10 @@ class Completions:
     def __len__(self) -> int:
         return len(self._events)
 
+    def is_under_way(self, transactional_id: str) -> bool:
+        """Whether its markers are being written."""
+        return transactional_id in self._events
+
     def owed(self, transactional_id: str) -> frozenset[TopicPartition] | None:
         """The partitions that lack their marker; None where nothing is being completed."""
         return self._owed.get(transactional_id)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Collection
-from dataclasses import replace
 
 import trio
 
@@ -17,9 +16,10 @@ from fencepost.coordinator.ports import (
     TopicView,
 )
 from fencepost.coordinator.txn import commands, expiry, listing, markers, wire_codes
+from fencepost.coordinator.txn.asking import Asking, Waiting, there
 from fencepost.coordinator.txn.books import Books
 from fencepost.coordinator.txn.causes import Caller
-from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId, TxnDecision
+from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId
 from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.forgetting import forget_the_unused
@@ -41,8 +41,9 @@ class TransactionService:
     """All partitions of `__transaction_state`. One instance serves every request that concerns transactions.
 
     The order that correctness rests on: a Prepare record is durable, then markers are written and durable, then the
-    waiting requests go on; the Complete record is appended before any other of its log. Requests that meet a transaction in Prepare wait for
-    its completion and are decided again, so clients of one node do not see CONCURRENT_TRANSACTIONS (table 0, row 12).
+    waiting requests go on; the Complete record is appended before any other of its log. Requests that meet a
+    transaction in Prepare wait for its completion and are decided again, so clients of one node do not see
+    CONCURRENT_TRANSACTIONS (table 0, row 12).
     """
 
     def __init__(
@@ -58,18 +59,14 @@ class TransactionService:
         self.books = Books(logs, clock, config or TxnConfig())
         """What is remembered, with the counts that metrics ask for."""
         self.markers = markers
-        self.stories = Stories(clock)
-        """Why requests were refused, and who took whose identity."""
         self.tallies = Tallies()
         self._producer_ids = producer_ids
         self._topics = topics
         self._clock = clock
-        self._nursery: trio.Nursery | None = None
         self._completions = Completions(self.books, markers, self._ended)
+        self._asking = Asking(self.books, Stories(clock), self._completions, producer_ids)
         self.inspection = Inspection(self.books, self._completions, clock)
         """What tools ask of it."""
-        self._opened = trio.Event()
-        """Set when a transaction is open; replaced when none is."""
 
     @property
     def config(self) -> TxnConfig:
@@ -81,9 +78,14 @@ class TransactionService:
         self.books.config = config
 
     @property
+    def stories(self) -> Stories:
+        """Why requests were refused, and who took whose identity."""
+        return self._asking.stories
+
+    @property
     def is_running(self) -> bool:
         """Whether its logs are loaded and it answers."""
-        return self._nursery is not None
+        return self._asking.nursery is not None
 
     @property
     def completing(self) -> int:
@@ -103,7 +105,7 @@ class TransactionService:
         Requests are served only while this runs; before, they hear COORDINATOR_LOAD_IN_PROGRESS.
         """
         async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+            self._asking.nursery = nursery
             try:
                 for shard, name, state in self.books.prepared():
                     logger.info("transactional id %r: writing the markers of its %s again", name, state.name)
@@ -115,7 +117,7 @@ class TransactionService:
                 task_status.started()
                 await trio.sleep_forever()
             finally:
-                self._nursery = None
+                self._asking.nursery = None
 
     # Requests
 
@@ -149,7 +151,7 @@ class TransactionService:
         expected = None if producer_id == -1 else (producer_id, producer_epoch)
         granted_ms = expiry.NO_TIMEOUT_MS if enable_2pc else timeout_ms
         command = commands.InitProducerId(granted_ms, expected, keep_prepared=keep_prepared)
-        return await self._ask(transactional_id, command, caller)
+        return await there(self._asking.ask(transactional_id, command, caller))
 
     async def add_partitions(
         self,
@@ -164,16 +166,23 @@ class TransactionService:
     ) -> dict[TopicPartition, ErrorCode]:
         """AddPartitionsToTxn (rows T3, T15): all partitions join, or none does and each has its error."""
         wanted = frozenset(partitions)
-        unknown = {partition for partition in wanted if not self._topics.exists(partition)}
+        unknown = self.unknown(wanted)
         if unknown:
             missing, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
             return {partition: missing if partition in unknown else others for partition in wanted}
         if verify_only:
             command = commands.VerifyPartitions(producer_id, producer_epoch, wanted)
-            answer = await self._ask(transactional_id, command, caller)
+            answer = await there(self._asking.ask(transactional_id, command, caller))
         else:
-            answer = await self._add(transactional_id, producer_id, producer_epoch, wanted, client_version, caller)
+            answer = await there(
+                self.adding(transactional_id, producer_id, producer_epoch, wanted, client_version, caller)
+            )
         return wire_codes.by_partition(wanted, answer)
+
+    def unknown(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Those that the cluster does not have: with one of them, none may join a transaction (row T3)."""
+        exists = self._topics.exists
+        return {partition for partition in partitions if not exists(partition)}
 
     async def add_offsets(
         self,
@@ -187,7 +196,7 @@ class TransactionService:
         """AddOffsetsToTxn (row T4): the group's partition of `__consumer_offsets` joins the transaction."""
         partition = partition_for(group_id, self.config.offsets_topic_num_partitions)
         wanted = frozenset({TopicPartition(GROUP_TOPIC, partition)})
-        return (await self._add(transactional_id, producer_id, producer_epoch, wanted, 0, caller)).error
+        return (await there(self.adding(transactional_id, producer_id, producer_epoch, wanted, 0, caller))).error
 
     async def end_txn(
         self,
@@ -199,13 +208,30 @@ class TransactionService:
         client_version: int,
         caller: Caller | None = None,
     ) -> Answer:
+        """As `ending`, whatever has to be waited for."""
+        return await there(
+            self.ending(
+                transactional_id, producer_id, producer_epoch, commit, client_version=client_version, caller=caller
+            )
+        )
+
+    def ending(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        commit: bool,
+        *,
+        client_version: int,
+        caller: Caller | None = None,
+    ) -> Answer | Waiting:
         """EndTxn (row T7): decided and durable, and on one node also visible, before the answer.
 
         With `client_version` 2 the answer's identity is the one to go on with. Should the markers take longer than
         `completion_wait_ms`, the answer comes without them: the outcome stands, as in Kafka.
         """
         command = commands.EndTxn(producer_id, producer_epoch, commit, client_version)
-        return await self._ask(transactional_id, command, caller)
+        return self._asking.ask(transactional_id, command, caller)
 
     async def ensure_partitions(
         self,
@@ -247,7 +273,7 @@ class TransactionService:
 
     async def list_transactions(self, filters: listing.Filters) -> listing.Listing:
         """ListTransactions (row T18)."""
-        if self._nursery is None:
+        if self._asking.nursery is None:
             return listing.Listing(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return await self.inspection.transactions(filters)
 
@@ -255,13 +281,13 @@ class TransactionService:
         """DescribeTransactions for one id (row T19)."""
         if not transactional_id:
             return listing.Description(transactional_id, ErrorCode.INVALID_REQUEST)
-        if self._nursery is None:
+        if self._asking.nursery is None:
             return listing.Description(transactional_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return await self.inspection.describe(transactional_id)
 
     # The shell
 
-    async def _add(
+    def adding(
         self,
         transactional_id: str | None,
         producer_id: int,
@@ -269,11 +295,12 @@ class TransactionService:
         partitions: frozenset[TopicPartition],
         client_version: int,
         caller: Caller | None,
-    ) -> Answer:
+    ) -> Answer | Waiting:
+        """Partitions that exist join the transaction, all of them or none (rows T3, T4, T16)."""
         if transactional_id and not self.books.may_join(transactional_id, partitions):
             return Answer(ErrorCode.POLICY_VIOLATION)
         command = commands.AddPartitions(producer_id, producer_epoch, partitions, client_version)
-        return await self._ask(transactional_id, command, caller)
+        return self._asking.ask(transactional_id, command, caller)
 
     async def _ensure(
         self,
@@ -289,76 +316,17 @@ class TransactionService:
             if transactional_id and self.is_ongoing_with(transactional_id, producer_id, producer_epoch, partitions):
                 return Answer()
             if add:
-                answer = await self._add(transactional_id, producer_id, producer_epoch, partitions, 2, caller)
+                soon = self.adding(transactional_id, producer_id, producer_epoch, partitions, 2, caller)
             else:
                 command = commands.VerifyPartitions(producer_id, producer_epoch, partitions)
-                answer = await self._ask(transactional_id, command, caller)
+                soon = self._asking.ask(transactional_id, command, caller)
+            answer = await there(soon)
             if answer.error is not ErrorCode.NONE or answer.missing:
                 return answer
         return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
 
-    async def _ask(self, transactional_id: str | None, command: Command, caller: Caller | None) -> Answer:
-        """The answer to one command; where it refuses, the cause is remembered."""
-        answer = await self._answer(transactional_id, command, caller)
-        if (answer.error is not ErrorCode.NONE or answer.missing) and transactional_id:
-            error = ErrorCode.TRANSACTION_ABORTABLE if answer.missing else answer.error
-            self.stories.refused(transactional_id, self.books.state_of(transactional_id), command, error, caller)
-        return answer
-
-    async def _answer(self, transactional_id: str | None, command: Command, caller: Caller | None) -> Answer:
-        """Decide, again after each wait, until there is an answer; it leaves when all it rests on is durable."""
-        if not transactional_id:
-            return Answer(ErrorCode.INVALID_REQUEST)
-        if self._nursery is None:
-            return Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if self.books.is_lost(transactional_id):
-            return Answer(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        deadline = trio.current_time() + self.config.completion_wait_ms / 1000
-        while True:
-            try:
-                decision, end_offset = self._decide(transactional_id, command, caller)
-            except LogWriteFailed as error:
-                logger.warning("transactional id %r: %s", transactional_id, error)
-                return Answer(wire_codes.of_failed_append(error.code))
-            reply = decision.reply
-            if isinstance(reply, NeedsProducerId):
-                command = await self._with_fresh_producer_id(command)
-                continue
-            if reply.error is ErrorCode.CONCURRENT_TRANSACTIONS:
-                if await self._completions.wait(transactional_id, deadline, bool(decision.then)):
-                    continue
-                return reply
-            if decision.then or reply.after_markers:
-                await self._completions.wait(transactional_id, deadline, bool(decision.then))
-            if refused := await self.books.shard_of(transactional_id).settled(end_offset):
-                return Answer(wire_codes.of_failed_append(refused))
-            self.books.settle(transactional_id, end_offset)
-            return reply
-
-    def _decide(self, transactional_id: str, command: Command, caller: Caller | None = None) -> tuple[TxnDecision, int]:
-        """One decision, with its duties begun before any other task runs. Raises LogWriteFailed."""
-        if isinstance(command, commands.InitProducerId | commands.TimeOut):
-            before = self.books.state_of(transactional_id)
-            decision, end_offset = self.books.decide(transactional_id, command)
-            for record in decision.log:
-                self.stories.gave_way(transactional_id, before, command, record.state, caller)
-        else:
-            decision, end_offset = self.books.decide(transactional_id, command)
-            if decision.log:
-                self.stories.went_on(transactional_id, command, caller)
-        for duty in decision.then:
-            assert self._nursery is not None
-            self._completions.carry_out(self._nursery, duty, end_offset)
-        if self.books.deadlines:
-            self._opened.set()
-        return decision, end_offset
-
     def _ended(self, duty: commands.WriteMarkers, state: Completed) -> None:
         self.tallies.count(duty, state, self.stories.ending(duty.transactional_id))
-
-    async def _with_fresh_producer_id(self, command: Command) -> Command:
-        assert isinstance(command, commands.InitProducerId | commands.EndTxn | commands.TimeOut), command
-        return replace(command, fresh_producer_id=await self._producer_ids.next_producer_id())
 
     # Clocks
 
@@ -366,8 +334,8 @@ class TransactionService:
         """Look at the deadlines at fixed times while there are any, and sleep while there are none."""
         while True:
             if not self.books.deadlines:
-                self._opened = trio.Event()
-                await self._opened.wait()
+                self._asking.opened = trio.Event()
+                await self._asking.opened.wait()
             await trio.sleep(min(self.config.timeout_check_interval_ms, MAX_CHECK_INTERVAL_MS) / 1000)
             for name in self.books.late():
                 await self._time_out(name)
@@ -379,9 +347,9 @@ class TransactionService:
             return
         command: Command = expiry.time_out(state, None)
         try:
-            decision, _ = self._decide(transactional_id, command)
+            decision, _ = self._asking.decide(transactional_id, command)
             if isinstance(decision.reply, NeedsProducerId):
-                decision, _ = self._decide(transactional_id, await self._with_fresh_producer_id(command))
+                decision, _ = self._asking.decide(transactional_id, await self._asking.with_fresh_producer_id(command))
         except LogWriteFailed as error:
             logger.warning("transactional id %r is late and could not be aborted: %s", transactional_id, error)
             return

@@ -121,7 +121,7 @@ class TestWhoTookTheIdentity:
         async with running() as on:
             held = await on.identity()
             await on.identity()
-            on.node.transactions.stories = stories.Stories(on.node.clock)
+            on.node.transactions._asking.stories = stories.Stories(on.node.clock)
             assert (await on.end(5, held, commit=False)).error_code == E.PRODUCER_FENCED
             cause = last(on).cause
             assert cause.reason is Reason.BEFORE_START
@@ -276,7 +276,7 @@ class TestWhereItIsShown:
     async def test_memory_is_bounded(self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
         """As many stories as set, eight changes and refusals in each; no id of theirs is held by being refused."""
         async with running() as on:
-            on.node.transactions.stories = stories.Stories(on.node.clock, stories_max=100)
+            on.node.transactions._asking.stories = stories.Stories(on.node.clock, stories_max=100)
             for number in range(150):
                 for epoch in range(12):
                     await on.ask(26, 5, _end(f"id-{number}", epoch))
