@@ -52,6 +52,8 @@ def main() -> None:
         session_timeout_ms=given.session_ms,
         heartbeat_interval_ms=given.heartbeat_ms,
     )
+    # Else it may lead before it knows the topic, assign nothing, and take the answer that comes then for old news.
+    consumer.partitions_for_topic(given.source)
     while not voice.asked_to_stop:
         found = consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=BATCH)
         voice.holds(one.partition for one in consumer.assignment())
