@@ -4,6 +4,7 @@ A batch may end in zeros, too, so it takes the batches to say where the room beg
 zeros from there on ends in room. All else is damage, and not for this module to judge.
 """
 
+from fencepost.broker.log.scanning import ReadableFile
 from fencepost.broker.log.segment import Segment
 from fencepost.broker.log.store import CorruptLogFile
 from fencepost.protocol.record_batch import HEADER_SIZE, CorruptBatch, check_crc, read_header
@@ -35,6 +36,14 @@ def end_of_batches(segment: Segment) -> int | None:
         if error.position != end:
             return None
     return end if end > last else None
+
+
+def only_zeros(file: ReadableFile, start: int, stop: int) -> bool:
+    """Whether there is something from `start` to `stop`, and nothing but zeros. Raises OSError."""
+    for position in range(start, stop, _CHUNK_BYTES):
+        if any(file.read(position, min(_CHUNK_BYTES, stop - position))):
+            return False
+    return start < stop
 
 
 def _last_byte(segment: Segment) -> int:

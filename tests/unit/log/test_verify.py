@@ -92,6 +92,25 @@ def test_a_torn_end_above_the_recovery_point_is_a_note(killed: Path) -> None:
     assert {finding.file for finding in report.findings if finding.level is Level.DAMAGE} == {f"{TP}/{last.name}"}
 
 
+def add_room(data: Path) -> Path:
+    """Zeros behind the last batch, as decision 0018 reserves them."""
+    last = sorted((data / str(TP)).glob("*.log"))[-1]
+    os.truncate(last, last.stat().st_size + 70_000)
+    return last
+
+
+def test_room_behind_the_last_batch_is_a_note_after_a_kill(killed: Path) -> None:
+    last = add_room(killed)
+    report = checked(killed)
+    assert told(report) == [("note", f"{TP}/{last.name}")]
+    assert report.findings[0].what == "70000 reserved bytes follow the last batch"
+
+
+def test_room_behind_the_last_batch_is_damage_after_an_end_in_order(closed: Path) -> None:
+    add_room(closed)
+    assert checked(closed).damaged
+
+
 @pytest.mark.parametrize("which", [0, -1])
 def test_a_kill_soon_after_a_start_is_no_damage(killed: Path, tmp_path: Path, which: int) -> None:
     """L2: recovery cuts the indexes of what it scans and notes it anew; that waits in memory when the kill comes."""

@@ -15,6 +15,7 @@ from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.recovery import ALL_TRUSTED
+from fencepost.broker.log.reserve import only_zeros
 from fencepost.broker.log.scanning import batches, replay
 from fencepost.broker.log.segment import file_name
 from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX
@@ -27,6 +28,7 @@ from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc
 from fencepost.protocol.records import Record, decode_records
 
 RESTORE = "Records that were acknowledged are hurt: restore the file from a backup"
+ROOM = "The broker reserves room ahead of its flushes; it goes when the log is closed, or at the next start"
 TORN = "A crash leaves this: it was never acknowledged, and the next start cuts it off"
 
 RecordCheck = Callable[[BatchHeader, list[Record]], str | None]
@@ -130,7 +132,11 @@ class PartitionCheck:
                 self._report.advance(header.size_bytes)
         except CorruptLogFile as error:
             facts.whole = False
-            self._stop_at(file, error.position, error.why)
+            if self._torn() and only_zeros(segment.file, error.position, segment.size_bytes):
+                room = f"{segment.size_bytes - error.position} reserved bytes follow the last batch"
+                self._report.add(Level.NOTE, file, room, ROOM, position=error.position, offset=self._next_offset)
+            else:
+                self._stop_at(file, error.position, error.why)
             self._report.advance(segment.size_bytes - error.position)
         finally:
             segment.file.close()
