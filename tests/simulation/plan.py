@@ -50,6 +50,8 @@ class Plan:
     """Whether one more writer is fencepost's own client; it speaks the second protocol."""
     copier: int | None
     """The protocol of the copier, if there is one."""
+    own_copier: bool
+    """Whether the copier is fencepost's own client, as a member of a consumer group."""
     partitions: int
     freezes: float
     """The probability that a program stands still at one of its steps."""
@@ -72,6 +74,7 @@ class Plan:
             transactions=random.randint(3, 12),
             own_client=random.random() < 0.4 and version != 1,
             copier=(version or random.choice(versions)) if random.random() < 0.6 else None,
+            own_copier=random.random() < 0.3 and version != 1,
             partitions=random.randint(1, 3),
             freezes=random.choice((0.0, 0.02, 0.1)),
             impatience=random.choice((0.0, 0.2, 0.6)),

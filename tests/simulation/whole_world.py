@@ -17,7 +17,7 @@ from fencepost.testing.sim_network import SimNetwork
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
 from tests.simulation.lines import CREATE_TOPICS, Line
 from tests.simulation.node_state import NodeState, epochs_ahead, open_transactions, rebuilt_state, state_of
-from tests.simulation.own_client import OwnWriter
+from tests.simulation.own_client import OwnCopier, OwnWriter
 from tests.simulation.plan import Event, Plan
 from tests.simulation.sim_readers import RawBatch, follow, read_all
 from tests.simulation.sim_writers import Copier, PlainWriter, Program
@@ -149,7 +149,7 @@ class WholeWorld:
             if plan.copier is not None:
                 self.history.transforms.append(("in", "out"))
                 self._programs = copiers
-                copiers.start_soon(Copier(self, "copier", plan.copier, self._fork(), "in", "out", plan.partitions).run)
+                copiers.start_soon(self._copier(plan.copier).run)
             async with trio.open_nursery() as writers:
                 self._programs = copiers
                 for number, version in enumerate(plan.versions):
@@ -166,6 +166,11 @@ class WholeWorld:
                 self.broker.disk.faults, self.broker.disk.room_bytes = [], None
                 copiers.start_soon(self._operate)
             self.writers_done = True
+
+    def _copier(self, version: int) -> Program:
+        if self.plan.own_copier:
+            return OwnCopier(self, "copier", self._fork(), "in", "out")
+        return Copier(self, "copier", version, self._fork(), "in", "out", self.plan.partitions)
 
     def _fork(self) -> Random:
         return Random(self.random.getrandbits(64))
