@@ -1,7 +1,7 @@
-"""Members of a consumer group that join, leave, freeze, lose answers and come back, while topics come and grow (G4, G5).
+"""Members of a consumer group that join, leave, freeze, lose answers and come back; topics come and grow (G4, G5).
 
-The oracle: no partition is read by two members at once, a zombie's commit is refused, the log alone gives the same group
-back, and once all is quiet everybody has what it is to have and nothing is left over.
+The oracle: no partition is read by two members at once, a zombie's commit is refused, the log alone gives the same
+group back, and once all is quiet everybody has what it is to have and nothing is left over.
 """
 
 import random
