@@ -43,9 +43,12 @@ _GroupValue = Message(
     "ConsumerGroupMetadataValue", _V0, 0, "epoch" / Int32, "metadata_hash" / Since(0, Int64, default=0, tag=0)
 )
 _ClassicProtocol = Struct("ClassicProtocol", "name" / String, "metadata" / Bytes)
-_ClassicMember = Struct(
-    "ClassicMemberMetadata", "session_timeout_ms" / Int32, "supported_protocols" / Array(_ClassicProtocol)
+_ClassicMember = Message(
+    "ClassicMemberMetadata", _V0, 0, "session_timeout_ms" / Int32, "supported_protocols" / Array(_ClassicProtocol)
 )
+_CLASSIC_TAG = 0
+_NO_CLASSIC_MEMBER, _CLASSIC_MEMBER = b"\0", b"\1"
+"""What the tagged field begins with. Kafka takes its absence for a classic member, so it is always there."""
 _MemberValue = Message(
     "ConsumerGroupMemberMetadataValue",
     _V0,
@@ -58,7 +61,6 @@ _MemberValue = Message(
     "subscribed_topic_regex" / Field(String, default=None, nullable=0),
     "rebalance_timeout_ms" / Field(Int32, default=-1),
     "server_assignor" / Field(String, default=None, nullable=0),
-    "classic_member_metadata" / Since(0, _ClassicMember, default=None, nullable=0, tag=0),
 )
 _TargetValue = Message(
     "ConsumerGroupTargetAssignmentMetadataValue",
@@ -95,13 +97,13 @@ _RegexValue = Message(
 def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
     """The key and value of a record; a value of None is a tombstone."""
     match record:
+        case MemberRecord():
+            return _member_key(MEMBER, *record[:2]), None if record.value is None else _member_value(record.value)
         case EpochRecord():
             return _group_key(GROUP, record.group_id), _value(_GroupValue, _epoch_fields, record.value)
         case TopicsRecord():
             assert not record.there, "the topics of a group are a hash in its epoch record since Kafka 4.1"
             return _group_key(TOPICS, record.group_id), None
-        case MemberRecord():
-            return _member_key(MEMBER, *record[:2]), _value(_MemberValue, _member_fields, record.value)
         case TargetEpochRecord():
             return _group_key(TARGET, record.group_id), _value(_TargetValue, _target_fields, record.value)
         case TargetRecord():
@@ -128,22 +130,24 @@ def _epoch_fields(value: GroupEpoch) -> dict[str, Any]:
     return {"epoch": value.epoch, "metadata_hash": value.metadata_hash}
 
 
-def _member_fields(member: ConsumerMember) -> dict[str, Any]:
-    classic = None
+def _member_value(member: ConsumerMember) -> bytes:
+    value = _MemberValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+    )
+    classic = _NO_CLASSIC_MEMBER
     if member.classic is not None:
         protocols = [_ClassicProtocol(name=name, metadata=data) for name, data in member.classic.protocols]
-        classic = _ClassicMember(session_timeout_ms=member.classic.session_timeout_ms, supported_protocols=protocols)
-    return {
-        "instance_id": member.instance_id,
-        "rack_id": member.rack_id,
-        "client_id": member.client_id,
-        "client_host": member.client_host,
-        "subscribed_topic_names": sorted(member.topics),
-        "subscribed_topic_regex": member.regex,
-        "rebalance_timeout_ms": member.rebalance_timeout_ms,
-        "server_assignor": member.assignor,
-        "classic_member_metadata": classic,
-    }
+        side = _ClassicMember(session_timeout_ms=member.classic.session_timeout_ms, supported_protocols=protocols)
+        classic = _CLASSIC_MEMBER + _ClassicMember.encode(side, 0)
+    value.unknown_tags = {_CLASSIC_TAG: classic}
+    return b"\0\0" + _MemberValue.encode(value, 0)
 
 
 def _target_fields(value: TargetEpoch) -> dict[str, Any]:
@@ -220,10 +224,12 @@ def _body(message: Message, value: bytes | None) -> Any:
 def _read_member(member_id: str, read: Any) -> ConsumerMember | None:
     if read is None:
         return None
+    tagged = (read.unknown_tags or {}).get(_CLASSIC_TAG, _NO_CLASSIC_MEMBER)
     classic = None
-    if read.classic_member_metadata is not None:
-        protocols = tuple((one.name, one.metadata) for one in read.classic_member_metadata.supported_protocols)
-        classic = ClassicSide(read.classic_member_metadata.session_timeout_ms, protocols)
+    if tagged[:1] == _CLASSIC_MEMBER:
+        side = _ClassicMember.decode(tagged, 0, 1)
+        protocols = tuple((one.name, one.metadata) for one in side.supported_protocols)
+        classic = ClassicSide(side.session_timeout_ms, protocols)
     return ConsumerMember(
         member_id=member_id,
         instance_id=read.instance_id,
