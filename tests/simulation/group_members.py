@@ -1,4 +1,4 @@
-"""A consumer of the classic protocol as a program over raw requests: it joins, leads, lives, freezes, dies, comes back."""
+"""A consumer of the classic protocol as a program over raw requests: it joins, leads, lives, freezes and comes back."""
 
 import json
 from random import Random

@@ -7,30 +7,28 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
 import trio
 
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.testing.determinism import run_seeded
 from fencepost.testing.disk_nodes import everything, nothing, sampled
 from fencepost.testing.sim_broker import SimBroker, sim_config
 from fencepost.testing.sim_network import SimNetwork
 from tests.simulation.group_ledger import GroupLedger
-from tests.simulation.group_members import FETCH, GROUP, REBALANCE_S, SESSION_S, TOPIC, Member, fetch_request
+from tests.simulation.group_members import FETCH, REBALANCE_S, SESSION_S, TOPIC, Member, fetch_request
 from tests.simulation.lines import CREATE_TOPICS, Line, Lost
 from tests.simulation.weather import SeededWeather
 
 REST_S = 30.0
 """So long after the last fault the group may take to come to rest: ghosts of lost newcomers have to be waited out."""
+LOOK_S = 0.2
 SETTINGS = {"group.min.session.timeout.ms": "100", "offsets.topic.num.partitions": "2"}
 NEVER_LATE = ("OffsetCommit", "SyncGroup")
 """An older commit of the same member that arrives late takes its offset back with any broker; an older SyncGroup of a
 leader whose generation a crash has undone is taken for the new one."""
-SPOILT: dict[str, Callable[[], None]] = {}
 
 
 @dataclass(frozen=True)
@@ -142,8 +140,8 @@ class GroupWorld:
                     for _ in range(self.plan.blows):
                         blows.start_soon(self._strike, Random(self.random.getrandbits(64)))
                     await trio.sleep(self.plan.seconds)
-                    self.tell("from here on nothing goes wrong any more")
-                    self.calm = self.weather.calm = True
+                self.tell("from here on nothing goes wrong any more")
+                self.calm = self.weather.calm = True
                 await self._rest()
                 side.cancel_scope.cancel()
             await self._look_back()
@@ -189,17 +187,24 @@ class GroupWorld:
             await ended.wait()
             await trio.sleep(0.2)
             return
-        while self.calm:  # it stays to the end, or until it is fenced by the one before it
+        if self.calm:  # it stays to the end, or until it is fenced by the one before it
             await ended.wait()
             return
         how = random.choice(("dies", "leaves", "is succeeded"))
         self.tell(f"{member.holder.name} {how}")
-        if how != "is succeeded":
+        if how == "is succeeded":
+            old_ones.start_soon(self._end_later, scope, random.uniform(0.1, 2 * SESSION_S))
+        else:
             scope.cancel()
             await ended.wait()
             if how == "leaves":
                 await member.leave()
         await trio.sleep(random.choice((0.0, 0.1, SESSION_S + 1)))
+
+    async def _end_later(self, scope: trio.CancelScope, seconds: float) -> None:
+        """The process of before goes on for a while."""
+        await trio.sleep(seconds)
+        scope.cancel()
 
     # Blows
 
@@ -246,15 +251,18 @@ class GroupWorld:
 
     async def _rest(self) -> None:
         """When nothing goes wrong any more, everything is owned by somebody again, in one generation."""
-        with trio.move_on_after(REST_S) as limit:
-            while not self._at_rest():
-                await trio.sleep(0.2)
-        if limit.cancelled_caught:
-            owners = [f"{m.holder.name}: {sorted(m.holder.partitions)}" for m in self.living.values()]
-            self.outcome.broken.append(f"the group does not come to rest: {'; '.join(owners)}")
+        began_at = trio.current_time()
+        for _ in range(round(REST_S / LOOK_S)):
+            if self._at_rest(began_at):
+                return
+            await trio.sleep(LOOK_S)
+        owners = [f"{m.holder.name}: {sorted(m.holder.partitions)}" for m in self.living.values()]
+        self.outcome.broken.append(f"the group does not come to rest: {'; '.join(owners)}")
 
-    def _at_rest(self) -> bool:
+    def _at_rest(self, since: float) -> bool:
         holders = [member.holder for member in self.living.values()]
+        if self.broker.node is None or any(holder.in_touch_at < since for holder in holders):
+            return False
         owned = sorted(partition for holder in holders for partition in holder.partitions)
         return owned == list(range(self.plan.partitions)) and len({holder.generation for holder in holders}) == 1
 

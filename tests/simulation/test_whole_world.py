@@ -73,11 +73,12 @@ def test_two_runs_of_one_seed_are_the_same_world() -> None:
 
 def test_two_processes_see_the_same_world() -> None:
     """What a failing seed prints is enough to see it again, also where fencepost's own client takes part."""
-    one, other = (simulate("--first", "13", "--seeds", "1", "--jobs", "1", "--trace") for _ in range(2))
+    one, other = (simulate("--first", "21", "--seeds", "1", "--jobs", "1", "--trace") for _ in range(2))
     assert one.returncode == 0, one.stdout
     trace = [line for line in one.stdout.splitlines() if line[:9].strip().replace(".", "").isdigit()]
     assert len(trace) > 20
-    assert any(" own.1 (" in line for line in trace)
+    assert any(" own.1: transaction" in line for line in trace)
+    assert any(" copier.1: a copy" in line for line in trace)
     assert trace == [line for line in other.stdout.splitlines() if line[:9].strip().replace(".", "").isdigit()]
 
 
