@@ -22,6 +22,10 @@ Waiting: TypeAlias = Coroutine[Any, Any, Answer]
 """An answer that has to wait for markers, for the disk or for a producer id: to be awaited."""
 
 
+OF_IDENTITY = (commands.InitProducerId, commands.TimeOut)
+"""Commands that may give the id another identity."""
+
+
 class Asking:
     """The shell around the machine. A request that can be answered at once meets no coroutine on its way."""
 
@@ -62,7 +66,7 @@ class Asking:
         """Whether nothing has to be waited for: neither markers nor the disk."""
         if reply.error is ErrorCode.CONCURRENT_TRANSACTIONS or self._completions.is_under_way(transactional_id):
             return False
-        return self._books.shard_of(transactional_id).is_settled(end_offset)
+        return self._books.is_settled(transactional_id, end_offset)
 
     async def _answer_later(
         self, transactional_id: str, command: Command, caller: Caller | None, decision: TxnDecision, end_offset: int
@@ -101,7 +105,7 @@ class Asking:
 
     def decide(self, transactional_id: str, command: Command, caller: Caller | None = None) -> tuple[TxnDecision, int]:
         """One decision, with its duties begun before any other task runs. Raises LogWriteFailed."""
-        if isinstance(command, commands.InitProducerId | commands.TimeOut):
+        if isinstance(command, OF_IDENTITY):
             before = self._books.state_of(transactional_id)
             decision, end_offset = self._books.decide(transactional_id, command)
             for record in decision.log:

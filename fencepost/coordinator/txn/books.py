@@ -1,13 +1,13 @@
 """The ledgers of all partitions, and what the shell must know beside them: deadlines, and what is not yet durable."""
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import Clock, CoordinatorLogs, KeyValue, LogUnreadable, LogWriteFailed
 from fencepost.coordinator.runtime import LostLog, Shard
 from fencepost.coordinator.txn import codec, expiry, ledger, machine
-from fencepost.coordinator.txn.commands import Command, Complete, TxnDecision
+from fencepost.coordinator.txn.commands import Command, Complete, TxnDecision, WriteMarkers
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.ledger import Ledger
 from fencepost.coordinator.txn.state import (
@@ -34,16 +34,25 @@ logger = logging.getLogger(__name__)
 
 
 class Books:
-    """Everything the coordinator remembers. Nothing in here waits: no other task gets between."""
+    """Everything the coordinator remembers. Nothing in here waits: no other task gets between.
 
-    def __init__(self, logs: CoordinatorLogs, clock: Clock, config: TxnConfig) -> None:
+    `ended` is told of each transaction that is complete, with the duty that it was and the state the id is in now.
+    """
+
+    def __init__(
+        self, logs: CoordinatorLogs, clock: Clock, config: TxnConfig, ended: Callable[[WriteMarkers, Completed], None]
+    ) -> None:
         self.config = config
         self.deadlines: dict[str, float] = {}
         """By id, when its open transaction is to be aborted, on the clock that no one can set back, in seconds."""
         self._logs = logs
         self._clock = clock
         self._shards: dict[int, TxnShard] = {}
+        self._ended = ended
+        self._marked: list[WriteMarkers] = []
+        """What has all its markers; `complete` before anybody looks."""
         self._behind: dict[TxnShard, None] = {}
+        """Shards that have something to append when there is time."""
         self._unsettled: dict[str, int] = {}
         """Ids whose newest partitions are not known to be durable, with the end offset that makes them so."""
 
@@ -86,14 +95,18 @@ class Books:
 
     def shard_of(self, transactional_id: str) -> TxnShard:
         """The shard of an id, made on first use."""
+        self.complete()
         return self._shard(self.partition_for(transactional_id))
 
     def shards(self) -> list[TxnShard]:
         """Every shard there is."""
+        self.complete()
         return list(self._shards.values())
 
     def state_of(self, transactional_id: str) -> TxnState:
         """What is known of an id."""
+        if self._marked:
+            self.complete()
         shard = self._shards.get(self.partition_for(transactional_id))
         return DEAD if shard is None else shard.state.state_of(transactional_id)
 
@@ -120,7 +133,9 @@ class Books:
 
         Raises LogWriteFailed; nothing has changed then.
         """
-        shard, version = self.shard_of(transactional_id), self.config.transaction_version
+        if self._marked:
+            self.complete()
+        shard, version = self._shard(self.partition_for(transactional_id)), self.config.transaction_version
         state, now_ms = shard.state.state_of(transactional_id), self._clock.now_ms()
         decision = machine.decide(transactional_id, state, command, now_ms, version)
         end_offset = shard.write(decision.log) if decision.log else shard.log.end_offset
@@ -132,22 +147,30 @@ class Books:
                 self._unsettled.pop(transactional_id, None)
         return decision, end_offset
 
-    def complete(self, transactional_id: str) -> Completed:
-        """Every partition has its marker: the id's transaction is complete from here on.
+    def marked(self, duty: WriteMarkers) -> None:
+        """Every partition has its marker: for whoever looks from here on, the transaction is complete.
 
         The record of it is appended by `catch_up`, or before the next one of its log. Until then the Prepare record
         says as much: after a crash the markers are written once more, and it is complete again.
         """
-        shard, version = self.shard_of(transactional_id), self.config.transaction_version
-        state, now_ms = shard.state.state_of(transactional_id), self._clock.now_ms()
-        [record] = machine.decide(transactional_id, state, Complete(), now_ms, version).log
-        assert isinstance(record.state, CompleteCommit | CompleteAbort)
-        shard.note(record)
-        self._behind[shard] = None
-        return record.state
+        self._marked.append(duty)
+
+    def complete(self) -> None:
+        """Bring the state up to what has its markers. No one sees when that is done: nobody looks without it."""
+        marked, self._marked = self._marked, []
+        for duty in marked:
+            name = duty.transactional_id
+            shard, version = self._shard(self.partition_for(name)), self.config.transaction_version
+            state = shard.state.state_of(name)
+            [record] = machine.decide(name, state, Complete(), self._clock.now_ms(), version).log
+            assert isinstance(record.state, CompleteCommit | CompleteAbort)
+            shard.note(record)
+            self._behind[shard] = None
+            self._ended(duty, record.state)
 
     def catch_up(self) -> None:
         """Append the records of all that is complete. Raises LogWriteFailed; what a log lacks comes next time."""
+        self.complete()
         failure: LogWriteFailed | None = None
         for shard in tuple(self._behind):
             try:
@@ -158,6 +181,10 @@ class Books:
                 del self._behind[shard]
         if failure is not None:
             raise failure
+
+    def is_settled(self, transactional_id: str, end_offset: int) -> bool:
+        """Whether the log of the id is durable below `end_offset`."""
+        return self._shard(self.partition_for(transactional_id)).is_settled(end_offset)
 
     def settle(self, transactional_id: str, end_offset: int) -> None:
         """Everything of this id below `end_offset` is durable."""
@@ -222,6 +249,7 @@ class Books:
     @property
     def counts(self) -> dict[str, int]:
         """How many ids are in each state, by Kafka's names."""
+        self.complete()
         return {
             phase.name: sum(shard.state.count(phase) for shard in self._shards.values())
             for phase in PHASES

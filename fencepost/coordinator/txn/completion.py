@@ -1,7 +1,7 @@
 """From a Prepare record to Complete: the markers of decided transactions, written until every partition has its own."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import trio
 
@@ -9,7 +9,6 @@ from fencepost.coordinator.ports import LogWriteFailed, MarkerWriter
 from fencepost.coordinator.txn import markers
 from fencepost.coordinator.txn.books import Books
 from fencepost.coordinator.txn.commands import WriteMarkers
-from fencepost.coordinator.txn.state import Completed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -20,14 +19,12 @@ class Completions:
     """The decided transactions that still owe markers, each with a task of its own (rows T7, T8, T13).
 
     Where all is durable as soon as it is appended nothing has to be waited for: then there is no task either.
-    Such a task goes on whatever becomes of the request behind it, and without end: the transaction is decided. `ended`
-    is called for each that is complete, with its duty and the state it is in now.
+    Such a task goes on whatever becomes of the request behind it, and without end: the transaction is decided.
     """
 
-    def __init__(self, books: Books, writer: MarkerWriter, ended: Callable[[WriteMarkers, Completed], None]) -> None:
+    def __init__(self, books: Books, writer: MarkerWriter) -> None:
         self._books = books
         self._writer = writer
-        self._ended = ended
         self._behind = trio.Event()
         self._events: dict[str, trio.Event] = {}
         self._owed: dict[str, frozenset[TopicPartition]] = {}
@@ -74,7 +71,7 @@ class Completions:
     def _carried_out(self, duty: WriteMarkers, end_offset: int) -> frozenset[TopicPartition] | None:
         """Go all the way if there is no wait on it: None when it is Complete, else the partitions left to be marked."""
         name = duty.transactional_id
-        if not self._books.shard_of(name).is_settled(end_offset):
+        if not self._books.is_settled(name, end_offset):
             return duty.partitions
         if duty.partitions:
             answers = self._writer.write_at_once(duty.marker, duty.partitions)
@@ -100,7 +97,7 @@ class Completions:
 
     def _finish(self, duty: WriteMarkers) -> None:
         """Every partition has its marker; that this is so need not be in the log before anybody is answered."""
-        self._ended(duty, self._books.complete(duty.transactional_id))
+        self._books.marked(duty)
         self._behind.set()
 
     async def write_up(self) -> None:

@@ -56,14 +56,14 @@ class TransactionService:
         clock: Clock,
         config: TxnConfig | None = None,
     ) -> None:
-        self.books = Books(logs, clock, config or TxnConfig())
+        self.books = Books(logs, clock, config or TxnConfig(), self._ended)
         """What is remembered, with the counts that metrics ask for."""
         self.markers = markers
-        self.tallies = Tallies()
+        self._tallies = Tallies()
         self._producer_ids = producer_ids
         self._topics = topics
         self._clock = clock
-        self._completions = Completions(self.books, markers, self._ended)
+        self._completions = Completions(self.books, markers)
         self._asking = Asking(self.books, Stories(clock), self._completions, producer_ids)
         self.inspection = Inspection(self.books, self._completions, clock)
         """What tools ask of it."""
@@ -81,6 +81,12 @@ class TransactionService:
     def stories(self) -> Stories:
         """Why requests were refused, and who took whose identity."""
         return self._asking.stories
+
+    @property
+    def tallies(self) -> Tallies:
+        """How transactions ended."""
+        self.books.complete()
+        return self._tallies
 
     @property
     def is_running(self) -> bool:
@@ -326,7 +332,7 @@ class TransactionService:
         return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def _ended(self, duty: commands.WriteMarkers, state: Completed) -> None:
-        self.tallies.count(duty, state, self.stories.ending(duty.transactional_id))
+        self._tallies.count(duty, state, self.stories.ending(duty.transactional_id))
 
     # Clocks
 
