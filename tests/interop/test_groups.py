@@ -1,4 +1,4 @@
-"""Groups of other people's clients: members arrive, leave and die, and every record is worked on once (G1-G3, T4-T6).
+"""Groups of other people's clients: members arrive, leave and die, and every record is worked on once (G1-G4, T4-T6).
 
 The members are processes that consume, transform and produce in transactions with their positions; a reader that has
 nothing to do with them counts.
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer
+from confluent_kafka import ConsumerGroupTopicPartitions, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from tests.interop.confluent_steps import (
@@ -31,7 +31,7 @@ PARTITIONS = 4
 SESSION_MS = 6000 if "FENCEPOST_INTEROP_BOOTSTRAP" in os.environ else 2000
 """Kafka allows no shorter one by default."""
 PYTHON_MODULES = {"confluent": "with_confluent", "aiokafka": "with_aiokafka", "kafka-python": "with_kafka_python"}
-KINDS = ["confluent eager", "confluent cooperative", "aiokafka", "kafka-python", "kafkajs"]
+KINDS = ["confluent eager", "confluent cooperative", "confluent consumer", "aiokafka", "kafka-python", "kafkajs"]
 
 
 def command_of(client: str) -> list[str]:
@@ -67,7 +67,7 @@ class Play:
                 self._feeder.produce(self.source, fed[-1], partition=partition)
         assert self._feeder.flush(WAIT_SECONDS) == 0
 
-    def enter(self, who: str) -> MemberProcess:
+    def enter(self, who: str, variant: str | None = None) -> MemberProcess:
         """Start a member; of the same name, it takes over the transactional id."""
         given = Given(
             bootstrap=self._bootstrap,
@@ -78,10 +78,14 @@ class Play:
             session_ms=SESSION_MS,
             heartbeat_ms=200,
             pause_s=0.05,
-            variant=self._variant,
+            variant=self._variant if variant is None else variant,
         )
         member = self.members[who] = MemberProcess(self.command, given)
         return member
+
+    def exit(self, who: str) -> None:
+        """Have a member leave in order."""
+        self.members.pop(who).leave()
 
     def until_shared(self) -> None:
         """Wait until the members of the moment hold all partitions among them, each its fair share."""
@@ -104,6 +108,13 @@ class Play:
 
         wait_until(done, "the group to come to the end", list(self.members.values()))
 
+    def seen(self) -> list[Message]:
+        """What a reader of its own finds in the end; it must be all that was fed, once, in order."""
+        seen = read_to_end(self._bootstrap, self.target, range(PARTITIONS), READ_COMMITTED)
+        for partition, fed in enumerate(self.fed):
+            assert values(one for one in seen if one.partition() == partition) == fed, f"partition {partition}"
+        return seen
+
 
 @contextmanager
 def play_of(bootstrap: str, name: str, kind: str) -> Iterator[Play]:
@@ -121,28 +132,53 @@ def test_every_record_once_while_members_come_go_and_die(bootstrap: str, name: s
     """Join, arrival, kill -9 in an open transaction, its successor, a departure; each goes on where all stood."""
     with play_of(bootstrap, name, kind) as play:
         play.feed(20)
-        first = play.enter("a")
+        play.enter("a")
         play.until_shared()
         second = play.enter("b")
         play.until_shared()
         play.feed(40)
         second.next("open")
-        second.kill()
-        del play.members["b"]
+        play.members.pop("b").kill()
         play.until_shared()
         successor = play.enter("b")
         play.until_shared()
         play.feed(20)
         successor.next("committed")
-        first.leave()
-        del play.members["a"]
+        play.exit("a")
         play.until_shared()
         play.feed(20)
         play.until_done(admin_client(bootstrap))
-        successor.leave()
-        del play.members["b"]
-        seen = read_to_end(bootstrap, play.target, range(PARTITIONS), READ_COMMITTED)
-        for partition, fed in enumerate(play.fed):
-            assert values(one for one in seen if one.partition() == partition) == fed, f"partition {partition}"
+        play.exit("b")
+        seen = play.seen()
         everything = read_to_end(bootstrap, play.target, range(PARTITIONS), READ_UNCOMMITTED)
         assert len(everything) > len(seen), "the one that was killed had a transaction open"
+
+
+@pytest.mark.parametrize("classic", ["eager", "cooperative"])
+def test_a_group_changes_its_protocol_member_by_member_and_back_g5(bootstrap: str, name: str, classic: str) -> None:
+    """Row G5: the first of the consumer protocol takes the others along, the last that leaves gives the group back."""
+
+    def kind() -> str:
+        return str(admin_client(bootstrap).describe_consumer_groups([name])[name].result(WAIT_SECONDS).type.name)
+
+    with play_of(bootstrap, name, f"confluent {classic}") as play:
+        play.enter("a")
+        play.until_shared()
+        assert kind() == "CLASSIC"
+        play.feed(20)
+        for leaves, comes, variant, expected in (
+            (None, "b", "consumer", "CONSUMER"),
+            ("a", "c", "consumer", "CONSUMER"),
+            ("b", "d", classic, "CONSUMER"),
+            ("c", "e", classic, "CLASSIC"),
+        ):
+            if leaves is not None:
+                play.exit(leaves)
+            play.enter(comes, variant)
+            play.until_shared()
+            assert kind() == expected, f"{comes} has come"
+            play.feed(10)
+        play.until_done(admin_client(bootstrap))
+        play.exit("d")
+        play.exit("e")
+        play.seen()

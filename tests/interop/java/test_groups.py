@@ -1,4 +1,4 @@
-"""Java's console consumer as a member of groups, and kafka-consumer-groups.sh about them (rows G1, G5, G7, G11, T5)."""
+"""Java's console consumer as a member of groups, and kafka-consumer-groups.sh about them (rows G1, G4, G7, G11, T5)."""
 
 import subprocess
 import threading
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.conftest import QUICK_GROUPS
 from tests.interop.java.jars import class_path, java
 from tests.interop.java.kafka_jvm import KafkaJvm
 from tests.interop.members.process import wait_until
@@ -15,17 +16,19 @@ from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import Wire, batch_of
 
 PARTITIONS = 4
-SETTINGS = {"group.initial.rebalance.delay.ms": "0", "group.min.session.timeout.ms": "1000"}
 JVM_OPTIONS = ["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx128m"]
 QUICK = ["auto.commit.interval.ms=100"]
-PROTOCOLS = {"classic": ["session.timeout.ms=2000", "heartbeat.interval.ms=200"]}
+PROTOCOLS = {
+    "classic": ["session.timeout.ms=2000", "heartbeat.interval.ms=200"],
+    "consumer": ["group.protocol=consumer"],
+}
 """Group protocol -> what makes its members quick to be missed."""
 
 
 @pytest.fixture
 def broker(kafka: KafkaJvm, tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker of the test's own; `t` has four partitions."""
-    with BrokerProcess(tmp_path, settings=SETTINGS) as running:
+    with BrokerProcess(tmp_path, settings=QUICK_GROUPS) as running:
         with Wire(running.connect()) as wire:
             wire.create_topic("t", PARTITIONS)
         yield running

@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
+"""More than a session of Kafka's consumer protocol takes to end by default."""
 BATCH = 10
 POLL_SECONDS = 0.1
 
