@@ -54,7 +54,8 @@ class PartitionCoordinatorLog:
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
         """Append one atomic batch; return the end offset after it. Raises LogWriteFailed."""
         if len(records) == 1 and producer is None:
-            batch = build_small_batch(now_ms, *records[0])
+            batch, header = build_small_batch(now_ms, *records[0])
+            info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms, header=header)
         else:
             batch = build_batch(
                 [(now_ms, key, value, ()) for key, value in records],
@@ -62,7 +63,7 @@ class PartitionCoordinatorLog:
                 producer_epoch=-1 if producer is None else producer.producer_epoch,
                 transactional=producer is not None,
             )
-        info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms)
+            info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms)
         if info.error is not ErrorCode.NONE:
             code = _CLIENT_CODES.get(info.error, info.error)
             if self._log.offline:

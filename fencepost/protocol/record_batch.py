@@ -108,11 +108,14 @@ def build_batch(
     return batch
 
 
-def build_small_batch(timestamp_ms: int, key: bytes | None, value: bytes | None) -> bytearray:
-    """`build_batch` of one record without headers, of no producer: what coordinators write all the time."""
+def build_small_batch(timestamp_ms: int, key: bytes | None, value: bytes | None) -> tuple[bytearray, BatchHeader]:
+    """`build_batch` of one record without headers, of no producer: what coordinators write all the time.
+
+    With its header, in which only the CRC is not there.
+    """
     batch = bytearray(HEADER_SIZE)
     batch += encode_record(key, value)
     length = len(batch) - LOG_OVERHEAD
     header = BatchHeader(0, length, -1, MAGIC, 0, 0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1)
     pack_header(batch, 0, header)
-    return batch
+    return batch, header

@@ -186,4 +186,6 @@ def test_a_small_batch_is_the_one_that_the_general_builder_makes(
     timestamp_ms: int, key: bytes | None, value: bytes | None
 ) -> None:
     """Row T14 rests on it: the records of `__transaction_state` are written so."""
-    assert build_small_batch(timestamp_ms, key, value) == build_batch([(timestamp_ms, key, value, ())])
+    batch, header = build_small_batch(timestamp_ms, key, value)
+    assert batch == build_batch([(timestamp_ms, key, value, ())])
+    assert header == read_header(batch)._replace(crc=0)

@@ -22,7 +22,7 @@ from fencepost.broker.log.snapshot_files import SnapshotFiles
 from fencepost.broker.log.store import FileRegion, FlushFailed, Store, Syncable
 from fencepost.broker.log.txn_index import AbortedTransaction
 from fencepost.broker.log.upkeep import Steps, at_once, sync_all
-from fencepost.broker.log.validation import check_batch
+from fencepost.broker.log.validation import check_batch, check_own
 from fencepost.protocol.control_records import same_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader, assign_offset
@@ -63,6 +63,7 @@ class PartitionLog(ReadableLog):
         durable_at_once: bool = False,
         log_start_files: Callable[[], list[Syncable]] | None = None,
         later: Callable[[Collection[Syncable]], None] | None = None,
+        write_failed: Callable[[OSError], None] = lambda error: None,
     ) -> None:
         super().__init__(tp, opened, log_start_offset)
         self.topic_id = topic_id
@@ -78,7 +79,9 @@ class PartitionLog(ReadableLog):
         self._refusal: Refusal | None = None
         self._durable_at_once = durable_at_once
         self._log_start_files = log_start_files or list
-        self._later = later or sync_all
+        self.later = later or sync_all
+        """Takes what a thread shall do by the way."""
+        self._write_failed = write_failed
         self._founded = bool(self.segments.size_bytes) and store.load(PARTITION_METADATA) is not None
         self.snapshots = SnapshotFiles(store)
         """The states of the producers that are kept beside the batches."""
@@ -95,12 +98,15 @@ class PartitionLog(ReadableLog):
         *,
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
+        header: BatchHeader | None = None,
     ) -> AppendInfo:
         """Append one whole batch (rows P2 to P5, L7 to L9); offsets go into `batch` itself where it is writable.
 
-        `guard` is what `verify` gave before the coordinator was asked about the batch's transaction.
+        `guard` is what `verify` gave before the coordinator was asked about the batch's transaction. `header` is that
+        of a batch which this broker has just made: its bytes are not looked at.
         """
-        checked = check_batch(batch, self.config, origin, now_ms)
+        config = self.config
+        checked = check_own(batch, header, config, now_ms) if header else check_batch(batch, config, origin, now_ms)
         if isinstance(checked, Refusal):
             return self._refused(checked)
         data, header, append_time_ms = checked
@@ -179,6 +185,7 @@ class PartitionLog(ReadableLog):
             conflict = segments.append(base_offset, data, header, self.config)
         except OSError as error:
             logger.error("append to %s failed: %s", self.tp, error)
+            self._write_failed(error)
             return Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"the broker could not write: {error.strerror}")
         return None if conflict is None else self._superseded(conflict)
 
@@ -197,7 +204,7 @@ class PartitionLog(ReadableLog):
         self.segments.roll(now_ms)
         self.flush_at_bytes = 0
         self.producers.shrink(self.config.producer_ids_max)
-        self._later(self._take_snapshot())
+        self.later(self._take_snapshot())
 
     def _refused(self, refusal: Refusal) -> AppendInfo:
         code, message, record_errors = refusal
@@ -385,9 +392,9 @@ class PartitionLog(ReadableLog):
             ends.pop()
         if not ends or self.deleted or self.offline:
             return
-        self._later(self.segments.drop_front(len(ends)))
+        self.later(self.segments.drop_front(len(ends)))
         first_offset = self.segments.first_offset
-        self._later(self.snapshots.remove_before(first_offset))
+        self.later(self.snapshots.remove_before(first_offset))
         moved = first_offset > self._log_start_offset
         self._log_start_offset = max(self._log_start_offset, first_offset)
         logger.info("deleted %d segments of %s below offset %d", len(ends), self.tp, first_offset)

@@ -11,6 +11,7 @@ import crc32c
 
 from fencepost.broker.log.config import LZ4_DEFAULT_LEVEL, NEVER_MS, LogConfig
 from fencepost.broker.log.producer_state import AppendOrigin, Refusal
+from fencepost.broker.log.store import Bytes
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import (
@@ -80,6 +81,15 @@ def check_batch(
     if _needs_records(header, config, origin, now_ms):
         return _check_records(batch, header, config, now_ms)
     return _fit(batch, header, config, now_ms)
+
+
+def check_own(batch: Bytes, header: BatchHeader, config: LogConfig, now_ms: int) -> Accepted | Refusal:
+    """Whether a batch of the broker's own making fits; what it says of itself is true."""
+    assert isinstance(batch, bytearray), "the offset goes into it"
+    size_bytes = len(batch)
+    return (
+        _too_large(size_bytes, config) if size_bytes > config.max_message_bytes else _fit(batch, header, config, now_ms)
+    )
 
 
 def _unreadable(batch: bytes | bytearray | memoryview, error: CorruptBatch) -> Refusal:

@@ -10,9 +10,10 @@ from fencepost.broker.coordinator_logs import InternalTopicLogs, PartitionCoordi
 from fencepost.broker.log.commit import GroupCommit
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.coordinator.ports import LogUnreadable, LogWriteFailed, ProducerTag
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.topics import TopicPartition
 
 TP = TopicPartition("__transaction_state", 7)
@@ -102,3 +103,20 @@ async def test_internal_topics_open_logs_on_first_use_and_know_those_on_disk(
     await log.durable(log.append([(b"k", b"v")], NOW_MS))
     assert 31 in logs.existing()
     directory.close()
+
+
+@pytest.mark.parametrize("config", [LogConfig(), LogConfig(message_timestamp_type="LogAppendTime")])
+async def test_a_single_record_is_kept_as_it_would_be_were_its_batch_checked(
+    tmp_path: Path, commit: GroupCommit, config: LogConfig
+) -> None:
+    """L9: what the broker makes itself is not looked at again, and becomes the same bytes."""
+    kept = []
+    for name in ("own", "checked"):
+        directory, partition = open_log(tmp_path / name, config)
+        if name == "own":
+            PartitionCoordinatorLog(partition, commit).append([(b"key", b"value")], NOW_MS)
+        else:
+            partition.append(build_batch([(NOW_MS, b"key", b"value", ())]), AppendOrigin.COORDINATOR, NOW_MS)
+        directory.close()
+        kept.append((tmp_path / name / str(TP) / f"{0:020d}.log").read_bytes())
+    assert kept[0] == kept[1]
