@@ -28,8 +28,6 @@ WITHOUT_EFFECT = frozenset(
         "controller.quorum.voters",
         "inter.broker.listener.name",
         "listener.security.protocol.map",
-        "log.cleaner.enable",
-        "log.cleaner.threads",
         "metadata.log.dir",
         "num.io.threads",
         "num.network.threads",

@@ -76,7 +76,12 @@ class LogSettings:
     )
     log_roll_hours: int = setting(Kind.INT, 168, "As log.roll.ms, in hours; used where that is not given.", low=1)
     log_roll_jitter_ms: int | None = setting(
-        Kind.LONG, None, "Random part taken off log.roll.ms.", low=0, nullable=True, update=_DYNAMIC
+        Kind.LONG,
+        None,
+        "The most that is taken off log.roll.ms, for each segment another part of it.",
+        low=0,
+        nullable=True,
+        update=_DYNAMIC,
     )
     log_roll_jitter_hours: int = setting(Kind.INT, 0, "As log.roll.jitter.ms, in hours.", low=0)
     log_retention_bytes: int = setting(
@@ -106,7 +111,7 @@ class LogSettings:
         ours=True, update=_DYNAMIC,
     )  # fmt: skip
     log_segment_delete_delay_ms: int = setting(
-        Kind.LONG, 60_000, "How long a removed segment's files stay.", low=0, update=_DYNAMIC
+        Kind.LONG, 60_000, "How long the files of removed segments and deleted topics stay.", low=0, update=_DYNAMIC
     )
     log_cleanup_policy: tuple[str, ...] = setting(
         Kind.LIST, ("delete",), "What becomes of old data.", choices=("compact", "delete"), update=_DYNAMIC
@@ -136,13 +141,17 @@ class LogSettings:
     )
     log_cleaner_enable: bool = setting(Kind.BOOLEAN, True, "Whether logs are compacted at all.")
     log_cleaner_threads: int = setting(
-        Kind.INT, 1, "Taken for Kafka's sake: one task compacts one log after the other.", low=1, update=_DYNAMIC
+        Kind.INT, 1, "How many logs are compacted at a time, each in a quarter of a core.", low=1, update=_DYNAMIC
     )
     log_cleaner_io_max_bytes_per_second: float = setting(
-        Kind.DOUBLE, DOUBLE_MAX, "The most a compaction reads and writes.", low=1, update=_DYNAMIC
+        Kind.DOUBLE, DOUBLE_MAX, "The most that compactions read and write together.", low=1, update=_DYNAMIC
     )
     log_cleaner_dedupe_buffer_size: int = setting(
-        Kind.LONG, 128 << 20, "Memory for the keys of one compaction, 24 bytes each.", low=1 << 10, update=_DYNAMIC
+        Kind.LONG,
+        128 << 20,
+        "Memory for the keys of all compactions under way, 24 bytes each.",
+        low=1 << 10,
+        update=_DYNAMIC,
     )
     log_cleaner_io_buffer_load_factor: float = setting(
         Kind.DOUBLE, 0.9, "How full that memory may become; more keys take another pass.", low=0, high=1,

@@ -95,6 +95,7 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dyna
     return LogConfig(
         segment_bytes=value["segment.bytes"] if segment_bytes is None else segment_bytes,
         segment_ms=value["segment.ms"],
+        segment_jitter_ms=value["segment.jitter.ms"],
         segment_index_bytes=value["segment.index.bytes"],
         index_interval_bytes=value["index.interval.bytes"],
         retention_ms=value["retention.ms"],
@@ -109,6 +110,7 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dyna
         compression_lz4_level=value["compression.lz4.level"],
         compression_zstd_level=value["compression.zstd.level"],
         delete_retention_ms=value["delete.retention.ms"],
+        file_delete_delay_ms=value["file.delete.delay.ms"],
         min_cleanable_dirty_ratio=value["min.cleanable.dirty.ratio"],
         min_compaction_lag_ms=value["min.compaction.lag.ms"],
         max_compaction_lag_ms=value["max.compaction.lag.ms"],
@@ -139,6 +141,7 @@ def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
 
     return CleanerSettings(
         enabled=config.log_cleaner_enable,
+        threads=config.log_cleaner_threads,
         backoff_ms=config.log_cleaner_backoff_ms,
         io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
         limits=CleaningLimits(config.log_cleaner_dedupe_buffer_size, config.log_cleaner_io_buffer_load_factor),

@@ -43,10 +43,12 @@ def wait_for(done: Callable[[], bool], what: str) -> None:
 
 
 def log_bytes(broker: BrokerProcess, partition: str) -> int:
-    """Bytes of batches on disk; a file may be renamed while they are counted."""
+    """Bytes of batches on disk that still count; a file may be renamed while they are counted."""
     assert broker.data_dir is not None
     total = 0
     for path in (broker.data_dir / partition).glob("*.log*"):
+        if path.suffix == ".deleted":
+            continue
         try:
             total += path.stat().st_size
         except FileNotFoundError:

@@ -1,7 +1,7 @@
 """A full disk (ENOSPC): writes hear KAFKA_STORAGE_ERROR, reads go on, and it heals by itself when space returns."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -144,3 +144,33 @@ def test_a_stop_on_a_full_disk_is_not_called_clean_and_nothing_is_lost(broker: B
     with Wire(broker.connect()) as wire:
         assert values_in(wire.fetch("t", partition_max_bytes=50 << 20)) == kept
         assert wire.produce("t", batch_of(b"again")).base_offset == len(kept)
+
+
+def test_l3_what_was_deleted_makes_room_at_once_on_a_full_disk(tmp_path: Path, disk: SmallDisk) -> None:
+    """Row L3: file.delete.delay.ms keeps deleted segments for an hour here, but not from a producer without room."""
+    settings = {
+        "durability": "os",
+        "log.segment.bytes": str(1 << 20),
+        "log.segment.delete.delay.ms": "3600000",
+        "log.retention.check.interval.ms": "200",
+    }
+    with (
+        BrokerProcess(tmp_path / "broker", data_dir=disk.path / "data", settings=settings) as broker,
+        Wire(broker.connect()) as wire,
+    ):
+        wire.create_topic("t", **{"retention.bytes": str(2 << 20)})
+        for number in range(30):
+            assert wire.produce("t", batch_of(b"%d" % number + VALUE)).error_code == ErrorCode.NONE
+        files = disk.path / "data" / "t-0"
+        _until(lambda: len(list(files.glob("*.log.deleted"))) > 2)
+        disk.fill()
+        _until(lambda: wire.produce("t", batch_of(VALUE)).error_code == ErrorCode.KAFKA_STORAGE_ERROR)
+        _until(lambda: wire.produce("t", batch_of(VALUE)).error_code == ErrorCode.NONE)
+        assert not list(files.glob("*.log.deleted"))
+
+
+def _until(holds: Callable[[], bool], wait_seconds: float = 30) -> None:
+    deadline = time.monotonic() + wait_seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

@@ -7,6 +7,8 @@ import pytest
 from fencepost.broker.config import SETTINGS, BrokerConfig, ConfigError, dynamic_problem, group_config, load_config
 from fencepost.broker.config_fields import Kind, Update
 from fencepost.broker.listeners import Listener, parse_listener
+from fencepost.broker.topic_config import NO_DYNAMIC, Dynamic
+from fencepost.broker.topic_rules import cleaner_settings, log_config
 
 
 def refusal(**sources) -> str:
@@ -116,6 +118,24 @@ def test_a_stock_server_properties_is_read(tmp_path: Path) -> None:
     assert (config.node_id, config.num_partitions, config.log_dirs) == (4, 3, ("/tmp/xA",))
     assert config.listener == Listener("PLAINTEXT", "h", 9093)
     assert config.without_effect == ("process.roles", "num.io.threads"), "named, so that nobody thinks they act"
+
+
+def test_the_cleaners_settings_have_their_effect() -> None:
+    config = load_config(assignments=["log.cleaner.enable=false", "log.cleaner.threads=3"])
+    assert config.without_effect == ()
+    assert cleaner_settings(config)[:2] == (False, 3)
+
+
+def test_jitter_and_delay_of_deletion_reach_the_log() -> None:
+    """segment.jitter.ms and file.delete.delay.ms: the topic's own, or the broker's log.roll.jitter.* and delay."""
+    assignments = ["log.roll.jitter.hours=2", "log.segment.delete.delay.ms=5"]
+    config = load_config(assignments=assignments)
+    of_broker = log_config(config, {}, NO_DYNAMIC)
+    assert (of_broker.segment_jitter_ms, of_broker.file_delete_delay_ms) == (7_200_000, 5)
+    of_topic = log_config(config, {"segment.jitter.ms": "7", "file.delete.delay.ms": "0"}, NO_DYNAMIC)
+    assert (of_topic.segment_jitter_ms, of_topic.file_delete_delay_ms) == (7, 0)
+    altered = log_config(config, {}, Dynamic({"log.roll.jitter.ms": "9"}, {"log.segment.delete.delay.ms": "6"}))
+    assert (altered.segment_jitter_ms, altered.file_delete_delay_ms) == (9, 6)
 
 
 def test_a_file_without_an_ending_is_told_by_its_content(tmp_path: Path) -> None:

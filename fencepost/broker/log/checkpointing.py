@@ -58,8 +58,8 @@ class Checkpoints(Protocol):
         """The logs that are open."""
         ...
 
-    def chores(self) -> list[Syncable]:
-        """What else a thread should do and nobody waits for."""
+    def chores(self, seconds: float) -> list[Syncable]:
+        """What else a thread should do by now and nobody waits for."""
         ...
 
     def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[Syncable]:
@@ -101,7 +101,7 @@ class Checkpointer:
 
         Raises OSError when a flush failed and the process must end.
         """
-        chores = self._directory.chores()
+        chores = self._directory.chores(self._monotonic())
         for _, failure in await self._threads.sync(chores) if chores else ():
             if isinstance(failure, FlushFailed):
                 raise failure

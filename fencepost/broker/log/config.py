@@ -1,6 +1,7 @@
 """The settings of one partition's log, under Kafka's topic-level names."""
 
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Literal
 
 UNLIMITED = -1
@@ -16,13 +17,16 @@ class LogConfig:
 
     `retention_ms` and `retention_bytes` are off at -1. `cleanup_policy` holds "delete", "compact" or both.
     `compression_type` is "producer" (keep what comes) or a codec's name. `min_compaction_lag_ms` and its neighbours
-    are carried for the cleaner. `producer_id_expiration_ms` is KIP-854's clock (row P10) and `producer_ids_max` bounds
-    the producers one partition remembers: beyond it those idle longest, without an open transaction, are forgotten.
+    are carried for the cleaner. `segment_jitter_ms` is the most that is taken off `segment_ms` (see `jitter_ms`),
+    `file_delete_delay_ms` how long what was deleted keeps its bytes. `producer_id_expiration_ms` is KIP-854's clock
+    (row P10) and `producer_ids_max` bounds the producers one partition remembers: beyond it those idle longest, without
+    an open transaction, are forgotten.
     `retention_spares_open_transactions` is ours (row 20 of section 0): False deletes as Kafka does.
     """
 
     segment_bytes: int = 1 << 30
     segment_ms: int = 7 * 24 * 3600 * 1000
+    segment_jitter_ms: int = 0
     segment_index_bytes: int = 10 << 20
     index_interval_bytes: int = 4096
     retention_ms: int = 7 * 24 * 3600 * 1000
@@ -37,6 +41,7 @@ class LogConfig:
     compression_lz4_level: int = LZ4_DEFAULT_LEVEL
     compression_zstd_level: int = 3
     delete_retention_ms: int = 24 * 3600 * 1000
+    file_delete_delay_ms: int = 60 * 1000
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = NEVER_MS
@@ -59,3 +64,14 @@ class LogConfig:
     def stamps_append_time(self) -> bool:
         """KIP-32: the broker's clock replaces the producer's timestamps."""
         return self.message_timestamp_type == "LogAppendTime"
+
+
+def jitter_ms(segment: str, config: LogConfig) -> int:
+    """What segment.jitter.ms takes off segment.ms for this segment: below the smaller of the two, as in Kafka.
+
+    Kafka draws it anew each time a segment is opened. Here it follows from the segment's name: as spread as that, and
+    the same after a restart.
+    """
+    bound_ms = min(config.segment_jitter_ms, config.segment_ms)
+    drawn = int.from_bytes(blake2b(segment.encode(), digest_size=4).digest())
+    return drawn * bound_ms >> 32

@@ -16,6 +16,7 @@ from fencepost.broker.log.checkpoints import (
 )
 from fencepost.broker.log.commit import Durability
 from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.deletions import FULL_DISK, Chores
 from fencepost.broker.log.file_sync import FLUSH_FAILED
 from fencepost.broker.log.files import FileStore
 from fencepost.broker.log.kept_offsets import KeptOffsets
@@ -81,7 +82,7 @@ class LogDirectory:
         self.lose: Callable[[PartitionLog, OSError], None] | None = None
         """Told of a log whose flush failed in `housekeep`; without it the failure is raised."""
         self._deletions = 0
-        self._chores: list[Syncable] = []
+        self._chores = Chores()
         self._kept = KeptOffsets(store, self._unopened)
         if self.clean:
             store.remove(CLEAN_SHUTDOWN)
@@ -159,7 +160,7 @@ class LogDirectory:
         return self._open(tp, topic_id, config, only_topic)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Delete a partition's log; no error if there is none. Its files go with the next `chores`. Raises OSError."""
+        """Delete a partition's log; no error if there is none. Its files go with the `chores`. Raises OSError."""
         log = self._logs.pop(tp, None)
         if log is not None:
             log.mark_deleted()
@@ -169,7 +170,8 @@ class LogDirectory:
         identity = (log.topic_id if log is not None else NO_TOPIC_ID).hex()
         self._deletions += 1
         try:
-            self._later(self._log_store.delete(str(tp), long_name(tp, f".{identity}.{self._deletions}{DELETED}")))
+            removals = self._log_store.delete(str(tp), long_name(tp, f".{identity}.{self._deletions}{DELETED}"))
+            self._chores.add(removals, self._default_config(tp.topic).file_delete_delay_ms)
         except OSError:
             if str(tp) in self._log_store.names():
                 self._unopened.add(tp)  # what is left is a deleted topic's still: no new one may find it as its own
@@ -225,15 +227,18 @@ class LogDirectory:
         """A compaction came up to `offset`. A crash may lose the checkpoint: then more is compacted. Raises OSError."""
         self._kept.note_cleaned(tp, offset)
 
-    def chores(self) -> list[Syncable]:
+    def chores(self, seconds: float | None = None) -> list[Syncable]:
         """What has come up for a thread to do and nobody waits for: freeing the space of what was deleted, snapshots
         of very many producers. Each is told of once; what is not done is left to the next start.
-        """
-        chores, self._chores = self._chores, []
-        return chores
 
-    def _later(self, chores: Collection[Syncable]) -> None:
-        self._chores += chores
+        What was deleted is told of file.delete.delay.ms later, by the monotonic `seconds`; at once without them.
+        """
+        return self._chores.due(seconds)
+
+    def make_room(self, error: OSError) -> None:
+        """Somebody could not write: if the disk is full, what was deleted goes with the next `chores`."""
+        if error.errno in FULL_DISK:
+            self._chores.make_room()
 
     async def housekeep(self, now_ms: int, threads: FlushThreads | None = None) -> None:
         """Retention and producer expiry of every log, a few at a time; call it every minute or so.
@@ -257,6 +262,8 @@ class LogDirectory:
                 self.lose(log, error)
             except (OSError, CorruptLogFile) as error:
                 logger.error("upkeep of %s failed: %s", tp, error)
+                if isinstance(error, OSError):
+                    self.make_room(error)
         try:
             await done(syncing(self.log_start_files()), threads)
         except OSError as error:
@@ -357,7 +364,8 @@ class LogDirectory:
             recovery_point=ALL_TRUSTED if self.clean else recovery_point,
             durable_at_once=self._in_memory or self._durability == "os",
             log_start_files=self.log_start_files,
-            later=None if self._in_memory else self._later,
+            later=None if self._in_memory else lambda chores: self._chores.add(chores, log.config.file_delete_delay_ms),
+            write_failed=self.make_room,
         )
         if loss_accepted:
             logger.warning("%s now ends at offset %d: what followed was given up", tp, log.log_end_offset)

@@ -31,7 +31,15 @@ class Replacement:
         self._store.put(self._name, self._data)
 
 
-class Removal:
+class Deletion:
+    """Frees the space of what has lost its name already; so it may wait, and be left to the next start."""
+
+    def sync(self) -> None:
+        """Do it. Raises OSError."""
+        raise NotImplementedError
+
+
+class Removal(Deletion):
     """A file that has lost its name and waits to be deleted."""
 
     def __init__(self, store: "FileStore", name: str) -> None:
@@ -42,7 +50,7 @@ class Removal:
         self._store.unlink(self._name)
 
 
-class TreeRemoval:
+class TreeRemoval(Deletion):
     """A directory that has lost its name and waits to be deleted with all that is in it.
 
     The new name is durable first: were it lost and the deletions not, the next start would find half of a directory.

@@ -5,7 +5,7 @@ from itertools import islice
 from struct import Struct
 from typing import NamedTuple
 
-from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.config import LogConfig, jitter_ms
 from fencepost.broker.log.indexes import OFFSET_ENTRY, OffsetIndex, TimeIndex
 from fencepost.broker.log.seals import SEAL_SUFFIX, Seal, encode_seal
 from fencepost.broker.log.store import Bytes, CorruptLogFile, Piece, Store, Syncable
@@ -129,9 +129,12 @@ class Segment:
             return True
         if header.last_offset_delta + self.next_offset - self.base_offset > _MAX_RELATIVE_OFFSET:
             return True
+        age_ms_max = config.segment_ms
+        if config.segment_jitter_ms:
+            age_ms_max -= jitter_ms(f"{self.store.place} {self.base_offset}", config)
         if self.first_timestamp_ms >= 0:
-            return header.max_timestamp - self.first_timestamp_ms > config.segment_ms
-        return self.created_ms >= 0 and now_ms - self.created_ms > config.segment_ms
+            return header.max_timestamp - self.first_timestamp_ms > age_ms_max
+        return self.created_ms >= 0 and now_ms - self.created_ms > age_ms_max
 
     # Finding batches
 

@@ -11,8 +11,9 @@ from trio.testing import MockClock
 from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
 from fencepost.broker.log.checkpoints import decode_offsets
 from fencepost.broker.log.commit import GroupCommit
+from fencepost.broker.log.compaction.cleanable import CleanableRange
 from fencepost.broker.log.compaction.cleaner import CleanerSettings, LogCleaner
-from fencepost.broker.log.compaction.cleaning import CleaningInterrupted, CleaningLimits, Steps
+from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningInterrupted, CleaningLimits, Steps
 from fencepost.broker.log.compaction.record_work import Offload, Work
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.memory import MemoryStore
@@ -175,6 +176,58 @@ async def test_the_active_segment_rolls_when_its_first_record_is_overdue(autojum
     assert await cleaner.clean_dirtiest()
     assert (len(headers(log)), cleaner.last.delay_ms) == (1, HOUR_MS)
     assert segments_of(log).active.size_bytes == 0
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+async def test_so_many_logs_are_compacted_at_a_time_as_there_are_cleaner_threads(
+    threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """log.cleaner.threads, row L4: each on a log of its own, with its share of memory and rate; all get their turn."""
+    directory = directory_over(MemoryStore())
+    logs = [dirty(directory, TopicPartition("dirty", number)) for number in range(4)]
+    settings = CleanerSettings(threads=threads, backoff_ms=1, limits=CleaningLimits(1 << 20))
+    cleaner = cleaner_of(directory, settings)
+    under_way: list[PartitionLog] = []
+    most, shares = 0, set()
+
+    class Watched(Cleaning):
+        def __init__(self, log: PartitionLog, range_: CleanableRange, limits: CleaningLimits, now_ms: int) -> None:
+            super().__init__(log, range_, limits, now_ms)
+            self.watched = log
+            shares.add(limits.map_bytes)
+
+        def run(self) -> Steps:
+            nonlocal most
+            assert self.watched not in under_way
+            under_way.append(self.watched)
+            most = max(most, len(under_way))
+            yield from super().run()
+            under_way.remove(self.watched)
+
+    monkeypatch.setattr("fencepost.broker.log.compaction.cleaner.Cleaning", Watched)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(cleaner.run)
+        for _ in range(3000):
+            await trio.sleep(0.01)
+            if all(directory.cleaned_to(log.tp) == 60 for log in logs):
+                break
+        nursery.cancel_scope.cancel()
+    assert most == min(threads, len(logs))
+    assert shares == {(1 << 20) // threads}
+    assert all(seen(log) == {"k": "v59"} for log in logs)
+
+
+async def test_the_rate_is_that_of_all_compactions_together(autojump_clock: MockClock) -> None:
+    """log.cleaner.io.max.bytes.per.second, as Kafka's one throttler for all its cleaners."""
+    directory = directory_over(MemoryStore())
+    logs = [dirty(directory, TopicPartition("dirty", number), count=400) for number in range(3)]
+    size = sum(log.size_bytes for log in logs)
+    cleaner = cleaner_of(directory, CleanerSettings(threads=3, io_max_bytes_per_second=1000.0))
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        for _ in logs:
+            nursery.start_soon(cleaner.clean_dirtiest)
+    assert trio.current_time() - began > size / 1000
 
 
 async def test_the_cleaner_rests_and_can_be_turned_off(autojump_clock: MockClock) -> None:

@@ -2,10 +2,9 @@
 
 A compaction computes in the event loop, a millisecond at a time, and rests three times as long as it worked: a busy
 broker hardly feels it, and it never takes more than a quarter of one core. What waits for the disk or for a codec is
-done in a thread.
+done in a thread. `log.cleaner.threads` says how many such compactions go on at a time, as in Kafka.
 """
 
-import errno
 import logging
 import math
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from fencepost.broker.log.compaction.cleanable import CleanableRange, cleanable_
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningInterrupted, CleaningLimits, CleaningStats
 from fencepost.broker.log.compaction.record_work import Offload
 from fencepost.broker.log.compaction.swap import CLEANED
+from fencepost.broker.log.deletions import FULL_DISK
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.segments import Segments
@@ -24,15 +24,17 @@ from fencepost.broker.log.store import CorruptLogFile, FlushFailed
 from fencepost.protocol.topics import TopicPartition
 
 REST_PER_WORK = 3.0
-_FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 
 logger = logging.getLogger(__name__)
 
 
 class CleanerSettings(NamedTuple):
-    """The settings log.cleaner.*; they may change between two compactions."""
+    """The settings log.cleaner.*; they may change between two compactions. Rate and memory are those of all `threads`
+    together: each has its share.
+    """
 
     enabled: bool = True
+    threads: int = 1
     backoff_ms: int = 15_000
     io_max_bytes_per_second: float = math.inf
     limits: CleaningLimits = CleaningLimits()
@@ -47,7 +49,7 @@ class LastCleaning(NamedTuple):
 
 
 class LogCleaner:
-    """Compacts the logs of a directory, one at a time, for as long as `run` does."""
+    """Compacts the logs of a directory, a few at a time, for as long as `run` does."""
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class LogCleaner:
         self._now_ms = now_ms
         self._lose = lose
         self._put_off: set[PartitionLog] = set()
+        self._under_way: set[PartitionLog] = set()
         self._uncleanable: dict[PartitionLog, str] = {}
         self.dirtiest_ratio = 0.0
         """Of the logs looked at in the last round."""
@@ -72,15 +75,20 @@ class LogCleaner:
     async def run(self) -> None:
         """Compact what is due, rest for log.cleaner.backoff.ms, and again, until cancelled.
 
-        Raises OSError when a directory could not be flushed and the process must end.
+        Raises OSError, in a group, when a directory could not be flushed and the process must end.
         """
         while True:
             settings = self._settings()
             if settings.enabled:
                 self._put_off.clear()
-                while await self.clean_dirtiest():
-                    pass  # it does the work
+                async with trio.open_nursery() as nursery:
+                    for _ in range(settings.threads):
+                        nursery.start_soon(self._clean_all)
             await trio.sleep(settings.backoff_ms / 1000)
+
+    async def _clean_all(self) -> None:
+        while await self.clean_dirtiest():
+            pass  # it does the work
 
     def uncleanable(self) -> dict[TopicPartition, str]:
         """The partitions whose compaction failed, and why; they are left alone until the next start."""
@@ -105,13 +113,19 @@ class LogCleaner:
                 found = log, range_
         if found is None:
             return False
-        await self._clean(*found)
+        log, range_ = found
+        if log not in self._under_way:  # another may have taken it while this one looked
+            self._under_way.add(log)
+            try:
+                await self._clean(log, range_)
+            finally:
+                self._under_way.discard(log)
         return True
 
     def _look_at(self, log: PartitionLog) -> CleanableRange | None:
         if not log.config.compacted or log.deleted or log.offline or not isinstance(log.segments, Segments):
             return None
-        if log in self._uncleanable or log in self._put_off:
+        if log in self._uncleanable or log in self._put_off or log in self._under_way:
             return None
         try:
             if must_roll(log.segments, log.config, self._now_ms()):
@@ -135,9 +149,9 @@ class LogCleaner:
     async def _clean(self, log: PartitionLog, range_: CleanableRange) -> None:
         settings = self._settings()
         began = trio.current_time()
-        cleaning = Cleaning(log, range_, settings.limits, self._now_ms())
+        cleaning = Cleaning(log, range_, settings.limits.shared_by(settings.threads), self._now_ms())
         try:
-            await self._drive(cleaning, settings.io_max_bytes_per_second)
+            await self._drive(cleaning, settings.io_max_bytes_per_second / settings.threads)
             if not log.deleted:
                 self._directory.note_cleaned(log.tp, cleaning.cleaned_to)
         except CleaningInterrupted:
@@ -175,8 +189,9 @@ class LogCleaner:
             steps.close()
 
     def _give_up(self, log: PartitionLog, error: OSError | CorruptLogFile) -> None:
-        if isinstance(error, OSError) and error.errno in _FULL_DISK:
+        if isinstance(error, OSError) and error.errno in FULL_DISK:
             self._put_off.add(log)
+            self._directory.make_room(error)
             logger.warning("no room to compact, tried again later partition=%s cause=%s", log.tp, error)
             return
         self._uncleanable[log] = str(error)

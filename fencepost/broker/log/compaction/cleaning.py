@@ -33,6 +33,7 @@ SYNC_EVERY_BYTES = 8 << 20
 _UNITS_PER_BATCH = 4
 _BYTES_PER_UNIT = 4096
 _MAX_POSITION = 2**31 - 1
+_MAP_BYTES_MIN = 1 << 10
 _LOAD_FACTOR_SLACK = 2
 
 Steps = Generator[Work, Any, None]
@@ -47,6 +48,10 @@ class CleaningLimits(NamedTuple):
 
     map_bytes: int = 128 << 20
     load_factor: float = 0.9
+
+    def shared_by(self, compactions: int) -> "CleaningLimits":
+        """The share of each of so many that go on at a time."""
+        return self._replace(map_bytes=max(_MAP_BYTES_MIN, self.map_bytes // compactions))
 
 
 @dataclass(slots=True)
@@ -167,7 +172,7 @@ class Cleaning:
             yield from self._copy(group, copy, transactions)
             yield from self._finish(group, copy)
             transactions.aborted.leave(group)
-            swap = swap_in(self._segments, group, copy)
+            swap = swap_in(self._segments, group, copy, log.later)
             for pins in swap:
                 swapped = True
                 yield Offload(partial(_sync_all, pins))

@@ -7,7 +7,7 @@ its files so, too, and finishes what we began as we finish what it began.
 """
 
 import logging
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 
 from fencepost.broker.log.log_store import Conflict
 from fencepost.broker.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name, offset_in_name
@@ -23,13 +23,14 @@ logger = logging.getLogger(__name__)
 
 
 def swap_in(
-    segments: Segments, old: Sequence[Segment], new: Segment
+    segments: Segments, old: Sequence[Segment], new: Segment, later: Callable[[Collection[Syncable]], None]
 ) -> Generator[list[Syncable], None, Conflict | None]:
     """Replace `old` by `new`, whose files end in `.cleaned` and are durable; yields what must be synced to go on.
 
     Readers see the new from the first step on. Nothing else may happen to the log between two steps but appends, rolls,
-    retention and deletion; who does not go on leaves what the next start finishes. Raises OSError: before the first
-    sync nothing has changed, after it the log works on, and the next start finishes the swap.
+    retention and deletion; who does not go on leaves what the next start finishes. The bytes of the old go `later`.
+    Raises OSError: before the first sync nothing has changed, after it the log works on, and the next start finishes
+    the swap.
     """
     conflict = _take_the_place(segments, old, new)
     if conflict is not None:
@@ -40,7 +41,8 @@ def swap_in(
     if _stands_in(segments, new):  # else retention was here meanwhile, and what it took must not come back
         for suffix in _BESIDE_THE_LOG:
             new.rename(suffix, "")
-    yield [*store.pin_entries(), *removals]
+    yield store.pin_entries()
+    later(removals)
     if _stands_in(segments, new):
         new.rename(LOG_SUFFIX, "")
     yield store.pin_entries()
