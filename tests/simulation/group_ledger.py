@@ -24,6 +24,8 @@ class Holder:
     partitions: frozenset[int] = frozenset()
     in_touch_at: float = -1.0
     """When it sent what was last answered in a way that says: your generation is the newest."""
+    challenged: bool = False
+    """Another process asks for its static place: at any moment from now on it may be out."""
     replaced: bool = False
     """Its static place was taken, and the successor has its assignment."""
 
@@ -64,6 +66,12 @@ class GroupLedger:
         self.broken.append(f"{trio.current_time():.3f} {what}")
         self.tell(f"WRONG: {what}")
 
+    def joining(self, holder: Holder) -> None:
+        """A member is about to ask for a place."""
+        if holder.instance_id is not None:
+            for other in self.holders:
+                other.challenged |= other is not holder and other.instance_id == holder.instance_id
+
     def told(self, holder: Holder, generation: int, partitions: Collection[int], sent_at: float) -> None:
         """A member has its assignment (SyncGroup), and owns it from now on."""
         if holder not in self.holders:
@@ -90,7 +98,7 @@ class GroupLedger:
             return
         in_touch_at = other.in_touch_at if other.generation < generation else sent_at
         silent_s = trio.current_time() - in_touch_at
-        if silent_s < self.patience_s and not other.replaced:
+        if silent_s < self.patience_s and not (other.challenged or holder.challenged):
             self._wrong(f"{who} both own {sorted(shared)}, and the older one was in touch {silent_s:.3f} s ago")
 
     def gave_up(self, holder: Holder, partitions: Collection[int] | None = None) -> None:

@@ -91,6 +91,7 @@ class Member:
 
     async def _join(self) -> None:
         """Until there is an assignment. Raises Out, Again and Fenced."""
+        self._books.joining(self.holder)
         owned = {"owned": sorted(self.holder.partitions), "generation": self.holder.generation}
         fields = {
             "group_id": GROUP,

@@ -28,7 +28,8 @@ LOOK_S = 0.2
 SETTINGS = {"group.min.session.timeout.ms": "100", "offsets.topic.num.partitions": "2"}
 NEVER_LATE = ("OffsetCommit", "SyncGroup")
 """An older commit of the same member that arrives late takes its offset back with any broker; an older SyncGroup of a
-leader whose generation a crash has undone is taken for the new one."""
+leader whose generation a crash has undone is taken for the new one. And a static newcomer's JoinGroup that comes twice
+takes the place of the newcomer."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ class GroupWorld:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.plan = GroupPlan.of(self.random)
-        self.weather = SeededWeather(Random(self.random.getrandbits(64)), NEVER_LATE)
+        never_late = (*NEVER_LATE, "JoinGroup") if self.plan.static else NEVER_LATE
+        self.weather = SeededWeather(Random(self.random.getrandbits(64)), never_late)
         self.outcome = GroupOutcome(seed, [])
         self.ledger = GroupLedger(min(SESSION_S, REBALANCE_S), self.tell)
         self.living: dict[int, Member] = {}
