@@ -25,7 +25,10 @@ async def state_of(node: Node) -> NodeState:
     All that was written is made durable first: the last Complete record of a transaction waits for the next flush.
     """
     state: NodeState = {}
-    await node.commit_all({log: log.log_end_offset for log in node.logs.logs()})
+    async with trio.open_nursery() as nursery:
+        for log in node.logs.logs():
+            if log.high_watermark < log.log_end_offset and not log.offline:
+                nursery.start_soon(node.commit.flush, log)
     for tp in sorted(node.logs.partitions()):
         log = node.logs.get(tp)
         assert log is not None

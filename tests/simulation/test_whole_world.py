@@ -46,7 +46,7 @@ def test_nothing_but_late_end_txns_goes_wrong_in_the_first_protocol() -> None:
 @pytest.mark.parametrize(
     ("spoilt", "finding"),
     [
-        ("answer-before-the-flush", ("its coordinator by", "by replay from zero", "not there completely")),
+        ("answer-before-the-flush", ("its coordinator by", "not there completely", "torn", "went back")),
         ("markers-before-prepare", ("its coordinator by", "is committed at", "torn", "is not the input")),
         ("positions-survive-an-abort", ("the output is not the input", "by replay from zero")),
         ("nobody-verifies", ("the programs do not end", "at the end, all faults long over")),
