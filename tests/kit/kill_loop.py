@@ -7,20 +7,17 @@ reader that has nothing in common with the broker goes on in its files where it 
 At the end, everything: each acknowledged record once and at its offset, order, no torn and no aborted transaction seen.
 """
 
-import argparse
-import random
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Log, Place, Verdict
 from tests.kit.kill_check import FilesWatch, read_files, trimmed_problems
 from tests.kit.wire import Wire
+from tests.kit.workload_command import carry_out, parser_of
 from tests.kit.workload_readers import fetch_places
 from tests.kit.workload_run import Plan, Run
 from tests.kit.workload_writers import COMPACTED_TOPIC, RETAINED_TOPIC, TRIMMED, TRIMMED_TOPICS
@@ -117,18 +114,13 @@ def _report(run: KillLoop, verdict: Verdict, seconds: float) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line: a run and its verdict; 1 on a violation."""
-    parser = argparse.ArgumentParser(prog="python -m tests.kit.kill_loop", description=__doc__)
+    parser = parser_of("tests.kit.kill_loop", __doc__)
     parser.add_argument("--cycles", type=int, default=10)
-    parser.add_argument("--seed", default=None)
-    parser.add_argument("--durability", choices=["fsync", "os"], default="fsync")
-    parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--longest-life-ms", type=int, default=LONGEST_LIFE_MS)
-    parser.add_argument("--directory", type=Path, default=None, help="kept; else one that goes unless it is needed")
     arguments = parser.parse_args(argv)
-    directory = arguments.directory or Path(tempfile.mkdtemp(prefix="fencepost-kills-"))
     plan = Plan(
         seconds=0,
-        seed=arguments.seed if arguments.seed is not None else str(random.randrange(10**6)),
+        seed=arguments.seed,
         durability=arguments.durability,
         partitions=arguments.partitions,
         transactional=2,
@@ -138,16 +130,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         bad_network=False,
         settings=SETTINGS,
     )
-    run = KillLoop(plan, directory, cycles=arguments.cycles, longest_life_ms=arguments.longest_life_ms)
-    began = time.monotonic()
-    verdict = run.go()
-    print(_report(run, verdict, time.monotonic() - began))
-    if verdict.violations:
-        print(f"journals, logs and data: {directory}")
-        return 1
-    if arguments.directory is None:
-        shutil.rmtree(directory)
-    return 0
+    make = partial(KillLoop, plan, cycles=arguments.cycles, longest_life_ms=arguments.longest_life_ms)
+    return carry_out(make, arguments.directory, _report)
 
 
 if __name__ == "__main__":

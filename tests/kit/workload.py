@@ -5,16 +5,12 @@
 The seed decides what is written and which faults come in which order; what the faults meet is up to the machine.
 """
 
-import argparse
-import random
-import shutil
 import sys
-import tempfile
-import time
 from collections.abc import Sequence
-from pathlib import Path
+from functools import partial
 
 from tests.kit.history import Verdict
+from tests.kit.workload_command import carry_out, parser_of
 from tests.kit.workload_run import Plan, Run
 
 
@@ -31,22 +27,16 @@ def _report(run: Run, verdict: Verdict, seconds: float) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line: a run and its verdict; 1 on a violation."""
-    parser = argparse.ArgumentParser(prog="python -m tests.kit.workload", description=__doc__)
+    parser = parser_of("tests.kit.workload", __doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seed", default=None)
-    parser.add_argument("--durability", choices=["fsync", "os"], default="fsync")
     parser.add_argument("--transactional", type=int, default=2)
     parser.add_argument("--transforms", type=int, default=2)
     parser.add_argument("--good-network", action="store_true", help="clients reach the broker itself")
-    parser.add_argument("--directory", type=Path, default=None, help="kept; else one that goes unless it is needed")
-    parser.add_argument("--partitions", type=int, default=3)
     parser.add_argument("--timeout-ms", type=int, default=4000)
     arguments = parser.parse_args(argv)
-    seed = arguments.seed if arguments.seed is not None else str(random.randrange(10**6))
-    directory = arguments.directory or Path(tempfile.mkdtemp(prefix="fencepost-chaos-"))
     plan = Plan(
         seconds=arguments.seconds,
-        seed=seed,
+        seed=arguments.seed,
         durability=arguments.durability,
         partitions=arguments.partitions,
         timeout_ms=arguments.timeout_ms,
@@ -54,15 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         transforms=arguments.transforms,
         bad_network=not arguments.good_network,
     )
-    run, began = Run(plan, directory), time.monotonic()
-    verdict = run.go()
-    print(_report(run, verdict, time.monotonic() - began))
-    if verdict.violations:
-        print(f"journals, logs and data: {directory}")
-        return 1
-    if arguments.directory is None:
-        shutil.rmtree(directory)
-    return 0
+    return carry_out(partial(Run, plan), arguments.directory, _report)
 
 
 if __name__ == "__main__":
