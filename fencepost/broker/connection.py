@@ -59,6 +59,7 @@ class Connection:
         self._frames = FrameBuffer(server.request_bytes_max)
         self._out: list[Answer] = []
         self._out_bytes = 0
+        self._sent_much = False
         self._waits: dict[PartitionLog, int] = {}
         self._repeated: RepeatedProduce | None = None
         self._scope = trio.CancelScope()
@@ -117,7 +118,11 @@ class Connection:
                 return
             rounds += 1
             worked_bytes += received
-            if rounds >= ROUNDS_BEFORE_CHECKPOINT or worked_bytes >= BYTES_BEFORE_CHECKPOINT:
+            if self._sent_much:  # the next request will hardly be there: wait rather than ask, and let others run
+                self._sent_much = False
+                rounds = worked_bytes = 0
+                await self._wait_for_input()
+            elif rounds >= ROUNDS_BEFORE_CHECKPOINT or worked_bytes >= BYTES_BEFORE_CHECKPOINT:
                 rounds = worked_bytes = 0
                 await trio.lowlevel.checkpoint()
 
@@ -253,6 +258,7 @@ class Connection:
             if lost:
                 for answer in self._out:
                     answer.refuse(lost)
+        self._sent_much = self._sent_much or self._out_bytes > JOIN_BYTES_MAX
         out, self._out, self._out_bytes = self._out, [], 0
         await send_parts(self._socket, [part for answer in out for part in answer.parts], self._made_progress)
 

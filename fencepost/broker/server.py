@@ -12,6 +12,7 @@ from fencepost.broker.connection import Connection
 from fencepost.broker.context import Endpoint
 from fencepost.broker.dispatch import Dispatch
 from fencepost.broker.ticker import every
+from fencepost.broker.transmission import listen_unpaced, pace
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -44,6 +45,8 @@ class Server:
         self._idle_seconds = idle_ms / 1000 if idle_ms >= 0 else math.inf
         self._nursery: trio.Nursery | None = None
         self._sockets: list[socket.socket] = []
+        self._congestion_control: bytes | None = None
+        """The system's, for peers on other machines; None where there is nothing to choose."""
         self._accepting = trio.CancelScope()
 
     def listen(self, host: str, port: int) -> Endpoint:
@@ -63,6 +66,7 @@ class Server:
             if self.node.config.socket_receive_buffer_bytes >= 0:
                 # before listen(): the window of a connection is settled in its handshake
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.node.config.socket_receive_buffer_bytes)
+            self._congestion_control = listen_unpaced(sock)
             sock.bind(address)
             sock.listen(self.node.config.socket_listen_backlog_size)
             sock.setblocking(False)
@@ -160,6 +164,7 @@ class Server:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            pace(sock, peer.host, self._congestion_control)
             if self.node.config.socket_send_buffer_bytes >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.node.config.socket_send_buffer_bytes)
             listener = self._advertised or Endpoint(*sock.getsockname()[:2])
