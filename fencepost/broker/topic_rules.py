@@ -47,6 +47,12 @@ class TopicRules:
         """Why this whole set of a topic's configurations is INVALID_CONFIG, or None."""
         return topic_problem(configs)
 
+    def group_problem(self, configs: Mapping[str, str]) -> str | None:
+        """Why this whole set of a group's configurations is INVALID_CONFIG, or None."""
+        from fencepost.broker.group_settings import group_problem  # here: it is seldom asked for
+
+        return group_problem(configs, self.started_with)
+
     def broker_problem(self, configs: Mapping[str, str | None]) -> str | None:
         """Why these broker settings cannot be altered at run time, or None."""
         for name, text in configs.items():

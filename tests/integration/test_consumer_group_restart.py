@@ -8,6 +8,12 @@ from contextlib import closing
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
@@ -137,3 +143,29 @@ def test_new_partitions_are_given_out_g4(start_broker: StartBroker) -> None:
         admin = AdminClient({"bootstrap.servers": broker.address})
         admin.create_partitions([NewPartitions("t", 4)])["t"].result(WAIT_S)
         until(lambda: len(held(a)) == len(held(b)) == 2, (a, b), "two each")
+
+
+def test_a_groups_own_settings_hold_and_outlive_the_broker_d2_g4(start_broker: StartBroker) -> None:
+    broker = start_broker(files=True, settings=QUICK)
+    make_topic(broker, "t", 1)
+    name = "consumer.heartbeat.interval.ms"
+
+    def interval_of(group: str) -> int:
+        with Wire(broker.connect()) as wire:
+            joins = {"group_id": group, "member_id": "a", "rebalance_timeout_ms": 10_000, "topic_partitions": []}
+            reply = wire.call(68, 1, ConsumerGroupHeartbeatRequest(subscribed_topic_names=["t"], **joins))
+            return int(reply.heartbeat_interval_ms)
+
+    def alter(value: str) -> int:
+        config = AlterableConfig(name=name, config_operation=0, value=value)
+        resource = AlterConfigsResource(resource_type=32, resource_name="g", configs=[config])
+        with Wire(broker.connect()) as wire:
+            answer = wire.call(44, 1, IncrementalAlterConfigsRequest(resources=[resource]))
+            return int(answer.responses[0].error_code)
+
+    assert alter("700") == 0
+    assert alter("1") == ErrorCode.INVALID_CONFIG
+    assert (interval_of("g"), interval_of("h")) == (700, 200)
+    broker.kill()
+    broker.start()
+    assert (interval_of("g"), interval_of("h")) == (700, 200)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.config_entries import ConfigEntry, broker_entries, default_broker_entries, topic_entries
 from fencepost.broker.context import RequestContext
+from fencepost.broker.group_settings import group_entries
 from fencepost.broker.topic_config import ConfigSource
 from fencepost.broker.topic_rules import rules_of
 from fencepost.coordinator.metadata.commands import Outcome
@@ -59,6 +60,10 @@ def _entries(node: "Node", resource_type: int, name: str) -> list[ConfigEntry] |
         if not name:
             return default_broker_entries(rules.dynamic(image))
         return broker_entries(rules.started_with, rules.dynamic(image))
+    if resource_type == ResourceType.GROUP:
+        if not name:
+            return Outcome(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
+        return group_entries(image.group_config(name), rules.started_with)
     return Outcome(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
 

@@ -1,8 +1,10 @@
 """Groups of the consumer protocol (KIP-848): runs their decisions against the shards of the group coordinator."""
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer import classic_members, heartbeat, migration, offsets, regexes, view
@@ -30,6 +32,16 @@ from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
+
+
+PER_GROUP: Mapping[str, str] = MappingProxyType(
+    {
+        "consumer.assignment.interval.ms": "group_consumer_assignment_interval_ms",
+        "consumer.heartbeat.interval.ms": "group_consumer_heartbeat_interval_ms",
+        "consumer.session.timeout.ms": "group_consumer_session_timeout_ms",
+    }
+)
+"""What may be set for one group, and the setting that it stands over."""
 
 
 class Shell(Protocol):
@@ -75,18 +87,26 @@ class ConsumerGroups:
         self._new_topics_at = self._image().offset
         for group_id, group in self._shards.all_consumer_groups():
             timers = []
+            config = self._config_of(group_id)
             for member in group.members.values():
-                timers.append(self._session(member.member_id))
+                timers.append(self._session(config, member.member_id))
                 if member.state is MemberState.UNREVOKED_PARTITIONS:
                     delay_ms = member.rebalance_timeout_ms
                     timers.append(MemberTimer(TimerKind.REBALANCE, delay_ms, member.member_id, member.epoch))
             self._set_timers(group_id, timers)
 
-    def _session(self, member_id: str) -> MemberTimer:
-        return MemberTimer(TimerKind.SESSION, self.config.group_consumer_session_timeout_ms, member_id)
+    @staticmethod
+    def _session(config: GroupConfig, member_id: str) -> MemberTimer:
+        return MemberTimer(TimerKind.SESSION, config.group_consumer_session_timeout_ms, member_id)
 
-    def _view(self) -> View:
-        return View(self._image(), self._new_topics_at, self.config, self._clock.now_ms())
+    def _view(self, group_id: str) -> View:
+        return View(self._image(), self._new_topics_at, self._config_of(group_id), self._clock.now_ms())
+
+    def _config_of(self, group_id: str) -> GroupConfig:
+        """The settings, with what was set for the group over them (`consumer.session.timeout.ms`, ...)."""
+        own = self._image().group_config(group_id)
+        known: dict[str, Any] = {PER_GROUP[name]: int(text) for name, text in own.items() if name in PER_GROUP}
+        return replace(self.config, **known) if known else self.config
 
     # ---- the consumer protocol
 
@@ -97,7 +117,7 @@ class ConsumerGroups:
             if self._shards.is_lost(request.group_id):
                 raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The log of this group can not be read.")
             shard = self._shards.of(request.group_id)
-            desk = Desk(ConsumerGroup(request.group_id), self._view())
+            desk = Desk(ConsumerGroup(request.group_id), self._view(request.group_id))
             self._find(shard, desk, request)
             if request.leaves:
                 reply = heartbeat.leave(desk, request)
@@ -175,7 +195,7 @@ class ConsumerGroups:
 
     async def join(self, shard: GroupShard, command: Join) -> JoinReply:
         """JoinGroup, to a consumer group with members. Raises LogWriteFailed."""
-        desk = Desk(shard.state.consumers[command.group_id], self._view())
+        desk = Desk(shard.state.consumers[command.group_id], self._view(command.group_id))
         try:
             reply = classic_members.join(desk, command, command.member_id or self._new_id())
         except Refused as refusal:
@@ -186,7 +206,7 @@ class ConsumerGroups:
 
     async def sync(self, shard: GroupShard, command: Sync) -> SyncReply:
         """SyncGroup. Raises LogWriteFailed."""
-        desk = Desk(shard.state.consumers[command.group_id], self._view())
+        desk = Desk(shard.state.consumers[command.group_id], self._view(command.group_id))
         try:
             reply = classic_members.sync(desk, command)
         except Refused as refusal:
@@ -196,7 +216,7 @@ class ConsumerGroups:
 
     def beat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat of a classic member."""
-        desk = Desk(group, self._view())
+        desk = Desk(group, self._view(group.group_id))
         try:
             error = classic_members.heartbeat(desk, member_id, instance_id, generation)
         except Refused as refusal:
@@ -208,7 +228,7 @@ class ConsumerGroups:
         self, shard: GroupShard, group_id: str, names: Sequence[MemberName]
     ) -> tuple[ErrorCode, list[ErrorCode]]:
         """LeaveGroup: an error for the whole, and one per member."""
-        desk = Desk(shard.state.consumers[group_id], self._view())
+        desk = Desk(shard.state.consumers[group_id], self._view(group_id))
         errors = classic_members.leave(desk, names)
         try:
             end_offset = self._take(shard, desk, "classic members left")
@@ -227,7 +247,7 @@ class ConsumerGroups:
             return
         if key.kind is TimerKind.REBALANCE and self._awaited_epochs.get(key) != member.epoch:
             return
-        desk = Desk(group, self._view())
+        desk = Desk(group, self._view(group.group_id))
         migration.drop_or_downgrade(desk, [member])
         self._take(shard, desk, _expired(key.kind, member))
 
@@ -254,7 +274,7 @@ class ConsumerGroups:
 
     def _resolve(self, shard: GroupShard, group: ConsumerGroup, outcome: Outcome) -> None:
         """Match the group's regular expressions with the topics there are, and write down what came of it."""
-        seen = self._view()
+        seen = self._view(group.group_id)
         try:
             records = regexes.note_resolved(group, regexes.resolve(outcome.resolve, seen), seen)
             if records:

@@ -79,6 +79,10 @@ class ConfigController:
             case ResourceType.BROKER:
                 wrong = broker_name_problem(name, self._facts.node_id)
                 return wrong or ConfigResource(ResourceType.BROKER, name)
+            case ResourceType.GROUP:
+                if not name:
+                    return Outcome(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
+                return ConfigResource(ResourceType.GROUP, name)
             case other:
                 return Outcome(ErrorCode.INVALID_REQUEST, f"Unknown resource type {other}")
 
@@ -108,6 +112,8 @@ class ConfigController:
     def _set_problem(self, resource: ConfigResource, configs: Mapping[str, str], unset: set[str]) -> Outcome | None:
         if resource.type is ResourceType.TOPIC:
             problem, code = self._rules.topic_problem(configs), ErrorCode.INVALID_CONFIG
+        elif resource.type is ResourceType.GROUP:
+            problem, code = self._rules.group_problem(configs), ErrorCode.INVALID_CONFIG
         else:  # Kafka answers INVALID_REQUEST here and knows that it should not (KAFKA-13609)
             problem, code = self._rules.broker_problem({**dict.fromkeys(unset), **configs}), ErrorCode.INVALID_REQUEST
         return None if problem is None else Outcome(code, problem)

@@ -21,10 +21,11 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    GROUP = 32
 
 
 class ConfigResource(NamedTuple):
-    """A topic, one broker (its id as text), or all brokers (BROKER and an empty name)."""
+    """A topic, a group, one broker (its id as text), or all brokers (BROKER and an empty name)."""
 
     type: ResourceType
     name: str
@@ -77,6 +78,10 @@ class MetadataImage:
     def topic_config(self, name: str) -> Mapping[str, str]:
         """What was set on a topic."""
         return self.configs.get(ConfigResource(ResourceType.TOPIC, name), NOTHING)
+
+    def group_config(self, group_id: str) -> Mapping[str, str]:
+        """What was set at run time on a group."""
+        return self.configs.get(ConfigResource(ResourceType.GROUP, group_id), NOTHING)
 
     def broker_config(self, name: str) -> Mapping[str, str]:
         """What was set at run time on a broker, or, for an empty name, on all."""

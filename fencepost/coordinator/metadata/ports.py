@@ -20,6 +20,10 @@ class ConfigRules(Protocol):
         """Why this whole set of a topic's configurations is INVALID_CONFIG, or None."""
         ...
 
+    def group_problem(self, configs: Mapping[str, str]) -> str | None:
+        """Why this whole set of a group's configurations is INVALID_CONFIG, or None."""
+        ...
+
     def broker_problem(self, configs: Mapping[str, str | None]) -> str | None:
         """Why this set of run-time broker configurations is impossible, or None; a value of None takes one away."""
         ...
