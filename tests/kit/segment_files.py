@@ -107,6 +107,8 @@ def batches_in(path: Path, start: int = 0) -> Iterator[StoredBatch]:
             data, position
         )
         end = position + _LENGTH_FROM + length
+        if not length and not any(data[position:]):
+            return  # room that was made ahead and never used: zeros to the end
         if magic != 2 or length < _HEADER.size - _LENGTH_FROM or end > len(data):
             raise Damaged(f"{path} at {position}: magic {magic}, length {length}, {len(data) - position} bytes left")
         if crc32c.crc32c(data[position + _CRC_FROM : end]) != crc:
