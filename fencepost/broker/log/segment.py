@@ -301,11 +301,12 @@ class Segment:
             files[suffix].follow(to)
 
     def write_again(self, offset: int) -> None:
-        """Write the batches from `offset` on to where they stand. Raises OSError."""
+        """Write the batches from `offset` on to where they stand, and the file's size. Raises OSError."""
         position = self.position_of(offset)
         while data := self.file.read(position, _COPY_BYTES):
             self.file.write(position, data)
             position += len(data)
+        self.file.truncate(self.size_bytes)  # what was reserved may have been cut off by the flush that failed
 
     def delete(self) -> None:
         """Delete the segment's files, the data first: an index without data is cleared away at the next start."""

@@ -1,5 +1,7 @@
 """Room reserved behind the last batch: never read, never kept, and after a crash never taken for data (row L2)."""
 
+import contextlib
+import errno
 import logging
 from pathlib import Path
 
@@ -12,7 +14,11 @@ from fencepost.broker.log.files import FileStore
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.reserve import drop_reserve, end_of_batches
 from fencepost.broker.log.segment import Segment
+from fencepost.broker.log.store import FlushFailed
 from fencepost.protocol.record_batch import build_batch, read_header
+from fencepost.testing.disk_faults import Fault
+from fencepost.testing.disk_nodes import nothing
+from fencepost.testing.sim_disk import SimDisk
 from tests.unit.log.kit import (
     COMMITTED,
     DEFAULTS,
@@ -200,3 +206,28 @@ def test_readers_see_no_room(tmp_path):
     settle_small(log)
     read = log.read(0, 1 << 20, COMMITTED)
     assert read.size_bytes == len(data)
+
+
+def test_a_cut_that_a_failed_flush_may_have_lost_is_made_again():
+    """After a failed flush only what is written anew is surely flushed, and a file's size is of that kind as well."""
+    disk = SimDisk()
+
+    def opened():
+        files = FileStore(Path("/data"), disk=disk)
+        files.make()
+        return LogDirectory.over(files, "fsync").create(TP, TOPIC_ID, DEFAULTS)
+
+    log = opened()
+    send(log, batch(2))
+    settle_small(log)
+    disk = disk.kill()
+    disk.faults.append(Fault(0, code=errno.EIO, kinds=("fdatasync",)))
+    with contextlib.suppress(FlushFailed):
+        opened()  # cuts the room off, and fails to flush that
+    assert disk.faults[0].hits
+    disk = disk.kill()
+    disk.faults.clear()
+    log = opened()
+    settle(log)
+    left = disk.power_cut(nothing, 0).file(f"/data/{TP}/00000000000000000000.log")
+    assert len(left.data) == log.segments.size_bytes
