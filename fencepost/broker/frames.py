@@ -7,6 +7,8 @@ LENGTH_BYTES = 4
 START_BYTES = 16 << 10
 KEPT_BYTES = 64 << 10
 LEAST_FREE_BYTES = 4 << 10
+BURST_BYTES = 128 << 10
+"""As much is received at a time from whoever sends so much: five small batches in flight come with one call."""
 
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
 
@@ -19,7 +21,8 @@ class FrameBuffer:
     """Bytes received and not yet handled.
 
     A frame's claimed length never makes the buffer grow: it doubles when it is full, so that it holds at most twice
-    what the client truly sent. A frame is a view into the buffer; it is valid until the next `space`.
+    what the client truly sent; up to `BURST_BYTES` also when all that was in it is handled, because more was waiting
+    then. A frame is a view into the buffer; it is valid until the next `space`.
     """
 
     def __init__(self, frame_bytes_max: int) -> None:
@@ -27,6 +30,7 @@ class FrameBuffer:
         self._view = memoryview(bytearray(START_BYTES))
         self._start = 0
         self._end = 0
+        self._was_full = False
 
     @property
     def pending_bytes(self) -> int:
@@ -40,13 +44,14 @@ class FrameBuffer:
 
     def space(self) -> memoryview:
         """Where the next bytes may be received into; never empty."""
-        if len(self._view) - self._end < LEAST_FREE_BYTES:
+        if self._was_full or len(self._view) - self._end < LEAST_FREE_BYTES:
             self._make_room()
         return self._view[self._end :]
 
     def received(self, count: int) -> None:
         """Note that `count` bytes were put into `space`."""
         self._end += count
+        self._was_full = self._end == len(self._view)
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its length, or None. Raises BadFrame."""
@@ -68,11 +73,14 @@ class FrameBuffer:
         if len(self._view) > KEPT_BYTES and self._start == self._end:
             self._view = memoryview(bytearray(START_BYTES))
             self._start = self._end = 0
+            self._was_full = False
 
     def _make_room(self) -> None:
         pending = self.pending_bytes
         capacity = len(self._view)
-        if pending <= capacity // 2:
+        grows = self._was_full and capacity < BURST_BYTES
+        self._was_full = False
+        if pending <= capacity // 2 and not grows:
             self._view[:pending] = self._view[self._start : self._end]
         else:
             larger = memoryview(bytearray(capacity * 2))

@@ -99,9 +99,10 @@ class RepeatedProduce:
     def answer(self, frame: memoryview) -> Answer | None:
         """Append the frame's batch and return the answer; None, and nothing done, where this is not the way."""
         for end in self._prefix_ends:
-            known = self._known.get(bytes(frame[_AFTER_CORRELATION_ID:end]))
+            head = bytes(frame[: end + LONGEST_VARINT])
+            known = self._known.get(head[_AFTER_CORRELATION_ID:end])
             if known is not None:
-                return self._append(known, frame, end)
+                return self._append(known, frame, head, end)
         return None
 
     def learn(self, frame: memoryview, request: Any, context: RequestContext) -> None:
@@ -168,20 +169,21 @@ class RepeatedProduce:
         self._known.clear()
         self._prefix_ends.clear()
 
-    def _append(self, known: _Known, frame: memoryview, end: int) -> Answer | None:
+    def _append(self, known: _Known, frame: memoryview, head: bytes, end: int) -> Answer | None:
+        """`head` is the beginning of `frame`, up to where the batch's length stands at `end` and beyond that."""
         size = len(frame)
-        if size < end + LONGEST_VARINT or frame[_KEY_AND_VERSION] != known.key_and_version:
+        if size < end + LONGEST_VARINT or head[_KEY_AND_VERSION] != known.key_and_version:
             return None
         if known.flexible:
-            length, start = frame[end], end + 1
+            length, start = head[end], end + 1
             if length > 127:
                 try:
-                    length, start = get_varint(frame, end)
+                    length, start = get_varint(head, end)
                 except Malformed:
                     return None
             length -= 1
         else:
-            (length,) = _LENGTH.unpack_from(frame, end)
+            (length,) = _LENGTH.unpack_from(head, end)
             start = end + _LENGTH.size
         stop = start + length
         if stop + len(known.tail) != size or frame[stop:] != known.tail or length <= ATTRIBUTES_LOW_BYTE:
@@ -192,7 +194,7 @@ class RepeatedProduce:
         batch = frame[start:stop]
         if batch[ATTRIBUTES_LOW_BYTE] & TRANSACTIONAL and not self._is_settled(known, batch):
             return None
-        return self._answered(known, frame, batch)
+        return self._answered(known, head[_CORRELATION_ID], batch)
 
     def _is_settled(self, known: _Known, batch: memoryview) -> bool:
         """Whether nobody has to be asked about a batch's transaction (rows T15, T16).
@@ -207,7 +209,7 @@ class RepeatedProduce:
             name, producer_id, producer_epoch, (log.tp,)
         )
 
-    def _answered(self, known: _Known, frame: memoryview, batch: memoryview) -> Answer:
+    def _answered(self, known: _Known, correlation_id: bytes, batch: memoryview) -> Answer:
         node, log, counters = self._node, known.log, known.counters
         clock = node.clock
         began = clock.monotonic()
@@ -217,7 +219,7 @@ class RepeatedProduce:
             write = known.write(batch)
             note_outcome(node, write, info, {})
             explain_refused(node, known.transactional_id, write, known.caller)
-            answer = Answer(*_framed(known, bytes(frame[_CORRELATION_ID]), write.answer))
+            answer = Answer(*_framed(known, correlation_id, write.answer))
         else:
             end_offset = info.last_offset + 1
             if not info.duplicate:
@@ -225,7 +227,7 @@ class RepeatedProduce:
                 counters.bytes_in += len(batch)
             data = known.pack(
                 known.size,
-                frame[_CORRELATION_ID].tobytes(),
+                correlation_id,
                 known.before,
                 info.base_offset,
                 info.log_append_time_ms,
@@ -243,7 +245,9 @@ class _Appended(Answer):
     __slots__ = ("_known", "_node")
 
     def __init__(self, node: "Node", known: _Known, data: bytes, end_offset: int) -> None:
-        super().__init__([data], len(data), ((known.log, end_offset),))
+        self.parts = [data]
+        self.size_bytes = len(data)
+        self.waits = ((known.log, end_offset),)
         self._node = node
         self._known = known
 

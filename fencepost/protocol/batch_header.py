@@ -18,6 +18,7 @@ LOG_APPEND_TIME_BIT = 0x08
 TRANSACTIONAL_BIT = 0x10
 CONTROL_BIT = 0x20
 DELETE_HORIZON_BIT = 0x40
+_LAST_CODEC = int(Compression.ZSTD)
 
 Buffer = bytes | bytearray | memoryview
 
@@ -118,18 +119,17 @@ def read_header(buffer: Buffer, start: int = 0, *, whole: bool = True) -> BatchH
     if room < HEADER_SIZE:
         raise CorruptBatch(f"batch at byte {start}: {max(room, 0)} bytes left, a header needs {HEADER_SIZE}")
     header = tuple.__new__(BatchHeader, _HEADER.unpack_from(buffer, start))
-    if header.magic != MAGIC:
-        raise CorruptBatch(f"batch at byte {start}: magic is {header.magic}, only {MAGIC} is spoken here")
-    if header.batch_length < HEADER_SIZE - LOG_OVERHEAD:
-        raise CorruptBatch(f"batch at byte {start}: length {header.batch_length} can not hold a header")
-    if whole and header.batch_length + LOG_OVERHEAD > room:
+    _, length, _, magic, _, attributes, last_offset_delta, _, _, _, _, _, record_count = header
+    if magic != MAGIC:
+        raise CorruptBatch(f"batch at byte {start}: magic is {magic}, only {MAGIC} is spoken here")
+    if length < HEADER_SIZE - LOG_OVERHEAD:
+        raise CorruptBatch(f"batch at byte {start}: length {length} can not hold a header")
+    if whole and length + LOG_OVERHEAD > room:
         raise CorruptBatch(f"batch at byte {start}: {header.size_bytes} bytes long, but only {room} are there")
-    if not 0 <= header.record_count <= header.last_offset_delta + 1 or header.last_offset_delta < 0:
-        raise InvalidBatch(
-            f"batch at byte {start}: {header.record_count} records, but last offset delta {header.last_offset_delta}"
-        )
-    if header.attributes & CODEC_MASK > Compression.ZSTD:
-        raise InvalidBatch(f"batch at byte {start}: compression {header.attributes & CODEC_MASK} is not known")
+    if not 0 <= record_count <= last_offset_delta + 1 or last_offset_delta < 0:
+        raise InvalidBatch(f"batch at byte {start}: {record_count} records, but last offset delta {last_offset_delta}")
+    if attributes & CODEC_MASK > _LAST_CODEC:
+        raise InvalidBatch(f"batch at byte {start}: compression {attributes & CODEC_MASK} is not known")
     return header
 
 

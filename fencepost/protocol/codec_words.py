@@ -19,7 +19,7 @@ def put_varint(number: int) -> bytes:
     return VARINTS[number] if number < 128 else unsigned_varint(number)
 
 
-def get_varint(b: memoryview, o: int) -> tuple[int, int]:
+def get_varint(b: bytes | memoryview, o: int) -> tuple[int, int]:
     """A varint of at most five bytes at `o`, and where it ends."""
     number = shift = 0
     while True:

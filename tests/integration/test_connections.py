@@ -3,6 +3,7 @@
 import socket
 import struct
 import time
+from random import Random
 
 import pytest
 
@@ -83,6 +84,42 @@ def test_a_large_frame_in_pieces_is_whole(broker: BrokerProcess) -> None:
             time.sleep(0.001)
         assert wire.receive(PRODUCE, 9)[1].responses[0].partition_responses[0].error_code == ErrorCode.NONE
         assert values_in(wire.fetch("t")) == [value]
+
+
+def test_many_producers_send_bursts_of_middling_batches_in_any_pieces(file_broker: BrokerProcess) -> None:
+    """A burst is answered in its order and stored once, whatever pieces it came in and whoever else sends."""
+    clients, bursts, in_flight = 12, 4, 5
+    random = Random(17)
+    wires = [Wire(file_broker.connect()) for _ in range(clients)]
+    wires[0].create_topic("t", 3)
+    sent: dict[int, list[bytes]] = {0: [], 1: [], 2: []}
+    for burst in range(bursts):
+        waiting = []
+        for number, wire in enumerate(wires):
+            data, expected = b"", []
+            for place in range(in_flight):
+                value = b"%d-%d-%d " % (number, burst, place) + bytes(random.randrange(100, 16_000))
+                request = produce_request("t", batch_of(value), partition=number % 3)
+                correlation_id, frame = wire.frame(PRODUCE, 9, request)
+                data += frame
+                expected.append(correlation_id)
+                sent[number % 3].append(value)
+            waiting.append((wire, data, expected))
+        while any(data for _, data, _ in waiting):
+            for at, (wire, data, expected) in enumerate(waiting):
+                piece = random.choice([1, 3, 7000, 15_000, 40_000, 200_000])
+                wire.socket.sendall(data[:piece])
+                waiting[at] = wire, data[piece:], expected
+        for wire, _, expected in waiting:
+            for correlation_id in expected:
+                got, answer = wire.receive(PRODUCE, 9)
+                assert got == correlation_id
+                assert answer.responses[0].partition_responses[0].error_code == ErrorCode.NONE
+    for partition, values in sent.items():
+        stored = values_in(wires[0].fetch("t", partition=partition, max_bytes=16 * MIB, partition_max_bytes=16 * MIB))
+        assert sorted(stored, key=str) == sorted(values, key=str)
+    for wire in wires:
+        wire.close()
 
 
 @pytest.mark.parametrize("files", [False, True])

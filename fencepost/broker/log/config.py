@@ -51,6 +51,16 @@ class LogConfig:
     retention_spares_open_transactions: bool = True
 
     @property
+    def keeps_what_comes(self) -> bool:
+        """Whether producers' batches are stored as they are, unread where their largest timestamp is in bounds."""
+        return (
+            self.message_timestamp_type != "LogAppendTime"
+            and self.compression_type == "producer"
+            and self.message_timestamp_before_max_ms >= NEVER_MS
+            and "compact" not in self.cleanup_policy
+        )
+
+    @property
     def compacted(self) -> bool:
         """Whether records need keys (row L9)."""
         return "compact" in self.cleanup_policy

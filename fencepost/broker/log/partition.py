@@ -7,13 +7,8 @@ from collections.abc import Callable, Collection
 from fencepost.broker.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.log_store import Conflict, OpenedLog
-from fencepost.broker.log.producer_state import (
-    AppendOrigin,
-    BatchMetadata,
-    ProducerEntry,
-    Refusal,
-    VerificationGuard,
-)
+from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
+from fencepost.broker.log.producer_state import AppendOrigin, Refusal, VerificationGuard
 from fencepost.broker.log.reading import ReadableLog
 from fencepost.broker.log.recovery import ALL_TRUSTED
 from fencepost.broker.log.results import AppendInfo, ReadResult, TimestampOffset, Watcher
@@ -113,13 +108,9 @@ class PartitionLog(ReadableLog):
         entry = None
         base_offset = self.segments.end_offset
         if header.producer_id >= 0:
-            if origin is AppendOrigin.CLIENT:
-                duplicate = self.producers.find_duplicate(header)
-                if duplicate is not None:
-                    return self._duplicate(duplicate)
-            verdict = self.producers.check_data(header, base_offset, origin, transaction_version, guard)
-            if isinstance(verdict, Refusal):
-                return self._refused(verdict)
+            verdict = self.producers.admit(header, base_offset, origin, transaction_version, guard)
+            if not isinstance(verdict, ProducerEntry):
+                return self._refused(verdict) if isinstance(verdict, Refusal) else self._duplicate(verdict)
             entry = verdict
         refusal = self._write(data, header, now_ms)
         if refusal is not None:

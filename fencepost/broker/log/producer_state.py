@@ -10,18 +10,20 @@ from collections.abc import Collection, Iterable, Iterator
 from enum import Enum, auto
 from typing import NamedTuple
 
+from fencepost.broker.log.producer_entries import (
+    NO_EPOCH,
+    NO_OFFSET,
+    BatchMetadata,
+    ProducerEntry,
+    following,
+    with_batch,
+)
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader
-from fencepost.protocol.sequence import NO_SEQUENCE, advance, is_next
-
-BATCHES_KEPT = 5
-"""Row 6 of section 0: a producer may have five requests in flight, so five batches can come again."""
+from fencepost.protocol.sequence import NO_SEQUENCE, is_next
 
 GUARDS_MAX = 10_000
 """Verifications under way at once; one whose append never came would otherwise stay for ever."""
-
-NO_EPOCH = -1
-NO_OFFSET = -1
 
 
 class AppendOrigin(Enum):
@@ -29,45 +31,6 @@ class AppendOrigin(Enum):
 
     CLIENT = auto()
     COORDINATOR = auto()
-
-
-class BatchMetadata(NamedTuple):
-    """One batch of the duplicate window."""
-
-    last_sequence: int
-    last_offset: int
-    offset_delta: int
-    timestamp_ms: int
-
-    @property
-    def first_sequence(self) -> int:
-        """Sequence of its first record, wrapped."""
-        if self.last_sequence == NO_SEQUENCE:
-            return NO_SEQUENCE
-        return advance(self.last_sequence, -self.offset_delta)
-
-    @property
-    def first_offset(self) -> int:
-        """Offset of its first record."""
-        return self.last_offset - self.offset_delta
-
-
-class ProducerEntry(NamedTuple):
-    """One producer as the partition knows it; never changed in place."""
-
-    producer_id: int
-    epoch: int
-    coordinator_epoch: int
-    last_timestamp_ms: int
-    txn_first_offset: int
-    """First offset of the open transaction, -1 when none is open."""
-    batches: tuple[BatchMetadata, ...]
-    """The last batches of this epoch, oldest first."""
-
-    @property
-    def last_sequence(self) -> int:
-        """Sequence of the last record of this epoch; -1 when there is none."""
-        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
 
 class OpenTransaction(NamedTuple):
@@ -173,6 +136,26 @@ class ProducerStates:
 
     # Checking
 
+    def admit(
+        self,
+        header: BatchHeader,
+        base_offset: int,
+        origin: AppendOrigin,
+        transaction_version: int = 0,
+        guard: VerificationGuard | None = None,
+    ) -> ProducerEntry | BatchMetadata | Refusal:
+        """What a data batch at `base_offset` makes of its producer; the batch it repeats; or why it may not be."""
+        if origin is AppendOrigin.CLIENT:
+            entry = self._entries.get(header.producer_id)
+            if entry is not None and guard is None and not self._guards:
+                usual = following(entry, header, base_offset)
+                if usual is not None:
+                    return usual
+            duplicate = self.find_duplicate(header)
+            if duplicate is not None:
+                return duplicate
+        return self.check_data(header, base_offset, origin, transaction_version, guard)
+
     def find_duplicate(self, header: BatchHeader) -> BatchMetadata | None:
         """P3: the batch among the last five that has the same epoch, first and last sequence."""
         entry = self._entries.get(header.producer_id)
@@ -230,7 +213,7 @@ class ProducerStates:
                 ErrorCode.INVALID_TXN_STATE,
                 f"producer {header.producer_id} has a transaction open here, the batch is not part of it",
             )
-        return _with_batch(entry, header, base_offset)
+        return with_batch(entry, header, base_offset)
 
     def _holds(self, guard: VerificationGuard, header: BatchHeader) -> bool:
         """Whether nothing ended the transaction since `guard` was given: it is open, or the guard still stands."""
@@ -302,7 +285,7 @@ class ProducerStates:
     def replay_data(self, header: BatchHeader) -> None:
         """A data batch of the log is met again at start; it was checked when it was written."""
         entry = self._entries.get(header.producer_id)
-        self.commit_data(_with_batch(entry, header, header.base_offset))
+        self.commit_data(with_batch(entry, header, header.base_offset))
 
     def commit_marker(
         self,
@@ -358,22 +341,6 @@ class ProducerStates:
             del self._entries[entry.producer_id]
             self._guards.pop(entry.producer_id, None)
         return len(gone)
-
-
-def _with_batch(entry: ProducerEntry | None, header: BatchHeader, base_offset: int) -> ProducerEntry:
-    delta = header.last_offset_delta
-    epoch = header.producer_epoch
-    timestamp_ms = header.max_timestamp
-    batch = BatchMetadata(header.last_sequence, base_offset + delta, delta, timestamp_ms)
-    first_offset, coordinator_epoch = NO_OFFSET, NO_EPOCH
-    batches: tuple[BatchMetadata, ...] = (batch,)
-    if entry is not None:
-        first_offset, coordinator_epoch = entry.txn_first_offset, entry.coordinator_epoch
-        if entry.epoch == epoch:
-            batches = (*entry.batches[1 - BATCHES_KEPT :], batch)
-    if first_offset < 0 and header.is_transactional:
-        first_offset = base_offset
-    return ProducerEntry(header.producer_id, epoch, coordinator_epoch, timestamp_ms, first_offset, batches)
 
 
 def _out_of_order(header: BatchHeader, why: str) -> Refusal:

@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Collection, Iterator
 
-from fencepost.broker.log.producer_state import ProducerEntry
+from fencepost.broker.log.producer_entries import ProducerEntry
 from fencepost.broker.log.segment import file_name
 from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX, encode_snapshot, open_in_snapshot, snapshot_offsets
 from fencepost.broker.log.store import CorruptLogFile, FlushFailed, Store, Syncable

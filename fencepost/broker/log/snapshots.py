@@ -13,7 +13,8 @@ from struct import error as StructError
 
 import crc32c
 
-from fencepost.broker.log.producer_state import BatchMetadata, ProducerEntry, ProducerStates
+from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
+from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.segment import file_name, offset_in_name
 from fencepost.broker.log.store import CorruptLogFile, Store
 

@@ -78,6 +78,10 @@ def check_batch(
             return refusal
     if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
         batch = bytearray(batch)
+    if config.keeps_what_comes and size_bytes <= config.segment_bytes:
+        bound_ms = config.message_timestamp_after_max_ms
+        if header.max_timestamp - now_ms <= bound_ms or origin is not AppendOrigin.CLIENT:
+            return Accepted(batch, header, -1)
     if _needs_records(header, config, origin, now_ms):
         return _check_records(batch, header, config, now_ms)
     return _fit(batch, header, config, now_ms)
@@ -111,18 +115,16 @@ def _crc_matches(batch: bytes | bytearray | memoryview, crc: int) -> bool:
 
 def _check_client_header(header: BatchHeader) -> Refusal | None:
     """Row L8: what a producer may put into a header."""
-    attributes = header.attributes
-    if header.base_offset != 0:
-        return _invalid(f"base offset is {header.base_offset}, producers send 0")
-    if header.record_count != header.last_offset_delta + 1 or header.record_count <= 0:
-        return _invalid(f"{header.record_count} records, but last offset delta {header.last_offset_delta}")
+    base_offset, _, _, _, _, attributes, last_offset_delta, _, _, producer_id, epoch, sequence, record_count = header
+    if base_offset != 0:
+        return _invalid(f"base offset is {base_offset}, producers send 0")
+    if record_count != last_offset_delta + 1 or record_count <= 0:
+        return _invalid(f"{record_count} records, but last offset delta {last_offset_delta}")
     if attributes & _NOT_FOR_CLIENTS:
         return _reserved_attribute(header)
-    if header.producer_id >= 0:
-        if header.base_sequence < 0 or header.producer_epoch < 0:
-            return _invalid(
-                f"producer {header.producer_id} with epoch {header.producer_epoch} and sequence {header.base_sequence}"
-            )
+    if producer_id >= 0:
+        if sequence < 0 or epoch < 0:
+            return _invalid(f"producer {producer_id} with epoch {epoch} and sequence {sequence}")
     elif attributes & TRANSACTIONAL_BIT:
         return _invalid("a transactional batch without a producer id")
     return None

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.broker.frames import KEPT_BYTES, START_BYTES, BadFrame, FrameBuffer
+from fencepost.broker.frames import BURST_BYTES, KEPT_BYTES, START_BYTES, BadFrame, FrameBuffer
 
 MAX_BYTES = 100 << 20
 
@@ -52,6 +52,37 @@ def test_the_buffer_holds_at_most_twice_what_arrived() -> None:
         arrived += len(piece)
         assert feed(frames, piece) == []
         assert frames.capacity_bytes <= max(START_BYTES, 2 * arrived + 2 * START_BYTES)
+
+
+def test_who_fills_the_buffer_with_whole_frames_is_given_more_room_up_to_a_bound() -> None:
+    frames = FrameBuffer(MAX_BYTES)
+    stream = framed(b"b" * 5000) * 200
+    seen, arrived = [], 0
+    while arrived < len(stream):
+        taken = len(feed_once(frames, stream[arrived:]))
+        arrived += taken
+        seen.append(frames.capacity_bytes)
+        assert frames.capacity_bytes <= max(START_BYTES, 2 * arrived)
+    assert seen == sorted(seen)
+    assert seen[-1] == BURST_BYTES
+
+
+def test_who_sends_less_than_fits_keeps_the_small_buffer() -> None:
+    frames = FrameBuffer(MAX_BYTES)
+    for _ in range(100):
+        assert len(feed(frames, framed(b"b" * 15_000))) == 1
+    assert frames.capacity_bytes == START_BYTES
+
+
+def feed_once(frames: FrameBuffer, data: bytes) -> bytes:
+    """One round: as much of `data` as there is space for; what was taken. Every frame must be as it was sent."""
+    space = frames.space()
+    taken = data[: len(space)]
+    space[: len(taken)] = taken
+    frames.received(len(taken))
+    while (frame := frames.next_frame()) is not None:
+        assert bytes(frame) == b"b" * 5000
+    return taken
 
 
 def test_a_large_frame_gives_its_memory_back_when_the_connection_is_silent() -> None:

@@ -8,7 +8,7 @@ import pytest
 from fencepost.broker.log import checkpoints
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.producer_state import BatchMetadata, ProducerEntry
+from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
 from fencepost.broker.log.segment import file_name, offset_in_name
 from fencepost.broker.log.snapshots import decode_snapshot, encode_snapshot
 from fencepost.broker.log.store import CorruptLogFile

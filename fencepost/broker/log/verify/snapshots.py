@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fencepost.broker.log.producer_state import NO_EPOCH, ProducerEntry, ProducerStates
+from fencepost.broker.log.producer_entries import NO_EPOCH, ProducerEntry
+from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.segment import file_name
 from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX, decode_snapshot, snapshot_offsets
 from fencepost.broker.log.store import CorruptLogFile

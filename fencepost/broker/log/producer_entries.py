@@ -1,0 +1,89 @@
+"""One producer as a partition knows it, and what its next batch makes of that. Pure values."""
+
+from typing import NamedTuple
+
+from fencepost.protocol.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from fencepost.protocol.sequence import NO_SEQUENCE, advance, is_next, last_of
+
+BATCHES_KEPT = 5
+"""Row 6 of section 0: a producer may have five requests in flight, so five batches can come again."""
+
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+class BatchMetadata(NamedTuple):
+    """One batch of the duplicate window."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp_ms: int
+
+    @property
+    def first_sequence(self) -> int:
+        """Sequence of its first record, wrapped."""
+        if self.last_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return advance(self.last_sequence, -self.offset_delta)
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of its first record."""
+        return self.last_offset - self.offset_delta
+
+
+class ProducerEntry(NamedTuple):
+    """One producer as the partition knows it; never changed in place."""
+
+    producer_id: int
+    epoch: int
+    coordinator_epoch: int
+    last_timestamp_ms: int
+    txn_first_offset: int
+    """First offset of the open transaction, -1 when none is open."""
+    batches: tuple[BatchMetadata, ...]
+    """The last batches of this epoch, oldest first."""
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence of the last record of this epoch; -1 when there is none."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+
+def following(entry: ProducerEntry, header: BatchHeader, base_offset: int) -> ProducerEntry | None:
+    """The entry after a batch that goes on where its producer's last one ended, all else being as it was.
+
+    That is the usual batch, found out with the fewest questions. None says nothing about the batch: it may begin a
+    transaction, be a duplicate or wrong, which `ProducerStates` finds out by the rules.
+    """
+    _, _, _, _, _, attributes, delta, _, timestamp_ms, _, epoch, sequence, _ = header
+    producer_id, known_epoch, coordinator_epoch, _, txn_first_offset, batches = entry
+    if epoch != known_epoch or epoch < 0 or not batches or not is_next(batches[-1].last_sequence, sequence):
+        return None
+    if (txn_first_offset >= 0) != bool(attributes & TRANSACTIONAL_BIT):
+        return None
+    last_sequence = last_of(sequence, delta + 1)
+    for batch in batches:
+        if batch.last_sequence == last_sequence:  # once round all numbers there are, it may be one of the last five
+            return None
+    batch = BatchMetadata(last_sequence, base_offset + delta, delta, timestamp_ms)
+    batches = (*batches[1 - BATCHES_KEPT :], batch)
+    return ProducerEntry(producer_id, epoch, coordinator_epoch, timestamp_ms, txn_first_offset, batches)
+
+
+def with_batch(entry: ProducerEntry | None, header: BatchHeader, base_offset: int) -> ProducerEntry:
+    """The entry after any data batch that may be appended."""
+    delta = header.last_offset_delta
+    epoch = header.producer_epoch
+    timestamp_ms = header.max_timestamp
+    batch = BatchMetadata(header.last_sequence, base_offset + delta, delta, timestamp_ms)
+    first_offset, coordinator_epoch = NO_OFFSET, NO_EPOCH
+    batches: tuple[BatchMetadata, ...] = (batch,)
+    if entry is not None:
+        first_offset, coordinator_epoch = entry.txn_first_offset, entry.coordinator_epoch
+        if entry.epoch == epoch:
+            batches = (*entry.batches[1 - BATCHES_KEPT :], batch)
+    if first_offset < 0 and header.is_transactional:
+        first_offset = base_offset
+    return ProducerEntry(header.producer_id, epoch, coordinator_epoch, timestamp_ms, first_offset, batches)
