@@ -10,8 +10,6 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 TopicId = Callable[[str], bytes | None]
-EPOCHS_SINCE = 9
-"""The version of OffsetCommit that knows member epochs."""
 
 
 def check_commit(
@@ -26,6 +24,8 @@ def check_commit(
     topic_id: TopicId,
 ) -> ErrorCode:
     """Whether this sender may commit positions in these partitions; one error for all.
+
+    `knows_epochs`: OffsetCommit from v9 on, TxnOffsetCommit from v6 on.
 
     The epoch is the member's, or an older one that is not older than the member's hold on each of the partitions: a
     commit that was on its way when the epoch was raised is still good, and that of a zombie is not.
@@ -42,7 +42,7 @@ def check_commit(
     if epoch == member.epoch:
         return ErrorCode.NONE
     stale = ErrorCode.STALE_MEMBER_EPOCH
-    if transactional or member.classic is not None:
+    if member.classic is not None or not knows_epochs:
         stale = ErrorCode.ILLEGAL_GENERATION
     holds = epoch < member.epoch and all(_held_since(member, one, topic_id) <= epoch for one in partitions)
     return ErrorCode.NONE if holds else stale

@@ -77,9 +77,9 @@ def test_a_transaction_that_names_no_member_is_let_through_t5() -> None:
     assert commit(group_of(MEMBER), "", -1, 0, transactional=True) is NONE
 
 
-def test_a_transaction_of_a_zombie_hears_of_its_generation_t5() -> None:
-    """TxnOffsetCommit has no STALE_MEMBER_EPOCH before v6; Kafka never says it there."""
-    assert commit(group_of(MEMBER), "a", 5, 1, transactional=True) is ILLEGAL
+def test_a_transaction_of_a_zombie_hears_of_its_epoch_from_v6_on_t5() -> None:
+    assert commit(group_of(MEMBER), "a", 5, 1, transactional=True, knows_epochs=False) is ILLEGAL
+    assert commit(group_of(MEMBER), "a", 5, 1, transactional=True) is STALE
     assert commit(group_of(MEMBER), "a", 7, 1, transactional=True, knows_epochs=False) is NONE
     assert commit(group_of(MEMBER), "z", 7, 1, transactional=True) is ErrorCode.UNKNOWN_MEMBER_ID
 
