@@ -219,14 +219,15 @@ class Connection:
         """Send all answers if nothing has to be waited for; False: what is left of them is for `_flush` to send."""
         if self._out_bytes > JOIN_BYTES_MAX:
             return False
-        parts = [part for answer in self._out for part in answer.parts]
+        out = self._out
+        parts = out[0].parts if len(out) == 1 else [part for answer in out for part in answer.parts]
         if FileRegion in map(type, parts):
             return False
         if self._waits:
             if not self._settled(self._waits):
                 return False
             self._waits = {}
-        data = b"".join(parts)
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
@@ -239,7 +240,7 @@ class Connection:
         return True
 
     def _settled(self, waits: "dict[PartitionLog, int]") -> bool:
-        """Whether the answers may leave; where only a flush is missing, and that a brief one, it is done on the spot."""
+        """Whether the answers may leave; where only a brief flush is missing, it is done on the spot."""
         commit = self._node.commit
         settled = commit.settled
         for log, end_offset in waits.items():
