@@ -13,16 +13,30 @@ from fencepost.protocol.messages import api11_join_group as m11
 from fencepost.protocol.messages import api12_heartbeat as m12
 from fencepost.protocol.messages import api13_leave_group as m13
 from fencepost.protocol.messages import api14_sync_group as m14
+from fencepost.protocol.messages import api28_txn_offset_commit as m28
 from tests.simulation.group_ledger import Holder
 from tests.simulation.lines import Lost
+from tests.simulation.txn_client import RETRIABLE, Abortable, GaveUp, TxnClient
+from tests.simulation.txn_client import Fenced as ProducerFenced
 
 if TYPE_CHECKING:
     from tests.simulation.group_world import GroupWorld
 
-COMMIT, FETCH, JOIN, HEARTBEAT, LEAVE, SYNC = 8, 9, 11, 12, 13, 14
+COMMIT, FETCH, JOIN, HEARTBEAT, LEAVE, SYNC, TXN_COMMIT = 8, 9, 11, 12, 13, 14, 28
 GROUP, TOPIC, PROTOCOL = "g", "in", "sim"
 SESSION_S, REBALANCE_S, BEAT_S = 2.0, 3.0, 0.3
 AGAIN_S = 0.1
+TXN_TIMEOUT_MS = 4000
+TXN_PATIENCE_S = 1.5
+PRODUCER_OUT = frozenset(
+    {
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
 STALE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
 
 
@@ -50,6 +64,7 @@ class Member:
         self._version = version
         self._id = ""
         self._positions: dict[int, int] = {}
+        self._producer: TxnClient | None = None
 
     @property
     def _books(self) -> Any:
@@ -205,6 +220,10 @@ class Member:
         """Say how far it is. Raises Out, Again and Fenced."""
         generation = self.holder.generation if generation is None else generation
         offsets = dict(self._positions)
+        if self._world.plan.transactional:
+            if offsets:
+                await self._transact(generation, offsets)
+            return
         partitions = [
             m8.OffsetCommitRequestPartition(partition_index=p, committed_offset=o) for p, o in offsets.items()
         ]
@@ -225,6 +244,59 @@ class Member:
         if not self._retry(code):
             self._books.acknowledged(sent)
 
+    async def _transact(self, generation: int, offsets: dict[int, int]) -> None:
+        """Commit within a transaction of this process's own id: only the generation shuts a zombie out (KIP-447).
+
+        Raises Out, Again and Fenced.
+        """
+        try:
+            if self._producer is None:
+                name, line = f"txn-{self.holder.name}", self._world.line(f"{self.holder.name}-txn")
+                self._producer = TxnClient(
+                    line, name, 2, TXN_TIMEOUT_MS, self._random, self._world.tell, TXN_PATIENCE_S
+                )
+                await self._producer.init()
+            sent = self._books.sending(self.holder, generation, offsets)
+            code = await self._send_offsets(self._producer, generation, offsets)
+            if code is None or code in PRODUCER_OUT:
+                self._producer = None  # the transaction times out, or has; the next one is somebody else's
+                return
+            await self._world.maybe_freeze(self)
+            await self._producer.end(commit=code is ErrorCode.NONE)
+            if code is ErrorCode.NONE:
+                self._books.acknowledged(sent)
+        except (GaveUp, Abortable, ProducerFenced):
+            self._producer = None
+            return
+        if code in STALE:
+            self._books.refused += 1
+        self._retry(code)
+
+    async def _send_offsets(self, producer: TxnClient, generation: int, offsets: dict[int, int]) -> ErrorCode | None:
+        """TxnOffsetCommit as this member; None where nobody answers."""
+        partitions = [
+            m28.TxnOffsetCommitRequestPartition(partition_index=p, committed_offset=o, committed_metadata="")
+            for p, o in offsets.items()
+        ]
+        request = m28.TxnOffsetCommitRequest(
+            transactional_id=producer.transactional_id,
+            group_id=GROUP,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            generation_id_or_member_epoch=generation,
+            member_id=self._id,
+            group_instance_id=self.holder.instance_id,
+            topics=[m28.TxnOffsetCommitRequestTopic(name=TOPIC, partitions=partitions)],
+        )
+        for _ in range(5):
+            answer = await self._ask(TXN_COMMIT, 5, request)
+            if answer is not None:
+                [code] = {ErrorCode(one.error_code) for one in answer.topics[0].partitions}
+                if code not in RETRIABLE:
+                    return code
+            await trio.sleep(AGAIN_S)
+        return None
+
     async def _find_positions(self) -> None:
         """Where to go on with what is new."""
         wanted = sorted(self.holder.partitions - self._positions.keys())
@@ -236,6 +308,7 @@ class Member:
                 self._positions |= {p: max(offset, 0) for p, offset in found.items()}
                 return
             await trio.sleep(AGAIN_S)
+            await self._beat()  # a transaction of the one before may have to time out first
 
     async def leave(self) -> None:
         """Go in order; the answer does not matter."""

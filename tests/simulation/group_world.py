@@ -25,7 +25,7 @@ from tests.simulation.weather import SeededWeather
 REST_S = 30.0
 """So long after the last fault the group may take to come to rest: ghosts of lost newcomers have to be waited out."""
 LOOK_S = 0.2
-SETTINGS = {"group.min.session.timeout.ms": "100", "offsets.topic.num.partitions": "2"}
+SETTINGS = {"group.min.session.timeout.ms": "100"}
 NEVER_LATE = ("OffsetCommit", "SyncGroup")
 """An older commit of the same member that arrives late takes its offset back with any broker; an older SyncGroup of a
 leader whose generation a crash has undone is taken for the new one. And a static newcomer's JoinGroup that comes twice
@@ -41,6 +41,8 @@ class GroupPlan:
     members: int
     cooperative: bool
     static: bool
+    transactional: bool
+    """Whether offsets are committed within transactions."""
     freezes: float
     """The probability that a member stands still before a step, for up to twice its session."""
     lives: tuple[float, float]
@@ -56,6 +58,7 @@ class GroupPlan:
             members=random.randint(1, 4),
             cooperative=random.random() < 0.4,
             static=random.random() < 0.4,
+            transactional=random.random() < 0.4,
             freezes=random.choice((0.0, 0.02, 0.08)),
             lives=random.choice(((2.0, 8.0), (5.0, 30.0), (0.3, 3.0))),
             blows=random.choice((0, 1, 2, 4)),
@@ -273,10 +276,15 @@ class GroupWorld:
         for name in ("live", "after a crash"):
             line, found = self.line(name), None
             floor = dict(self.ledger.floor)
-            while found is None:
+            for _ in range(round(REST_S / LOOK_S)):
                 found = await self.committed(line, list(range(self.plan.partitions)))
-                await trio.sleep(0.05)
-            self.ledger.read(name, floor, found)
+                if found is not None:
+                    break
+                await trio.sleep(LOOK_S)
+            if found is None:
+                self.outcome.broken.append(f"{name}: nobody tells the group's offsets")
+            else:
+                self.ledger.read(name, floor, found)
             if name == "live":
                 self.broker.kill()
                 await self.broker.ended()
@@ -314,6 +322,8 @@ def main() -> int:
             wrong += 1
             print(f"seed {seed}: see it again: python -m tests.simulation.group_world --first {seed} --seeds 1")
             break
+        if (seed + 1 - arguments.first) % 100 == 0:
+            print(f"{seed + 1 - arguments.first}/{arguments.seeds} worlds", file=sys.stderr, flush=True)
     print(
         f"{arguments.seeds} worlds, {wrong} wrong; {generations} generations, {handed_over} partitions handed over,"
         f" {commits} commits, {refused} refused to zombies, {lives} lives of a broker"

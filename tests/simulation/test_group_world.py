@@ -1,7 +1,7 @@
 """Worlds of one consumer group: members that freeze, die, come back and lose answers, a broker that is killed.
 
 No partition is owned by two members at once, committed offsets never go back, a zombie's commit is refused (rows G1 to
-G3, G6). A broker made wrong on purpose is found.
+G3, G6, T5, T6). A broker made wrong on purpose is found.
 """
 
 import os
@@ -25,7 +25,7 @@ Spoil = Callable[[pytest.MonkeyPatch], None]
 
 
 @pytest.mark.timeout(900)
-def test_no_rule_is_broken_in_any_of_these_worlds_g1_g2_g3_g6() -> None:
+def test_no_rule_is_broken_in_any_of_these_worlds_g1_g2_g3_g6_t5_t6() -> None:
     """In a process of its own: a seed is the same world only under the hash seed that it sets."""
     command = [sys.executable, "-m", "tests.simulation.group_world", "--seeds", str(SEEDS)]
     run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONHASHSEED": "0"})
@@ -78,6 +78,14 @@ def some_offsets_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(OffsetStore, "apply", apply)
 
 
+def positions_are_told_while_a_transaction_decides(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetch(self: Any, group_id: str, partitions: Any, require_stable: bool) -> Any:
+        return whole(self, group_id, partitions, False)
+
+    whole = OffsetStore.fetch
+    monkeypatch.setattr(OffsetStore, "fetch", fetch)
+
+
 def the_old_static_member_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(classic, "check_member", lambda *_args: ErrorCode.NONE)
     monkeypatch.setattr(join, "check_member", lambda *_args: ErrorCode.NONE)
@@ -94,8 +102,9 @@ def rebalances_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
         (anybody_commits, ("is acknowledged", "reads offset")),
         (sessions_end_early, ("both own", "does not come to rest")),
         (everybody_gets_everything, ("both own",)),
-        (answers_leave_before_the_disk, ("reads offset", "both own")),
+        (answers_leave_before_the_disk, ("reads offset", "both own", "nobody tells")),
         (some_offsets_are_not_stored, ("reads offset",)),
+        (positions_are_told_while_a_transaction_decides, ("reads offset",)),
         (the_old_static_member_stays, ("is acknowledged", "reads offset", "both own", "does not come to rest")),
         (rebalances_end_at_once, ("both own", "does not come to rest")),
     ],
