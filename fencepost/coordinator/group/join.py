@@ -184,11 +184,18 @@ def _join_known(group: Group, command: Join, config: GroupConfig, now_ms: int, o
 
 def _rejoin(group: Active, command: Join, now_ms: int, out: Out) -> Turn:
     member_id = command.member_id
-    group = replace(group, members=with_member(group.members, _updated(group.members[member_id], command)))
-    return out.turn(rebalance_or_complete(group, frozenset((member_id,)), now_ms, out), parked_as=member_id)
+    members = with_member(group.members, _updated(group.members[member_id], command))
+    after = rebalance_or_complete(group, frozenset((member_id,)), now_ms, out, members)
+    return out.turn(after, parked_as=member_id)
 
 
 def _updated(member: Member, command: Join) -> Member:
+    timeouts_ms = (command.session_timeout_ms, command.rebalance_timeout_ms)
+    if member.protocols == command.protocols and timeouts_ms == (
+        member.session_timeout_ms,
+        member.rebalance_timeout_ms,
+    ):
+        return member
     return replace(
         member,
         protocols=command.protocols,

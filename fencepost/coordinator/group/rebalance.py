@@ -74,13 +74,19 @@ def prepare_rebalance(
     return preparing
 
 
-def rebalance_or_complete(group: Active, joined: frozenset[str], now_ms: int, out: Out) -> Group:
-    """After a member came, changed or went: start a rebalance, or see whether the running one is complete."""
+def rebalance_or_complete(
+    group: Active, joined: frozenset[str], now_ms: int, out: Out, members: Members | None = None
+) -> Group:
+    """After a member came, changed or went: start a rebalance, or see whether the running one is complete.
+
+    `members` are those of the group from now on, where they have changed.
+    """
+    members = group.members if members is None else members
     match group:
         case Stable() | CompletingRebalance():
-            return prepare_rebalance(group, joined, now_ms, out)
+            return prepare_rebalance(replace(group, members=members), joined, now_ms, out)
         case PreparingRebalance():
-            group = replace(group, joined=group.joined | joined)
+            group = replace(group, members=members, joined=group.joined | joined)
             if group.initial is None and group.all_joined:
                 return complete_join(group, now_ms, out)
             return group

@@ -110,9 +110,9 @@ class GroupService(GroupAdmin):
             return JoinReply(command.member_id, ErrorCode.INVALID_GROUP_ID)
         if self._closed:
             return JoinReply(command.member_id, ErrorCode.NOT_COORDINATOR)
-        if self.is_lost(command.group_id):
-            return JoinReply(command.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         shard = self._shards.of(command.group_id)
+        if shard.is_lost:
+            return JoinReply(command.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
             if not self.consumers.make_way(shard, command.group_id):
                 return await self.consumers.join(shard, command)
@@ -133,11 +133,11 @@ class GroupService(GroupAdmin):
             return SyncReply(ErrorCode.INVALID_GROUP_ID)
         if self._closed:
             return SyncReply(ErrorCode.NOT_COORDINATOR)
-        if self.is_lost(command.group_id):
-            return SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         shard = self._shards.find(command.group_id)
         if shard is None:
             return SyncReply(ErrorCode.UNKNOWN_MEMBER_ID)
+        if shard.is_lost:
+            return SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
             if command.group_id in shard.state.consumers:
                 return await self.consumers.sync(shard, command)
@@ -150,11 +150,14 @@ class GroupService(GroupAdmin):
         """Heartbeat; its answer promises nothing, so it waits for no disk."""
         if not group_id:
             return ErrorCode.INVALID_GROUP_ID
-        if self.is_lost(group_id):
+        shard = self._shards.find(group_id)
+        if shard is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if shard.is_lost:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        if (consumers := self._shards.consumer_group(group_id)) is not None:
+        if (consumers := shard.state.consumers.get(group_id)) is not None:
             return self.consumers.beat(consumers, member_id, instance_id, generation)
-        group = self._shards.group(group_id)
+        group = shard.state.group(group_id)
         error = classic.heartbeat(group, member_id, instance_id, generation)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             timeout_ms = group_members(group)[member_id].session_timeout_ms
@@ -284,8 +287,9 @@ class GroupService(GroupAdmin):
             logger.info("group %s: %s", group_id, told)
         for timer in turn.timers:
             self._set_timer(group_id, timer)
-        self.wake(group_id, turn.answers, shard.log.end_offset)
-        return shard.log.end_offset
+        end_offset = shard.log.end_offset
+        self.wake(group_id, turn.answers, end_offset)
+        return end_offset
 
     def wake(self, group_id: str, answers: Sequence[JoinAnswer | SyncAnswer], end_offset: int) -> None:
         """Answer parked requests; the answers may leave once the log is durable below `end_offset`."""
@@ -310,7 +314,8 @@ class GroupService(GroupAdmin):
                 reply, end_offset = await parked.wait()
             finally:
                 parking.leave(group_id, turn.parked_as, parked)
-        await shard.log.durable(end_offset)
+        if not shard.is_settled(end_offset):
+            await shard.log.durable(end_offset)
         return reply
 
     def _set_timer(self, group_id: str, timer: SetTimer) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
 from typing import NamedTuple
 
 from fencepost.coordinator.group.records import GroupRecord, saved
@@ -108,7 +108,7 @@ class SyncAnswer(NamedTuple):
     reply: SyncReply
 
 
-class TimerKind(Enum):
+class TimerKind(StrEnum):
     """What a group waits for; the last three are those of consumer groups only."""
 
     SESSION = "session"
