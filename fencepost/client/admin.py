@@ -17,6 +17,7 @@ from fencepost.client.admin_types import (
     HeldBack,
     OffsetInfo,
     TopicDescription,
+    consumer_group_description,
 )
 from fencepost.client.assignors import decode_assignment
 from fencepost.client.cluster import Cluster
@@ -47,6 +48,7 @@ from fencepost.protocol.messages.api47_offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from fencepost.protocol.messages.api57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from fencepost.protocol.messages.api69_consumer_group_describe import ConsumerGroupDescribeRequest
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 TOPIC, BROKER = 2, 4
@@ -261,10 +263,12 @@ class Admin(TransactionAdmin):
         return [found[name] for name in sorted(found)]
 
     async def describe_group(self, group_id: str) -> GroupDescription:
-        """State and members of a group; a group that nobody knows has the state "Dead"."""
+        """State and members of a group of either protocol; a group that nobody knows has the state "Dead"."""
         request = DescribeGroupsRequest(groups=[group_id])
         answer = await self._coordinator(15, group_id, request, lambda value: value.groups, {_NO_GROUP})
         group = answer.groups[0]
+        if group.group_state == "Dead" and (consumers := await self._describe_consumers(group_id)) is not None:
+            return consumers
         members = tuple(
             GroupMember(
                 member.member_id,
@@ -276,6 +280,19 @@ class Admin(TransactionAdmin):
             for member in group.members
         )
         return GroupDescription(group_id, group.group_state, group.protocol_type, group.protocol_data, members)
+
+    async def _describe_consumers(self, group_id: str) -> GroupDescription | None:
+        """A group of the consumer protocol (KIP-848); None where there is none, or the brokers do not know of it."""
+        request = ConsumerGroupDescribeRequest(group_ids=[group_id])
+        final = {_NO_GROUP, ErrorCode.UNSUPPORTED_VERSION}
+        try:
+            answer = await self._coordinator(69, group_id, request, lambda value: value.groups, final)
+        except KafkaError as error:
+            if error.code is ErrorCode.UNSUPPORTED_VERSION:
+                return None
+            raise
+        group = answer.groups[0]
+        return None if group.error_code else consumer_group_description(group)
 
     async def delete_group(self, group_id: str) -> None:
         """Delete an empty group and its offsets. Raises KafkaError (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""

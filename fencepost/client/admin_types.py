@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import Enum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fencepost.client.cluster import PartitionInfo
 from fencepost.protocol.errors import ErrorCode
@@ -55,6 +55,25 @@ class GroupDescription(NamedTuple):
     protocol_type: str
     protocol: str
     members: tuple[GroupMember, ...]
+
+
+def consumer_group_description(group: Any) -> GroupDescription:
+    """A group of the consumer protocol out of ConsumerGroupDescribe; its protocol is the broker's assignor."""
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            member.instance_id,
+            member.client_id,
+            member.client_host,
+            tuple(
+                TopicPartition(topic.topic_name, partition)
+                for topic in member.assignment.topic_partitions
+                for partition in topic.partitions
+            ),
+        )
+        for member in group.members
+    )
+    return GroupDescription(group.group_id, group.group_state, "consumer", group.assignor_name, members)
 
 
 class TransactionSummary(NamedTuple):

@@ -8,6 +8,7 @@ from contextlib import closing
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+import fencepost
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api44_incremental_alter_configs import (
     AlterableConfig,
@@ -169,3 +170,17 @@ def test_a_groups_own_settings_hold_and_outlive_the_broker_d2_g4(start_broker: S
     broker.kill()
     broker.start()
     assert (interval_of("g"), interval_of("h")) == (700, 200)
+
+
+async def test_our_admin_describes_groups_of_both_protocols_g11(start_broker: StartBroker) -> None:
+    broker = start_broker(files=True, settings=QUICK)
+    make_topic(broker, "t", 2)
+    with closing(member(broker, "t", **{"group.instance.id": "i", "client.id": "c"})) as a:
+        until(lambda: len(held(a)) == 2, (a,), "a to have both")
+        async with fencepost.Client(broker.address) as kafka, kafka.admin() as admin:
+            told = await admin.describe_group("g")
+            assert (told.state, told.protocol_type, told.protocol) == ("Stable", "consumer", "uniform")
+            [only] = told.members
+            assert (only.instance_id, only.client_id) == ("i", "c")
+            assert only.partitions == (("t", 0), ("t", 1))
+            assert (await admin.describe_group("nobody")).state == "Dead"
