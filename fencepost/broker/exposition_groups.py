@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 BEAN = "kafka_coordinator_group_groupmetadatamanager"
 COUNTS = "kafka_server_group_coordinator_metrics"
+CONSUMER_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 CLASSIC_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 
 
@@ -27,6 +28,13 @@ def group_metrics(node: "Node") -> Iterator[Metric]:
     for protocol, count in groups.groups_by_protocol().items():
         by_protocol.add_metric((protocol,), count)
     yield by_protocol
+    consumers = GaugeMetricFamily(
+        f"{COUNTS}_consumer_group_count", "Groups of the consumer protocol by state", labels=("state",)
+    )
+    found = groups.consumer_groups_by_state()
+    for state in CONSUMER_STATES:
+        consumers.add_metric((state,), found.get(state, 0))
+    yield consumers
     yield GaugeMetricFamily(f"{BEAN}_numgroups", "Groups that are remembered", value=sum(states.values()))
     yield GaugeMetricFamily(f"{BEAN}_numoffsets", "Committed positions", value=groups.offset_count)
     for state in CLASSIC_STATES:

@@ -7,6 +7,7 @@ import urllib.request
 import pytest
 
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import Wire, batch_of
@@ -79,6 +80,18 @@ def test_groups_show_under_kafkas_names(metered: BrokerProcess) -> None:
     assert samples["kafka_server_group_coordinator_metrics_group_completed_rebalance_count"] == 0
     assert samples['kafka_server_group_coordinator_metrics_group_count{protocol="classic"}'] == 1
     assert samples['fencepost_groups{state="Empty"}'] == 1
+
+
+def test_groups_of_the_consumer_protocol_show_g4(metered: BrokerProcess) -> None:
+    """Kafka's consumer-group-count by state, beside group-count."""
+    wants = {"subscribed_topic_names": ["t"], "topic_partitions": [], "rebalance_timeout_ms": 10_000}
+    with Wire(metered.connect()) as wire:
+        wire.call(68, 1, ConsumerGroupHeartbeatRequest(group_id="g", member_id="a", **wants))
+        samples = scrape(metered)
+    counted = "kafka_server_group_coordinator_metrics_consumer_group_count"
+    assert samples[f'{counted}{{state="Stable"}}'] == 1
+    assert samples[f'{counted}{{state="Empty"}}'] == 0
+    assert samples['kafka_server_group_coordinator_metrics_group_count{protocol="consumer"}'] == 1
 
 
 def test_an_open_transaction_shows(metered: BrokerProcess) -> None:
