@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import workers
-from bench.groups import GROUP_LESS_IS_BETTER, heartbeats, rebalances
+from bench.groups import GROUP_LESS_IS_BETTER, changes, heartbeats, rebalances
+from bench.members import ConsumerMember
 from bench.pour import TOPIC, create_topic, pour_in_process
 from bench.raw import RawFetcher, RawProducer, produce_error
 from bench.side_by_side import side_by_side
@@ -255,8 +256,11 @@ CASES = [
     Case("transactions of 10 records, 32 producers", transactions(32, 3200), with_fsync=True),
     Case("1,000 members in 100 groups, a beat every 3 s", heartbeats(3.0, 9.0)),
     Case("1,000 members in 100 groups, a beat every 0.3 s", heartbeats(0.3, 6.0)),
+    Case("1,000 members in 100 groups, one of each changes", changes(5)),
     Case("1,000 members in 100 groups rebalance", rebalances(5)),
     Case("1,000 members in 1 group rebalance", rebalances(5, groups=1)),
+    Case("1,000 members in 100 groups of KIP-848, a beat every 0.3 s", heartbeats(0.3, 6.0, ConsumerMember)),
+    Case("1,000 members in 100 groups of KIP-848, one of each changes", changes(5, ConsumerMember)),
     Case("memory after all this", memory),
 ]
 LARGE_CASES = [Case("10 GB written", large(10 * 10**9))]

@@ -61,7 +61,12 @@ class OwnBroker(Target):
         command = [sys.executable, "-m", "fencepost", "serve", "--data", str(data), "--listen", "127.0.0.1:0"]
         command += ["--set", f"durability={self.durability}", "--set", "group.initial.rebalance.delay.ms=0"]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log, text=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            text=True,
+            start_new_session=True,  # Linux shares the CPU among sessions first: it must not be one of ours
         )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
