@@ -25,7 +25,10 @@ def topic_of(stage: Stage) -> tuple[str, bytes]:
     wire = stage.member("admin").wire
     wire.create_topic(name, partitions=2)
     asked = message(3, "MetadataRequestTopic", name=name)
-    topic_id: bytes = wire.call(3, 12, message(3, "MetadataRequest", topics=[asked])).topics[0].topic_id
+    topic_id = bytes(16)
+    while not any(topic_id):  # Kafka's brokers hear of a new topic a moment after it was made
+        topic_id = wire.call(3, 12, message(3, "MetadataRequest", topics=[asked])).topics[0].topic_id
+        time.sleep(0.05)
     stage.name(topic_id.hex(), "TOPIC-ID")
     return name, topic_id
 

@@ -32,7 +32,8 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
 
 
 def _group(group: Description, version: int, operations: int) -> Any:
-    error = group.error if version >= NOT_FOUND_SINCE else ErrorCode.NONE
+    unknown = group.error is ErrorCode.GROUP_ID_NOT_FOUND
+    error = ErrorCode.NONE if unknown and version < NOT_FOUND_SINCE else group.error
     return DescribedGroup(
         error_code=error,
         error_message=group.text if error else None,

@@ -41,6 +41,7 @@ class MemoryLog:
         self.end_offset = 0
         self.held = False
         self.refuses: ErrorCode | None = None
+        self.lost: ErrorCode | None = None
         self._released = trio.Event()
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
@@ -61,6 +62,8 @@ class MemoryLog:
 
     async def durable(self, end_offset: int) -> None:
         assert end_offset <= self.end_offset
+        if self.lost is not None:
+            raise LogWriteFailed(self.lost, "the test says so")
         while self.held:
             await self._released.wait()
 

@@ -18,7 +18,7 @@ from tests.unit.group.handler_kit import ALL_OPERATIONS, GROUP_APIS, Node, versi
 
 def test_every_group_api_is_served_at_the_versions_of_the_first_tier() -> None:
     expected = {8: (0, 10), 9: (1, 10), 11: (0, 9), 12: (0, 4), 13: (0, 5), 14: (0, 5), 15: (0, 6), 16: (0, 5)}
-    expected |= {28: (0, 6), 42: (0, 2), 47: (0, 0)}
+    expected |= {28: (0, 6), 42: (0, 3), 47: (0, 0)}
     served = {api.key: api.served for api in Dispatch().served if api.key in GROUP_APIS}
     assert served == expected
 
@@ -117,6 +117,15 @@ async def test_describing_says_dead_of_an_unknown_group_and_an_error_from_v6_on(
     assert unknown.error_message == ("Group ? not found." if version >= 6 else None)
 
 
+@pytest.mark.parametrize("version", versions(15))
+async def test_a_lost_log_is_told_in_every_version_g11(node: Node, version: int) -> None:
+    """Only an unknown group is no error below v6: a group of which nothing can be said is not Dead."""
+    await node.world.commit(1)
+    node.world.log_of().lost = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    [group] = (await node.ask(15, version, api15_describe_groups.DescribeGroupsRequest(groups=["g"]))).groups
+    assert group.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 @pytest.mark.parametrize("version", versions(16))
 async def test_listing_filters_by_state_from_v4_and_by_type_from_v5_on(node: Node, version: int) -> None:
     await node.one_member()
@@ -141,3 +150,5 @@ async def test_deleting_takes_empty_groups_only(node: Node, version: int) -> Non
         ("g", ErrorCode.NON_EMPTY_GROUP),
         ("?", ErrorCode.GROUP_ID_NOT_FOUND),
     ]
+    words = ["The group has members.", "There is no such group."] if version >= 3 else [None, None]
+    assert [one.error_message for one in answer.results] == words
