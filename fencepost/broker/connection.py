@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.node import Node
     from fencepost.broker.repeated_produce import RepeatedProduce
+    from fencepost.broker.repeated_txn import RepeatedTxn
     from fencepost.broker.server import Server
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ BYTES_BEFORE_CHECKPOINT = 1 << 20
 OUTPUT_FLUSH_BYTES = 1 << 20
 OUTPUT_FLUSH_ANSWERS = 128
 PRODUCE = 0
+LEARNT = frozenset({PRODUCE, 24, 26})
+"""APIs whose requests are remembered by their bytes (decision 17); those answered at once, by a handler itself."""
 
 
 class Connection:
@@ -62,6 +65,7 @@ class Connection:
         self._sent_much = False
         self._waits: dict[PartitionLog, int] = {}
         self._repeated: RepeatedProduce | None = None
+        self._repeated_txn: RepeatedTxn | None = None
         self._scope = trio.CancelScope()
 
     async def run(self) -> None:
@@ -143,6 +147,10 @@ class Connection:
             answer = self._repeated.answer(frame)
             if answer is not None:
                 return self._enqueue(answer)
+        if self._repeated_txn is not None and not self._out:
+            soon = self._repeated_txn.answer(frame)
+            if soon is not None:
+                return self._enqueue(soon) if isinstance(soon, Answer) else self._enqueue_later(soon)
         header = read_request_header(frame)
         dispatch = self._server.dispatch
         if header.api_key == API_VERSIONS and not API_BY_KEY[API_VERSIONS].serves(header.api_version):
@@ -162,7 +170,7 @@ class Connection:
         if self._out and not route.prompt:
             return self._handle_after_flush(route, request, context)
         unfinished = self._handle(route, request, context)
-        if header.api_key == PRODUCE and unfinished is None:
+        if unfinished is None and header.api_key in LEARNT:
             self._learn(frame, request, context)
         return unfinished
 
@@ -195,12 +203,30 @@ class Connection:
         if unfinished is not None:
             await unfinished
 
-    def _learn(self, frame: memoryview, request: Any, context: RequestContext) -> None:
-        if self._repeated is None:
-            from fencepost.broker.repeated_produce import RepeatedProduce  # here: it is the handler's, see Dispatch
+    async def _enqueue_later(self, waiting: Coroutine[Any, Any, Answer]) -> None:
+        self.busy_in_handler = True
+        try:
+            answer = await waiting
+        finally:
+            self.busy_in_handler = False
+        unfinished = self._enqueue(answer)
+        if unfinished is not None:
+            await unfinished
 
-            self._repeated = RepeatedProduce(self._node)
-        self._repeated.learn(frame, request, context)
+    def _learn(self, frame: memoryview, request: Any, context: RequestContext) -> None:
+        # imported here: they belong to the handlers, see Dispatch
+        if context.api_key == PRODUCE:
+            if self._repeated is None:
+                from fencepost.broker.repeated_produce import RepeatedProduce
+
+                self._repeated = RepeatedProduce(self._node)
+            self._repeated.learn(frame, request, context)
+        else:
+            if self._repeated_txn is None:
+                from fencepost.broker.repeated_txn import RepeatedTxn
+
+                self._repeated_txn = RepeatedTxn(self._node)
+            self._repeated_txn.learn(frame, request, context)
 
     # Sending
 

@@ -8,6 +8,7 @@ from typing import Any
 import trio
 
 from fencepost.broker.config import BrokerConfig
+from fencepost.broker.connection import LEARNT
 from fencepost.broker.context import CloseConnection, RequestContext
 from fencepost.broker.dispatch import Dispatch, Handler, Route
 from fencepost.broker.log.store import Store
@@ -120,7 +121,7 @@ class FaultyDispatch(Dispatch):
         reply = route.handle(node, request, context)
         if isinstance(reply, CoroutineType):
             return self._noted(api, reply, request, context)
-        if api.key == PRODUCE:  # as a coroutine: what answers at once, a connection learns to answer without us
+        if api.key in LEARNT:  # as a coroutine: what answers at once, a connection learns to answer without us
             return self._noted(api, _at_once(reply), request, context)
         self._node.journal.answered(api.name, context, request, reply)
         return reply

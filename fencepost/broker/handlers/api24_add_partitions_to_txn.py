@@ -24,6 +24,7 @@ from fencepost.protocol.topics import TopicPartition
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
+KEY = 24
 BATCHED_SINCE = 4
 
 
@@ -31,26 +32,36 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Add or verify; a coroutine where there is something to wait for, or to tell apart."""
     if context.api_version >= BATCHED_SINCE:
         return _handle_batch(node, request, context)
-    wanted = frozenset(_partitions(request.v3_and_below_topics))
-    if node.transactions.unknown(wanted):
+    asked = wanted(request)
+    if node.transactions.unknown(asked):
         return _handle_one(node, request, context)
-    answer = node.transactions.adding(
+    answer = ask(node, request, asked, context)
+    if not isinstance(answer, Answer):
+        return _later(answer, asked, request, context)
+    if answer.error is not ErrorCode.NONE:
+        return response(request, by_partition(asked, answer), context)
+    return joined(request)
+
+
+def wanted(request: Any) -> frozenset[TopicPartition]:
+    """The partitions that are to join."""
+    return frozenset(_partitions(request.v3_and_below_topics))
+
+
+def ask(node: "Node", request: Any, partitions: frozenset[TopicPartition], context: RequestContext) -> Answer | Waiting:
+    """What the coordinator says of partitions that exist."""
+    return node.transactions.adding(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
-        wanted,
+        partitions,
         0,
         context,
     )
-    if not isinstance(answer, Answer):
-        return _later(answer, wanted, request, context)
-    if answer.error is not ErrorCode.NONE:
-        return _one(request, by_partition(wanted, answer), context)
-    return AddPartitionsToTxnResponse.cls(results_by_topic_v3_and_below=_joined(request.v3_and_below_topics))
 
 
-async def _later(waiting: Waiting, wanted: frozenset[TopicPartition], request: Any, context: RequestContext) -> Any:
-    return _one(request, by_partition(wanted, await waiting), context)
+async def _later(waiting: Waiting, asked: frozenset[TopicPartition], request: Any, context: RequestContext) -> Any:
+    return response(request, by_partition(asked, await waiting), context)
 
 
 async def _handle_one(node: "Node", request: Any, context: RequestContext) -> Any:
@@ -61,13 +72,19 @@ async def _handle_one(node: "Node", request: Any, context: RequestContext) -> An
         _partitions(request.v3_and_below_topics),
         caller=context,
     )
-    return _one(request, codes, context)
+    return response(request, codes, context)
 
 
-def _one(request: Any, codes: Mapping[TopicPartition, ErrorCode], context: RequestContext) -> Any:
+def response(request: Any, codes: Mapping[TopicPartition, ErrorCode], context: RequestContext) -> Any:
+    """The response that says it, partition by partition."""
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=_results(request.v3_and_below_topics, codes, context)
     )
+
+
+def joined(request: Any) -> Any:
+    """The response where all have joined."""
+    return AddPartitionsToTxnResponse.cls(results_by_topic_v3_and_below=_joined(request.v3_and_below_topics))
 
 
 async def _handle_batch(node: "Node", request: Any, context: RequestContext) -> Any:

@@ -16,12 +16,19 @@ from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
+KEY = 26
 EPOCH_BUMP_SINCE = 5
 
 
 def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """End the transaction by the table of the request's version; a coroutine where there is something to wait for."""
-    answer = node.transactions.ending(
+    answer = ask(node, request, context)
+    return response(answer, context) if isinstance(answer, Answer) else _later(answer, context)
+
+
+def ask(node: "Node", request: Any, context: RequestContext) -> Answer | Waiting:
+    """What the coordinator says."""
+    return node.transactions.ending(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
@@ -29,14 +36,14 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         client_version=2 if context.api_version >= EPOCH_BUMP_SINCE else 0,
         caller=context,
     )
-    return _response(answer, context) if isinstance(answer, Answer) else _later(answer, context)
 
 
 async def _later(waiting: Waiting, context: RequestContext) -> Any:
-    return _response(await waiting, context)
+    return response(await waiting, context)
 
 
-def _response(answer: Answer, context: RequestContext) -> Any:
+def response(answer: Answer, context: RequestContext) -> Any:
+    """The response that says it."""
     if answer.error is not ErrorCode.NONE:
         return EndTxnResponse(error_code=visible(context.api_key, context.api_version, answer.error))
     return EndTxnResponse.cls(producer_id=answer.producer_id, producer_epoch=answer.epoch)

@@ -40,6 +40,9 @@ class Outcome:
     """Never to be written, for the partition has gone on without this marker; worth a line in the log."""
 
 
+ALL_WRITTEN = Outcome(frozenset(), {})
+
+
 def settle(remaining: frozenset[TopicPartition], answers: Mapping[TopicPartition, ErrorCode]) -> Outcome:
     """Sort the answers of one round. A partition without an answer stays owed.
 
@@ -48,6 +51,8 @@ def settle(remaining: frozenset[TopicPartition], answers: Mapping[TopicPartition
     gives the whole transaction up then and its id hangs in Prepare; here only that partition is crossed off. All else
     (storage, replicas, leadership) may pass, so it is tried again without end (row T8).
     """
+    if answers.keys() == remaining and not any(answers.values()):
+        return ALL_WRITTEN
     left: set[TopicPartition] = set()
     overtaken: dict[TopicPartition, ErrorCode] = {}
     for partition in remaining:
