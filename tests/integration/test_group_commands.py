@@ -16,6 +16,7 @@ from fencepost.protocol.messages import api11_join_group as m11
 from fencepost.protocol.messages import api14_sync_group as m14
 from fencepost.protocol.messages import api25_add_offsets_to_txn as m25
 from fencepost.protocol.messages import api28_txn_offset_commit as m28
+from fencepost.protocol.messages import api68_consumer_group_heartbeat as m68
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import NOW_MS, Wire, batch_of
@@ -311,3 +312,35 @@ def test_some_offsets_go_while_the_group_lives(broker: BrokerProcess, wire: Wire
     assert [one["partition"] for one in told(broker, "lag", "lives")] == ["read:0", "unread:0"]
     nothing = group(broker, "delete", "lives", "--offsets", "unread:1")
     assert (nothing.exit_code, "has committed nothing there" in nothing.stderr) == (1, True)
+
+
+def test_groups_of_the_consumer_protocol_are_looked_at_and_left_alone_like_any_other(
+    broker: BrokerProcess, wire: Wire
+) -> None:
+    """KIP-848: who reads what comes from ConsumerGroupDescribe; reset and delete are refused while somebody reads."""
+    wire.create_topic("modern")
+    wire.create_topic("aside")
+    wants: dict[str, Any] = {"subscribed_topic_names": ["modern"], "topic_partitions": [], "rebalance_timeout_ms": 9000}
+    request = m68.ConsumerGroupHeartbeatRequest(group_id="modern", member_id="m-1", instance_id="place", **wants)
+    joined = wire.call(68, 1, request)
+    assert joined.error_code == ErrorCode.NONE
+    member = ("m-1", joined.member_epoch)
+    for topic in ("modern", "aside"):
+        partition = m8.OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
+        topics = [m8.OffsetCommitRequestTopic(name=topic, partitions=[partition])]
+        identity = {"group_id": "modern", "member_id": member[0], "generation_id_or_member_epoch": member[1]}
+        answer = wire.call(8, 9, m8.OffsetCommitRequest(topics=topics, **identity))
+        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert "modern" in {one["group_id"] for one in told(broker, "list", "--type", "consumer")}
+    assert re.search(r"m-1 +place +billing", group(broker, "describe", "modern").stdout)
+    assert [one["partition"] for one in told(broker, "lag", "modern")] == ["aside:0", "modern:0"]
+    assert "with 1 member: stop them first" in group(broker, "reset", "modern", "--all", "--to-earliest").stderr
+    assert "it has 1 member" in group(broker, "delete", "modern").stdout
+    assert "members of the group read this topic" in group(broker, "delete", "modern", "--offsets", "modern").stdout
+    assert group(broker, "delete", "modern", "--offsets", "aside").exit_code == 0
+    left = m68.ConsumerGroupHeartbeatRequest(group_id="modern", member_id="m-1", instance_id="place", member_epoch=-1)
+    assert wire.call(68, 1, left).error_code == ErrorCode.NONE
+    wire.produce("modern", batch_of(b"a", b"b"))
+    assert group(broker, "reset", "modern", "modern", "--to-latest").exit_code == 0
+    assert told(broker, "lag", "modern")[0]["committed"] == 2
+    assert group(broker, "delete", "modern").stdout == "Deleted group 'modern' with 1 committed offset.\n"
