@@ -22,7 +22,7 @@ from tests.kit.workload_readers import fetch_places
 from tests.kit.workload_run import Plan, Run
 from tests.kit.workload_writers import COMPACTED_TOPIC, RETAINED_TOPIC, TRIMMED, TRIMMED_TOPICS
 
-RETAINED_BYTES, TRIMMED_SEGMENT_BYTES = 6000, 2000
+RETAINED_BYTES, TRIMMED_SEGMENT_BYTES = 2000, 2000
 SETTINGS = {"log.retention.check.interval.ms": "300", "log.cleaner.backoff.ms": "100"}
 VERIFY_EVERY = 20
 """After so many kills `fencepost verify` looks at all of it, too."""

@@ -17,6 +17,7 @@ _TXN_ENTRY = Struct(">hqqqq")
 _SNAPSHOT_HEAD = Struct(">hIi")
 _SNAPSHOT_ENTRY = Struct(">qhiqiqiq")
 _CODEC_BITS, _TRANSACTIONAL_BIT, _CONTROL_BIT = 0x07, 0x10, 0x20
+_END_MARK = bytes(8) + b"\x40" + bytes(8)
 ABORT, COMMIT = 0, 1
 
 
@@ -96,19 +97,26 @@ def _bytes(data: memoryview, at: int) -> tuple[bytes | None, int]:
     return (None, at) if size < 0 else (bytes(data[at : at + size]), at + size)
 
 
+def room_at(data: memoryview, position: int) -> bool:
+    """Whether what begins there is room made ahead and never used: a mark that the log ends here, and zeros."""
+    if data[position : position + len(_END_MARK)] == _END_MARK:
+        position += len(_END_MARK)
+    return not any(data[position : position + _HEADER.size]) and not any(data[position:])
+
+
 def batches_in(path: Path, start: int = 0) -> Iterator[StoredBatch]:
     """The batches of one `.log` file from position `start` on. Raises Damaged where lengths, magic or CRC are wrong."""
     data = memoryview(path.read_bytes())
     position = start
     while position < len(data):
+        if room_at(data, position):
+            return
         if len(data) - position < _HEADER.size:
             raise Damaged(f"{path} at {position}: {len(data) - position} bytes are no batch")
         base, length, _, magic, crc, attributes, delta, _, max_ms, pid, epoch, sequence, count = _HEADER.unpack_from(
             data, position
         )
         end = position + _LENGTH_FROM + length
-        if not length and not any(data[position:]):
-            return  # room that was made ahead and never used: zeros to the end
         if magic != 2 or length < _HEADER.size - _LENGTH_FROM or end > len(data):
             raise Damaged(f"{path} at {position}: magic {magic}, length {length}, {len(data) - position} bytes left")
         if crc32c.crc32c(data[position + _CRC_FROM : end]) != crc:

@@ -11,6 +11,7 @@ from fencepost.broker.log.disk import SYSTEM_DISK, Disk
 from fencepost.broker.log.file_jobs import DirectorySync, Removal, Replacement, TreeRemoval
 from fencepost.broker.log.file_sync import FileSync
 from fencepost.broker.log.store import (
+    END_MARK,
     NEVER_WRITTEN,
     Bytes,
     Descriptor,
@@ -69,13 +70,22 @@ class DiskFile:
         try:
             if self._ragged:
                 self._cut_ragged_end(descriptor)
+            if self._reserved_to:
+                data, length = self._with_mark(position, data), len(data)
+            else:
+                length = len(data)
             written = self._disk.pwrite(descriptor.fd, data, position)
             if written != len(data):
                 self._write_rest(descriptor, position, data, written)
         except OSError as error:
             self._undo(descriptor)
             raise OSError(error.errno, f"write: {error.strerror}", self.place) from error
-        self._size_bytes = max(self._size_bytes, position + len(data))
+        self._size_bytes = max(self._size_bytes, position + length)
+
+    def _with_mark(self, position: int, data: Bytes) -> Bytes:
+        """What is appended into reserved room, and behind it the mark that the batches end there."""
+        fits = position + len(data) + len(END_MARK) <= self._reserved_to
+        return b"".join((data, END_MARK)) if fits and position == self._size_bytes else data
 
     def _write_rest(self, descriptor: Descriptor, position: int, data: Bytes, written: int) -> None:
         with memoryview(data) as view:
@@ -105,8 +115,10 @@ class DiskFile:
         reserved_to = self._size_bytes + size_bytes
         try:
             self._disk.ftruncate(descriptor.fd, reserved_to)
+            self._disk.pwrite(descriptor.fd, END_MARK, self._size_bytes)
         except OSError as error:
             logger.debug("nothing reserved in %s: %s", self.place, error.strerror)
+            self._undo(descriptor)
         else:
             self._reserved_to = reserved_to
 

@@ -1,12 +1,12 @@
-"""What a crash leaves of the room that was reserved behind the last batch (`StoredFile.reserve`): zeros.
+"""What a crash leaves of the room that was reserved behind the last batch (`StoredFile.reserve`): a mark, and zeros.
 
 A batch may end in zeros, too, so it takes the batches to say where the room begins; and only a file that is nothing but
-zeros from there on ends in room. All else is damage, and not for this module to judge.
+the mark and zeros from there on ends in room. All else is damage, and not for this module to judge.
 """
 
 from fencepost.broker.log.scanning import ReadableFile
 from fencepost.broker.log.segment import Segment
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.store import END_MARK, CorruptLogFile
 from fencepost.protocol.record_batch import HEADER_SIZE, CorruptBatch, check_crc, read_header
 
 _CHUNK_BYTES = 64 << 10
@@ -23,23 +23,23 @@ def drop_reserve(segment: Segment) -> int:
 
 
 def end_of_batches(segment: Segment) -> int | None:
-    """Where the last batch ends and nothing but zeros follows; None where the file does not end so. Raises OSError."""
+    """Where the last batch ends and nothing but room follows; None where the file does not end so. Raises OSError."""
     size = segment.size_bytes
     if size < HEADER_SIZE or any(segment.file.read(size - HEADER_SIZE, HEADER_SIZE)):
         return None
-    last = _last_byte(segment)
-    end = _known_batch(segment, last)
+    end = _known_batch(segment, _last_byte(segment))
     try:
         for step in segment.walk(end):
             end = step.position + step.size_bytes
     except CorruptLogFile as error:
-        if error.position != end:
-            return None
-    return end if end > last else None
+        return end if error.position == end and is_room(segment.file, end, size) else None
+    return end
 
 
-def only_zeros(file: ReadableFile, start: int, stop: int) -> bool:
-    """Whether there is something from `start` to `stop`, and nothing but zeros. Raises OSError."""
+def is_room(file: ReadableFile, start: int, stop: int) -> bool:
+    """Whether there is something from `start` to `stop`, and nothing but the mark and zeros. Raises OSError."""
+    if file.read(start, len(END_MARK)) == END_MARK:
+        start += len(END_MARK)
     for position in range(start, stop, _CHUNK_BYTES):
         if any(file.read(position, min(_CHUNK_BYTES, stop - position))):
             return False

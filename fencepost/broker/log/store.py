@@ -78,6 +78,11 @@ class Syncable(Protocol):
         ...
 
 
+END_MARK = bytes(8) + (1 << 30).to_bytes(4, "big") + bytes(5)
+"""Stands in reserved room behind the last batch: the head of one that would be larger than the file, at which Kafka's
+readers take a log to end. Zeros they would call damage."""
+
+
 class StoredFile(Protocol):
     """One file. It comes into being with its first write, or by `create`."""
 
@@ -104,7 +109,7 @@ class StoredFile(Protocol):
         ...
 
     def reserve(self, size_bytes: int) -> None:
-        """Let zeros follow what was written, about `size_bytes` of them, that no size of ours counts.
+        """Let END_MARK and zeros follow what was written, about `size_bytes` of them, that no size of ours counts.
 
         What is written over them leaves the size that the disk knows as it is, which makes a flush cheaper. They go by
         `trim` and `truncate`; after a crash they may be there. Nothing happens where the disk refuses.

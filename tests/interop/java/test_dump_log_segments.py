@@ -23,11 +23,19 @@ OFFSET_ENTRY, TIME_ENTRY = Struct(">ii"), Struct(">qi")
 
 
 def dump(kafka: KafkaJvm, files: list[Path], *options: str) -> Dumped:
-    """A run of the tool that has nothing to complain about."""
+    """A run of the tool that complains of nothing but the room that a kill leaves behind the last batch."""
     dumped = read_dump(kafka.dump(files, *options))
-    assert dumped.complaints == []
+    assert set(dumped.complaints) <= {invalid for path in files if (invalid := room_behind(path))}
     assert list(dumped.files) == [str(path) for path in files]
     return dumped
+
+
+def room_behind(path: Path) -> str:
+    """What the tool says of the room behind the batches of a log; nothing where there is none."""
+    if path.suffix != ".log":
+        return ""
+    room = path.stat().st_size - sum(batch.size_bytes for batch in batches_in(path))
+    return f"Found {room} invalid bytes at the end of {path.name}" if room else ""
 
 
 def of_partition(dumped: Dumped, shown: Shown, place: Place, suffix: str) -> list[DumpedFile]:

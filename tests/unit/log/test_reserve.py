@@ -14,7 +14,7 @@ from fencepost.broker.log.files import FileStore
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.reserve import drop_reserve, end_of_batches
 from fencepost.broker.log.segment import Segment
-from fencepost.broker.log.store import FlushFailed
+from fencepost.broker.log.store import END_MARK, FlushFailed
 from fencepost.protocol.record_batch import build_batch, read_header
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import nothing
@@ -86,7 +86,16 @@ def test_a_file_of_nothing_but_room_becomes_empty():
     assert segment.size_bytes == 0
 
 
-@pytest.mark.parametrize("rest", [b"\1" + bytes(ROOM), bytes(70) + b"\1" + bytes(ROOM)])
+def test_the_mark_before_the_room_goes_with_it():
+    segment, size = segment_of([batch(3), zeros_at_the_end()], END_MARK + bytes(ROOM))
+    assert drop_reserve(segment) == ROOM + len(END_MARK)
+    assert segment.size_bytes == size
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [b"\1" + bytes(ROOM), bytes(70) + b"\1" + bytes(ROOM), END_MARK + b"\1" + bytes(ROOM), 2 * END_MARK + bytes(ROOM)],
+)
 def test_what_is_not_only_zeros_is_no_room(rest):
     segment, size = segment_of([batch(3)], rest)
     assert end_of_batches(segment) is None
@@ -175,6 +184,28 @@ def test_small_flushes_make_room_and_a_clean_end_gives_it_back(tmp_path):
     used = log.segments.size_bytes
     directory.close()
     assert only_file(tmp_path).stat().st_size == used
+
+
+def test_the_mark_follows_the_last_batch(tmp_path):
+    """Written with each batch, in one call, and overwritten by the next; where no room is left for it, there is none."""
+    _, log = on_disk(tmp_path)
+    send(log, batch(2))
+    settle_small(log)
+    for _ in range(4):
+        used = log.segments.size_bytes
+        data = only_file(tmp_path).read_bytes()
+        assert data[used:].rstrip(b"\0") == END_MARK.rstrip(b"\0")
+        assert data[:used].count(END_MARK) == 0
+        send(log, batch(3))
+    room = only_file(tmp_path).stat().st_size - log.segments.size_bytes
+    send(log, batch(1, value=bytes(room - 90)))
+    assert only_file(tmp_path).stat().st_size - log.segments.size_bytes < len(END_MARK)
+    assert len(headers_from_disk(tmp_path)) == 6
+
+
+def headers_from_disk(path: Path):
+    """What a reader finds that knows nothing of what is in memory."""
+    return headers(LogDirectory.over(FileStore(path), "os").create(TP, TOPIC_ID, DEFAULTS))
 
 
 def test_room_goes_when_the_segment_is_closed(tmp_path):

@@ -15,7 +15,7 @@ from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.recovery import ALL_TRUSTED
-from fencepost.broker.log.reserve import only_zeros
+from fencepost.broker.log.reserve import is_room
 from fencepost.broker.log.scanning import batches, replay
 from fencepost.broker.log.segment import file_name
 from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX
@@ -132,7 +132,7 @@ class PartitionCheck:
                 self._report.advance(header.size_bytes)
         except CorruptLogFile as error:
             facts.whole = False
-            if self._torn() and only_zeros(segment.file, error.position, segment.size_bytes):
+            if self._torn() and is_room(segment.file, error.position, segment.size_bytes):
                 room = f"{segment.size_bytes - error.position} reserved bytes follow the last batch"
                 self._report.add(Level.NOTE, file, room, ROOM, position=error.position, offset=self._next_offset)
             else:
