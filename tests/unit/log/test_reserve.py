@@ -187,7 +187,7 @@ def test_small_flushes_make_room_and_a_clean_end_gives_it_back(tmp_path):
 
 
 def test_the_mark_follows_the_last_batch(tmp_path):
-    """Written with each batch, in one call, and overwritten by the next; where no room is left for it, there is none."""
+    """Written with each batch, in one call, and overwritten by the next; without room for it there is none."""
     _, log = on_disk(tmp_path)
     send(log, batch(2))
     settle_small(log)
