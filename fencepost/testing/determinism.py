@@ -4,10 +4,12 @@ The private names of trio are used here and nowhere else; tests/simulation/test_
 has other ones. String hashes order sets, so a run is repeated exactly only under the same PYTHONHASHSEED.
 """
 
+import heapq
+import itertools
 import math
 from collections.abc import Awaitable, Callable
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import trio
 import trio.testing
@@ -36,16 +38,50 @@ def jumping_clock() -> trio.testing.MockClock:
     trio's own jumps in one pass and wakes in the next, and polls the sockets once more for each jump.
     """
     clock = trio.testing.MockClock(autojump_threshold=0)
+    naps: list[_Nap] = []
 
     def jump() -> None:
         deadlines = scheduler.GLOBAL_RUN_CONTEXT.runner.deadlines
-        seconds = deadlines.next_deadline() - clock._virtual_base
-        if 0 < seconds < math.inf:
-            clock.jump(seconds)
-            deadlines.expire(clock._virtual_base)
+        until = deadlines.next_deadline()
+        if naps and naps[0][0] < until:
+            until = naps[0][0]
+        if until == math.inf:
+            return
+        if until > clock._virtual_base:
+            clock.jump(until - clock._virtual_base)
+        now = clock._virtual_base
+        deadlines.expire(now)
+        while naps and naps[0][0] <= now:
+            task = heapq.heappop(naps)[2]
+            if task is not None:
+                trio.lowlevel.reschedule(task)
 
-    clock.__dict__.update(_autojump=jump, current_time=lambda: clock._virtual_base)
+    clock.__dict__.update(_autojump=jump, current_time=lambda: clock._virtual_base, naps=naps)
     return clock
+
+
+_Nap = list[Any]
+"""When it ends, its number, and the task; None for one that was cancelled."""
+
+
+async def nap(seconds: float) -> None:
+    """As `trio.sleep`; for a quarter of its cost where a `jumping_clock` runs, and half of a simulation is sleep."""
+    clock = scheduler.GLOBAL_RUN_CONTEXT.runner.clock
+    naps: list[_Nap] | None = getattr(clock, "naps", None)
+    if naps is None or seconds <= 0:
+        await trio.sleep(seconds)
+        return
+    entry: _Nap = [trio.current_time() + seconds, next(_numbers), trio.lowlevel.current_task()]
+    heapq.heappush(naps, entry)
+
+    def abort(_raise_cancel: object) -> trio.lowlevel.Abort:
+        entry[2] = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    await trio.lowlevel.wait_task_rescheduled(abort)
+
+
+_numbers = itertools.count()
 
 
 def _schedule(deterministic: bool, random: Random) -> None:

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Sequence
 from random import Random
 
-import trio
-
 from fencepost.broker.log.store import Syncable
 from fencepost.broker.log.sync_thread import Failure
+from fencepost.testing.determinism import nap
 
 
 class SimFlushes:
@@ -36,7 +35,7 @@ class SimFlushes:
         for turn, (number, pin) in enumerate(self._ordered(pins)):
             seconds = self.seconds()
             if seconds or not turn:
-                await trio.sleep(seconds)
+                await nap(seconds)
             failures += self._sync(number, pin)
         return failures
 

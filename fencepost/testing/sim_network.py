@@ -19,6 +19,7 @@ from fencepost.broker.server import Server
 from fencepost.client.errors import ConnectionLost
 from fencepost.protocol.headers import read_request_header
 from fencepost.protocol.registry import API_BY_KEY
+from fencepost.testing.determinism import nap
 
 HERE = Endpoint("sim", 9092)
 """Where the broker of a simulated network is."""
@@ -136,7 +137,7 @@ class SimNetwork:
 
     async def _reach(self, client_id: str) -> None:
         fate = self.weather.dial(client_id)
-        await trio.sleep(fate.delay_seconds)
+        await nap(fate.delay_seconds)
         if fate.cut or self._server is None:
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
 
@@ -171,7 +172,7 @@ class SimNetwork:
         return request, fate
 
     async def _send_copy(self, request: Request, after_seconds: float) -> None:
-        await trio.sleep(after_seconds)
+        await nap(after_seconds)
         if self._server is None:
             self.tell(f"#{request.link} the late {request.name} finds no broker")
             return
@@ -216,7 +217,7 @@ class Call:
 
     async def _exchange(self, data: bytes) -> bytes | None:
         request, fate = self._network.depart(self._number, data)
-        await trio.sleep(fate.delay_seconds)
+        await nap(fate.delay_seconds)
         if fate.cut != "before":
             await _send(self._far, data)
         return None if fate.cut else await self._answer(request)
@@ -229,7 +230,7 @@ class Call:
         if answer is None:
             return None
         fate = self._network.weather.answer(request)
-        await trio.sleep(fate.delay_seconds)
+        await nap(fate.delay_seconds)
         if self._far.fileno() < 0:
             return None
         if fate.cut:
@@ -282,7 +283,7 @@ class _Link:
     async def _carry_request(self, data: bytes) -> bool:
         """Whether the connection goes on after this request."""
         request, fate = self._network.depart(self.number, data)
-        await trio.sleep(fate.delay_seconds)
+        await nap(fate.delay_seconds)
         if fate.cut != "before":
             self._asked.append(request)
             await _send(self._far, data)
@@ -291,7 +292,7 @@ class _Link:
     async def _carry_answer(self, data: bytes) -> bool:
         request = self._asked.pop(0)
         fate = self._network.weather.answer(request)
-        await trio.sleep(fate.delay_seconds)
+        await nap(fate.delay_seconds)
         if fate.cut != "before":
             await _send(self._near, data)
         if fate.cut:

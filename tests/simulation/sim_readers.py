@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import trio
-
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.isolation import AbortedFilter
@@ -12,6 +10,7 @@ from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest
 from fencepost.protocol.messages.api09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.records import decode_records
+from fencepost.testing.determinism import nap
 from tests.kit.history import READ_COMMITTED, Log, Place, Reader
 from tests.simulation.lines import FETCH, OFFSET_FETCH, Line, Lost
 
@@ -108,14 +107,14 @@ async def follow(line: Line, reader: Reader, places: Iterable[Place], pause_seco
         try:
             answers = await fetch(line, positions, committed, wait_ms=500)
         except Lost:
-            await trio.sleep(0.05)
+            await nap(0.05)
             continue
         for place, (answer, data) in answers.items():
             seen = shown(answer, data, positions[place], committed)
             reader.bounds[place].append((seen.high_watermark, seen.last_stable_offset))
             logs[place] += seen.values
             positions[place] = seen.next_offset
-        await trio.sleep(pause_seconds)
+        await nap(pause_seconds)
 
 
 async def read_all(
@@ -129,7 +128,7 @@ async def read_all(
         try:
             answers = await fetch(line, positions, committed)
         except Lost:
-            await trio.sleep(0.05)
+            await nap(0.05)
             continue
         for place, (answer, data) in answers.items():
             seen = shown(answer, data, positions[place], committed)
@@ -156,9 +155,9 @@ async def committed_offsets(line: Line, group_id: str, places: Iterable[Place]) 
         try:
             answer = await line.ask(OFFSET_FETCH, 7, request)
         except Lost:
-            await trio.sleep(0.05)
+            await nap(0.05)
             continue
         parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
         if not answer.error_code and not any(part.error_code for _, part in parts):
             return {(name, part.partition_index): max(0, part.committed_offset) for name, part in parts}
-        await trio.sleep(0.05)
+        await nap(0.05)

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
-import trio
-
+from fencepost.testing.determinism import nap
 from tests.kit.history import Fate, Place, Transaction, Writer
 from tests.simulation.lines import Lost
 from tests.simulation.sim_readers import committed_offsets, fetch, shown
@@ -40,7 +39,7 @@ class Program:
                 await self._incarnate()
             except (Fenced, GaveUp, Crashed, Abortable) as end:
                 self.world.tell(f"{self.transactional_id}: incarnation ends: {end!r}")
-                await trio.sleep(self.random.uniform(0.0, 0.3))
+                await nap(self.random.uniform(0.0, 0.3))
 
     def finished(self) -> bool:
         """Whether nothing is left to do."""
@@ -80,7 +79,7 @@ class Program:
         world.tell(f"{self.transactional_id}: freezes for {seconds:.2f} s{', is replaced' if replaced else ''}")
         if replaced:
             world.start_program(self)
-        await trio.sleep(seconds)
+        await nap(seconds)
         world.tell(f"{self.transactional_id}: wakes up")
 
 
@@ -111,7 +110,7 @@ class PlainWriter(Program):
             self._left -= 1
             number += 1
             await self._transaction(client, writer, number)
-            await trio.sleep(self.random.choice((0.0, 0.01, 0.1)))
+            await nap(self.random.choice((0.0, 0.01, 0.1)))
 
     async def _transaction(self, client: TxnClient, writer: Writer, number: int) -> None:
         transaction = writer.transactions[number] = Transaction()
@@ -190,7 +189,7 @@ class Copier(Program):
                 try:
                     answers = await fetch(line, positions, committed=True, wait_ms=300)
                 except Lost:
-                    await trio.sleep(0.05)
+                    await nap(0.05)
                     continue
                 ends = []
                 for place, (answer, data) in answers.items():
@@ -204,7 +203,7 @@ class Copier(Program):
                     ends.append(upto >= seen.high_watermark)
                 else:
                     self._drained = last_round and all(ends)
-                    await trio.sleep(0.05)
+                    await nap(0.05)
                     continue
                 positions = await committed_offsets(line, GROUP, self._places)
         finally:

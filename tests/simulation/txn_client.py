@@ -18,6 +18,7 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from fencepost.protocol.record_batch import build_batch
+from fencepost.testing.determinism import nap
 from fencepost.testing.sim_clock import START_MS
 from tests.simulation.lines import (
     ADD_OFFSETS,
@@ -221,7 +222,7 @@ class TxnClient:
             if trio.current_time() > deadline:
                 self._tell(f"{self.name}: {what} gives up")
                 raise GaveUp("no answer" if code is None else code.name)
-            await trio.sleep(self._random.uniform(0.01, 0.1))
+            await nap(self._random.uniform(0.01, 0.1))
 
 
 def _raise_for(code: ErrorCode, what: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from fencepost.coordinator.txn.state import Ongoing, PrepareAbort, PrepareCommit
+from fencepost.testing.determinism import nap
 from tests.simulation.node_state import bounds_of
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class Watch:
     async def run(self) -> None:
         """Look until cancelled."""
         while True:
-            await trio.sleep(LOOK_SECONDS)
+            await nap(LOOK_SECONDS)
             node = self._world.broker.node
             if node is not None:
                 self._look_at_bounds(node)

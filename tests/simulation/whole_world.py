@@ -9,7 +9,7 @@ import trio
 
 from fencepost.broker.log.store import FlushFailed
 from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
-from fencepost.testing.determinism import run_seeded
+from fencepost.testing.determinism import nap, run_seeded
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import everything, nothing, sampled
 from fencepost.testing.sim_broker import SimBroker, sim_config
@@ -126,13 +126,13 @@ class WholeWorld:
             async with trio.open_nursery() as side:
                 side.start_soon(self._keep_alive)
                 side.start_soon(watch.run)
-                side.start_soon(self._follow, READ_COMMITTED, 0.1)
+                side.start_soon(self._follow, READ_COMMITTED, 0.2)
                 side.start_soon(self._follow, READ_UNCOMMITTED, 0.7)
                 with trio.move_on_after(PROGRAMS_END_SECONDS) as limit:
                     await self._run_programs()
                 if limit.cancelled_caught:
                     self.outcome.broken.append("the programs do not end")
-                await trio.sleep(LONGEST_TIMEOUT_SECONDS + SWEEP_SECONDS)
+                await nap(LONGEST_TIMEOUT_SECONDS + SWEEP_SECONDS)
                 side.cancel_scope.cancel()
             await self._look_back()
             self.outcome.seconds, self.outcome.requests = trio.current_time(), self.network.frames
@@ -159,7 +159,7 @@ class WholeWorld:
                     writers.start_soon(OwnWriter(self, "own", self._fork(), self.places, plan.transactions).run)
                 for event in plan.events:
                     writers.start_soon(self._strike, event)
-                await trio.sleep(plan.seconds)
+                await nap(plan.seconds)
                 self.tell("from here on nothing goes wrong any more")
                 self.weather.calm = self.closing = True
                 self._flush_factor = 1.0
@@ -208,21 +208,21 @@ class WholeWorld:
             await broker.ended()
             if broker.failure is not None and not self._is_expected(broker.failure):
                 self.outcome.broken.append(f"the broker died: {broker.failure!r}")
-            await trio.sleep(self._down_seconds)
+            await nap(self._down_seconds)
             self._stopped_when_full = False
             alive = await broker.start()
             self.tell("the broker is up" if alive else "the broker dies at its start")
             if alive and broker.node is not None:
                 self.outcome.broken += epochs_ahead(broker.node)
             elif not self._down_seconds:
-                await trio.sleep(AGAIN_SECONDS)
+                await nap(AGAIN_SECONDS)
 
     _down_seconds = 0.0
 
     async def _operate(self) -> None:
         """What an operator does when all is calm again: a partition that is offline needs a start."""
         for _ in range(5):
-            await trio.sleep(0.5)
+            await nap(0.5)
             if self.broker.node is not None and self.broker.node.offline_count:
                 if not self._flushes_failed:
                     self.outcome.broken.append(
@@ -242,7 +242,7 @@ class WholeWorld:
         return False
 
     async def _strike(self, event: Event) -> None:
-        await trio.sleep(event.at_seconds)
+        await nap(event.at_seconds)
         broker = self.broker
         if event.kind == "clock jump":
             self.tell(f"the wall clock is set by {event.amount:+.0f} s")
@@ -250,7 +250,7 @@ class WholeWorld:
         elif event.kind == "slow flushes":
             self.tell("flushes become slow")
             self._flush_factor = 30.0
-            await trio.sleep(event.amount)
+            await nap(event.amount)
             self._flush_factor = 1.0
         elif event.kind == "failed flush":
             if broker.node is not None:
@@ -273,7 +273,7 @@ class WholeWorld:
         room_bytes = self.random.choice((0, 60, 300, 1500))
         self.tell(f"the disk has room for {room_bytes} bytes")
         self.broker.disk.room_bytes = room_bytes
-        await trio.sleep(event.amount)
+        await nap(event.amount)
         self.tell("the disk has space again")
         self.broker.disk.room_bytes = None
 

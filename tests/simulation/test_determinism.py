@@ -1,0 +1,60 @@
+"""Virtual time: naps and trio's own sleeps end when they should, in one order, and can be cancelled."""
+
+import trio
+
+from fencepost.testing.determinism import nap, run_seeded
+from fencepost.testing.sim_network import ClearWeather, SimNetwork
+
+
+def test_naps_and_sleeps_end_at_their_time_and_in_its_order() -> None:
+    woken: list[tuple[float, str]] = []
+
+    async def wake(how: str, seconds: float) -> None:
+        await (nap if how == "nap" else trio.sleep)(seconds)
+        woken.append((trio.current_time(), how))
+
+    async def main() -> None:
+        async with trio.open_nursery() as nursery:
+            for seconds in (3.0, 1.0, 2.0):
+                nursery.start_soon(wake, "nap", seconds)
+                nursery.start_soon(wake, "sleep", seconds + 0.5)
+
+    run_seeded(0, main)
+    assert woken == [(1.0, "nap"), (1.5, "sleep"), (2.0, "nap"), (2.5, "sleep"), (3.0, "nap"), (3.5, "sleep")]
+
+
+def test_a_nap_is_cancelled_like_a_sleep_and_wakes_nobody_later() -> None:
+    async def main() -> float:
+        with trio.move_on_after(1.0) as scope:
+            await nap(5.0)
+        assert scope.cancelled_caught
+        await nap(10.0)
+        return trio.current_time()
+
+    assert run_seeded(0, main) == 11.0
+
+
+def test_no_time_is_a_checkpoint_and_real_time_works_too() -> None:
+    async def main() -> float:
+        before = trio.current_time()
+        await nap(0.0)
+        await nap(0.01)
+        return trio.current_time() - before
+
+    assert run_seeded(0, main) == 0.01
+    assert trio.run(main) >= 0.01
+
+
+def test_nobody_answers_where_no_broker_is() -> None:
+    """A call is refused, as a socket would be."""
+
+    async def main() -> str:
+        async with trio.open_nursery() as nursery:
+            network = SimNetwork(nursery, ClearWeather())
+            try:
+                await network.call("somebody")
+            except ConnectionRefusedError as error:
+                return str(error)
+        return ""
+
+    assert "refused" in run_seeded(0, main)
