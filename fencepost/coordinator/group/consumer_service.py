@@ -161,7 +161,9 @@ class ConsumerGroups:
                 group.refresh_at_ms = 0
 
     def describe(self, group_id: str) -> view.DescribedConsumerGroup:
-        """ConsumerGroupDescribe of one group; GROUP_ID_NOT_FOUND for an unknown one, or one of the classic protocol."""
+        """ConsumerGroupDescribe of one group; GROUP_ID_NOT_FOUND for an unknown or a classic one."""
+        if not group_id:
+            return view.DescribedConsumerGroup(group_id, ErrorCode.INVALID_GROUP_ID)
         shard = self._shards.find(group_id)
         group = None if shard is None else shard.state.consumers.get(group_id)
         if group is not None:

@@ -57,7 +57,10 @@ def join(desk: Desk, command: Join, new_member_id: str) -> JoinReply:
             target = group.target_of(member_id, updated.instance_id)
             updated = desk.step(updated, group.assignment_epoch, target, changed, reported)
         staying = [other for other in group.members.values() if other is not replaced]
-        migration.downgrade(desk, [*staying, updated], {member_id: replaced.member_id}, rebalance_after=stale)
+        try:
+            migration.downgrade(desk, [*staying, updated], {member_id: replaced.member_id}, rebalance_after=stale)
+        except embedded.Malformed as error:
+            raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot downgrade the group: {error}") from error
         desk.stop_timers([replaced.member_id])
     return JoinReply(
         member_id,
@@ -136,7 +139,10 @@ def sync(desk: Desk, command: Sync) -> SyncReply:
         MemberTimer(TimerKind.CLASSIC_SYNC, None, member.member_id),
         MemberTimer(TimerKind.SESSION, classic.session_timeout_ms, member.member_id),
     ]
-    version = embedded.version_of(metadata)
+    try:
+        version = embedded.version_of(metadata)
+    except embedded.Malformed as error:
+        raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Malformed embedded protocol: {error}") from error
     assignment = embedded.write_assignment(without_epochs(member.assigned), desk.view.image, version)
     return SyncReply(protocol_type=command.protocol_type, protocol=command.protocol, assignment=assignment)
 

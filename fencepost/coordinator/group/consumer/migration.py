@@ -166,7 +166,22 @@ def drop_or_downgrade(desk: Desk, members: Sequence[ConsumerMember]) -> None:
 
 def _only_classic(staying: Sequence[ConsumerMember], config: GroupConfig) -> bool:
     classic = bool(staying) and all(member.classic is not None for member in staying)
-    return classic and may_downgrade(config) and len(staying) <= config.group_max_size
+    return classic and may_downgrade(config) and len(staying) <= config.group_max_size and _readable(staying)
+
+
+def _readable(members: Sequence[ConsumerMember]) -> bool:
+    """Whether all members can be told their assignment under the protocol that would be chosen.
+
+    What a member said under its first protocol was read when it joined; nobody looked at the others.
+    """
+    classic = {member.member_id: _as_classic(member) for member in members}
+    protocol = rebalance.select_protocol(classic)
+    try:
+        for member in classic.values():
+            embedded.version_of(member.metadata(protocol))
+    except embedded.Malformed:
+        return False
+    return True
 
 
 def downgrades_by_replacing(group: ConsumerGroup, replaced: ConsumerMember | None, config: GroupConfig) -> bool:
@@ -174,11 +189,8 @@ def downgrades_by_replacing(group: ConsumerGroup, replaced: ConsumerMember | Non
     if replaced is None or replaced.classic is not None:
         return False
     others = [member for member in group.members.values() if member is not replaced]
-    return (
-        all(member.classic is not None for member in others)
-        and may_downgrade(config)
-        and len(group.members) <= config.group_max_size
-    )
+    classic = all(member.classic is not None for member in others)
+    return classic and may_downgrade(config) and len(group.members) <= config.group_max_size
 
 
 def downgrade(desk: Desk, staying: Sequence[ConsumerMember], heirs: dict[str, str], *, rebalance_after: bool) -> None:

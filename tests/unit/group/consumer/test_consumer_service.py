@@ -11,7 +11,7 @@ from fencepost.coordinator.group.consumer import embedded
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
 from fencepost.coordinator.group.state import CompletingRebalance, Empty, PreparingRebalance, Stable
-from fencepost.coordinator.group.turn import JoinReply
+from fencepost.coordinator.group.turn import JoinReply, MemberName
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.group import kit
@@ -310,6 +310,20 @@ class TestDowngrade:
         world, reply = await self.mixed(config)
         await world.beat("x", -1)
         assert list(world.consumers.members) == [reply.member_id]
+
+    async def test_not_where_a_member_could_not_be_told_its_assignment_g5(self, autojump_clock: MockClock) -> None:
+        """Only what it says under its first protocol is read when it joins; another one may win the vote."""
+        world = World()
+        await world.beat("x", 0)
+        good = subscription("t")
+        asked = {"member_id_required": False, "session_timeout_ms": 30_000}
+        first = await world.join(protocols=(("range", good), ("sticky", b"")), **asked)
+        for _ in range(2):
+            assert (await world.join(protocols=(("sticky", good), ("range", good)), **asked)).error is NONE
+        await world.beat("x", -1)
+        assert len(world.consumers.members) == 3
+        await world.service.leave("g", [MemberName(first.member_id)])
+        assert isinstance(world.group(), PreparingRebalance)
 
     async def test_with_migration_off_no_classic_member_comes_in_g5(self, autojump_clock: MockClock) -> None:
         world = World(GroupConfig(group_consumer_migration_policy="disabled"))
