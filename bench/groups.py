@@ -35,6 +35,7 @@ class Crowd(Generic[MemberT]):
         self.members = [kind(address, f"bench-{run}-{number % groups}") for number in range(members)]
         self.groups = [self.members[number::groups] for number in range(groups)]
         self.round_trips: list[float] = []
+        self._are_whole = kind.are_whole
         self._beat_seconds = 0.0
         self._beats: list[tuple[float, int, MemberT]] = []
         self._selector = selectors.DefaultSelector()
@@ -131,10 +132,8 @@ class Crowd(Generic[MemberT]):
                 self.round_trips.append(seconds)
 
     def _whole(self) -> bool:
-        """Whether all are stable, and each group in one generation."""
-        return all(member.stable for member in self.members) and all(
-            len({member.generation for member in group}) == 1 for group in self.groups
-        )
+        """Whether all are stable, and each group through its rebalance."""
+        return all(member.stable for member in self.members) and all(map(self._are_whole, self.groups))
 
 
 def crowd_of(kind: type[MemberT], target: Target, groups: int = GROUPS) -> Crowd[MemberT]:

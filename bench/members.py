@@ -2,6 +2,7 @@
 
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from bench.raw import RawConnection, decoded, framed
@@ -57,6 +58,11 @@ class Member(RawConnection):
     def take(self) -> float | None:
         """Receive an answer and do what follows from it; the seconds of a heartbeat's round trip."""
         raise NotImplementedError
+
+    @staticmethod
+    def are_whole(group: Sequence[Any]) -> bool:
+        """Whether a group of such members has come through its rebalance; all of them are stable."""
+        return len({member.generation for member in group}) == 1
 
     def _ask(self, api_key: int, request: Any) -> None:
         self.waits_for = api_key
@@ -150,6 +156,8 @@ class ConsumerMember(Member):
 
     def __init__(self, address: str, group_id: str) -> None:
         super().__init__(address, group_id)
+        self.held: list[int] = []
+        """Its partitions of the topic."""
         self._owned: list[Any] | None = None
         """What the next beat must name: an assignment that the broker does not know to have arrived."""
 
@@ -166,7 +174,7 @@ class ConsumerMember(Member):
         self._ask(CONSUMER_HEARTBEAT, request)
 
     def leave(self) -> None:
-        self.stable = False
+        self.stable, self.held = False, []
         request = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVING)
         self._ask(CONSUMER_HEARTBEAT, request)
 
@@ -184,8 +192,16 @@ class ConsumerMember(Member):
         if not self.stable or told is not None or answer.member_epoch != self.generation or self._owned is not None:
             self.stable, self.generation = True, answer.member_epoch
             self._owned = None if told is None else told.topic_partitions
+            if told is not None:
+                self.held = [partition for one in told.topic_partitions for partition in one.partitions]
             self._beat = self._next_beat()
         return seconds
+
+    @staticmethod
+    def are_whole(group: Sequence[Any]) -> bool:
+        """Whether each has one partition; the broker takes its time for that, and until then nothing has changed."""
+        held = sorted(member.held for member in group)
+        return held == [[number] for number in range(len(group))] and Member.are_whole(group)
 
     def _next_beat(self) -> bytes:
         """Names what it owns where that has changed, as clients do; later ones say only that it is there."""
