@@ -112,7 +112,7 @@ _ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None
     (33, "AlterConfigs", (0, 2), None, 2),
     (36, "SaslAuthenticate", (0, 2), None, 2),
     (37, "CreatePartitions", (0, 3), None, 2),
-    (42, "DeleteGroups", (0, 3), None, 2),
+    (42, "DeleteGroups", (0, 2), None, 2),
     (44, "IncrementalAlterConfigs", (0, 1), None, 1),
     (47, "OffsetDelete", (0, 0), None, None),
     (57, "UpdateFeatures", (0, 2), None, 0),

@@ -26,7 +26,7 @@ def versions(api: Api) -> st.SearchStrategy[int]:
     return st.integers(*api.with_unstable().served)
 
 
-NEWER_THAN_KIO = {"TxnOffsetCommit": {6}, "DeleteGroups": {3}}
+NEWER_THAN_KIO = {"TxnOffsetCommit": {6}}
 """Versions of Kafka 4.4; tests/unit/protocol/test_schema.py has their bytes."""
 
 

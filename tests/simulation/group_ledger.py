@@ -8,6 +8,7 @@ Three rules, each by what clients know, not by what the broker thinks:
 3. A zombie's commit is refused: none is acknowledged that was sent when somebody had been told of a newer generation.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
@@ -26,8 +27,13 @@ class Holder:
     """When it sent what was last answered in a way that says: your generation is the newest."""
     challenged: bool = False
     """Another process asks for its static place: at any moment from now on it may be out."""
-    replaced: bool = False
-    """Its static place was taken, and the successor has its assignment."""
+    replaced_at: float = math.inf
+    """When the one who took its static place was told its assignment. It may take the place back, though."""
+
+    @property
+    def replaced(self) -> bool:
+        """Whether somebody else has its static place."""
+        return self.replaced_at < math.inf
 
 
 @dataclass(frozen=True)
@@ -77,11 +83,13 @@ class GroupLedger:
         if holder not in self.holders:
             self.holders.append(holder)
         self.newest = max(self.newest, generation)
+        if sent_at > holder.replaced_at:
+            holder.replaced_at, holder.challenged = math.inf, False
         for other in self.holders:
             if other is holder:
                 continue
             if other.instance_id is not None and other.instance_id == holder.instance_id:
-                other.replaced = True
+                other.replaced_at = min(other.replaced_at, trio.current_time())
                 continue
             if shared := other.partitions & frozenset(partitions):
                 self._check_shared(holder, generation, sent_at, other, shared)

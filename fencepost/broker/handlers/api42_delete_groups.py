@@ -1,21 +1,15 @@
 """DeleteGroups (42): forget empty groups with their offsets.
 
-v0-3 are served; v3 says in words why a group stays.
+v0-2 are served; they differ in form only.
 """
 
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api42_delete_groups import DeletableGroupResult, DeleteGroupsResponse
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
-
-WORDS = {
-    ErrorCode.NON_EMPTY_GROUP: "The group has members.",
-    ErrorCode.GROUP_ID_NOT_FOUND: "There is no such group.",
-}
 
 
 async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
@@ -23,12 +17,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     errors = await node.groups.delete_groups(request.groups_names)
     return DeleteGroupsResponse(
         results=[
-            DeletableGroupResult(group_id=group_id, error_code=error, error_message=_why(error))
+            DeletableGroupResult(group_id=group_id, error_code=error)
             for group_id, error in zip(request.groups_names, errors, strict=True)
         ]
     )
-
-
-def _why(error: ErrorCode) -> str | None:
-    """In words; the code's own name where there are no better ones."""
-    return WORDS.get(error, error.name) if error else None

@@ -1,8 +1,8 @@
 """DeleteGroups (42): forget empty groups."""
 
-from fencepost.protocol.schema import Array, Int16, Int32, Request, Response, Since, String, Struct
+from fencepost.protocol.schema import Array, Int16, Int32, Request, Response, String, Struct
 
-VERSIONS = (0, 3)
+VERSIONS = (0, 2)
 FLEXIBLE = 2
 
 DeleteGroupsRequest = Request(
@@ -17,7 +17,6 @@ DeletableGroupResult = Struct(
     "DeletableGroupResult",
     "group_id" / String,
     "error_code" / Int16,
-    "error_message" / Since(3, String, default=None, nullable=3),
 )
 
 DeleteGroupsResponse = Response(

@@ -179,13 +179,3 @@ def test_what_is_advertised_is_what_kafka_44_advertises() -> None:
         "WriteTxnMarkers": 0,
         "DescribeConfigs": 0,
     }
-
-
-def test_delete_groups_v3_says_why_in_words() -> None:
-    """As DeleteGroupsResponse.json of Kafka 4.4 says, byte by byte."""
-    module = API_BY_KEY[42].module
-    result = module.DeletableGroupResult(group_id="g", error_code=68, error_message="no")
-    answer = module.DeleteGroupsResponse(results=[result])
-    body = bytes.fromhex("00000000 02 02 67 0044 03 6e6f 00 00")
-    assert bytes(module.DeleteGroupsResponse.encode(answer, 3)) == body
-    assert module.DeleteGroupsResponse.decode(body, 3) == answer
