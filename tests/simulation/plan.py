@@ -91,6 +91,6 @@ def _event(random: Random, seconds: float, kinds: Sequence[Kind]) -> Event:
         after_calls=random.randint(1, 30),
         after_passes=random.choice((0, 0, 1, 2, 3, 5, 8, 13)),
         amid_flushes=random.random() < 0.5,
-        amount=random.choice((-3600.0, 3600.0)) if kind == "clock jump" else random.uniform(0.1, 1.5),
+        amount=random.choice((-3600.0, 3600.0)) if kind == "clock jump" else random.uniform(0.1, 2.0),
         down_seconds=random.choice((0.0, 0.1, 1.0)),
     )

@@ -140,6 +140,12 @@ class Story:
                 self.broker.kill()
             case ["power", "cut"]:
                 self.broker.power_cut(nothing)
+            case ["disk", "full"]:
+                self.broker.disk.room_bytes = 0
+            case ["disk", "has", "room", "for", count, "bytes"]:
+                self.broker.disk.room_bytes = int(count)
+            case ["disk", "has", "space"]:
+                self.broker.disk.room_bytes = None
             case ["start"]:
                 return ["up"] if await self.broker.start() else [f"down: {self.broker.failure!r}"]
             case ["stop"]:

@@ -270,7 +270,7 @@ class WholeWorld:
 
     async def _fill(self, event: Event) -> None:
         """The disk has room for some more bytes, and then for none; some time later there is space again."""
-        room_bytes = self.random.choice((0, 60, 300, 1500))
+        room_bytes = self.random.choice((0, 0, 60, 300, 1000))
         self.tell(f"the disk has room for {room_bytes} bytes")
         self.broker.disk.room_bytes = room_bytes
         await nap(event.amount)
