@@ -23,7 +23,6 @@ from fencepost.protocol.messages.api01_fetch import (
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
-    from fencepost.broker.metrics import TopicCounters
     from fencepost.broker.node import Node
 
 ZSTD_SINCE = 10
@@ -33,6 +32,8 @@ WAIT_MS_MAX = 600_000
 """Nobody is kept longer than a silent connection is by default, whatever he asks for."""
 NO_SESSION_EPOCHS = (0, -1)
 """A session that begins (0) or ends (-1): both are full fetches."""
+_response, _topic_response, _partition_data = FetchResponse.cls, FetchableTopicResponse.cls, PartitionData.cls
+"""The values' own classes: called once for each partition, without the way through the declarations."""
 
 
 class _Read:
@@ -90,19 +91,20 @@ class _Fetch:
         read_bytes, settled = 0, False
         responses, moved = [], False
         for ask, name, reads in self.topics:
-            counters = self._node.metrics.topic(name) if any(read.log is not None for read in reads) else None
-            answers = []
+            answers, before, failed = [], read_bytes, 0
             for read in reads:
                 answer, size = self._read_partition(read, left, read_bytes == 0)
                 answers.append(answer)
-                read_bytes += size
-                left = max(0, left - size)
-                if answer.error_code or answer.diverging_epoch is not None:
+                if size:
+                    read_bytes += size
+                    left = max(0, left - size)
+                elif answer.error_code or answer.diverging_epoch is not None:
                     settled = True
                     moved = moved or answer.current_leader is not None
-                self._count(counters, answer, size)
-            responses.append(FetchableTopicResponse(topic=name, topic_id=ask.topic_id, partitions=answers))
-        response = FetchResponse(responses=responses)
+                    failed += answer.error_code != ErrorCode.NONE
+            self._count(name, reads, read_bytes - before, failed)
+            responses.append(_topic_response(topic=name, topic_id=ask.topic_id, partitions=answers))
+        response = _response(responses=responses)
         if moved and self._version >= ENDPOINTS_SINCE:
             response.node_endpoints = [self._own_endpoint()]
         return response, settled or read_bytes >= self._bytes_min
@@ -158,7 +160,7 @@ class _Fetch:
         aborted = None
         if result.aborted is not None:
             aborted = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in result.aborted]
-        answer = PartitionData(
+        answer = _partition_data(
             partition_index=ask.partition,
             high_watermark=result.high_watermark,
             last_stable_offset=result.last_stable_offset,
@@ -179,12 +181,14 @@ class _Fetch:
         config, listener = self._node.config, self._context.listener
         return NodeEndpoint(node_id=config.node_id, host=listener.host, port=listener.port, rack=config.broker_rack)
 
-    def _count(self, counters: "TopicCounters | None", answer: Any, size: int) -> None:
-        counters = counters or self._node.metrics.no_topic
-        counters.fetch_requests += 1
-        counters.bytes_out += size
-        if answer.error_code:
-            counters.failed_fetch_requests += 1
+    def _count(self, name: str, reads: list[_Read], size_bytes: int, failed: int) -> None:
+        """Under the topic's name if there is such a topic: whoever asks for another names no counter."""
+        metrics = self._node.metrics
+        there = reads and (reads[0].log is not None or any(read.log is not None for read in reads))
+        counters = metrics.topic(name) if there else metrics.no_topic
+        counters.fetch_requests += len(reads)
+        counters.bytes_out += size_bytes
+        counters.failed_fetch_requests += failed
 
 
 def handle(node: "Node", request: Any, context: RequestContext) -> Any:

@@ -43,6 +43,7 @@ class IndexFile:
         self._page, self._page_at = b"", 0  # the part of the file looked at last: a search ends in one page
         self._filed_bytes = file.size_bytes - file.size_bytes % entry.size
         self._crc: int | None = None if self._filed_bytes else 0
+        self._found = 0
         self.prove: Callable[[], None] | None = None
         """To be called before the first search: looks whether a file met at start is what was once written."""
 
@@ -87,6 +88,21 @@ class IndexFile:
             self._filed_bytes += len(self._pending)
             self._pending.clear()
         return True
+
+    def count_until(self, value: int, key: Callable[[tuple[int, ...]], int]) -> int:
+        """How many entries have a `key` of at most `value`; it rises along the file. Raises OSError.
+
+        A reader's next question is mostly about a place a little further on: the search begins where the last ended.
+        """
+        count, low = len(self), self._found
+        if low > count or (low and key(self[low - 1]) > value):
+            low, high = 0, min(low, count)
+        else:
+            high, step = low, 1
+            while high < count and key(self[high]) <= value:
+                low, high, step = high + 1, high + step, 2 * step
+        self._found = found = bisect_right(self, value, low, min(high, count), key=key)
+        return found
 
     def seal(self) -> "FileSeal":
         """The size of what is in the file and its checksum, kept while it was written: what the file must be."""
@@ -147,14 +163,14 @@ class OffsetIndex(IndexFile):
         """A position from which a walk over the batches comes to `relative_offset`; the nearest the index knows."""
         if self.prove is not None:
             self.prove()
-        found = bisect_right(self, relative_offset, key=_first)
+        found = self.count_until(relative_offset, _first)
         return self[found - 1][1] if found else 0
 
     def batch_before(self, position: int) -> int:
         """The start of the last indexed batch that begins at or before `position`; 0 when none does."""
         if self.prove is not None:
             self.prove()
-        found = bisect_right(self, position, key=_second)
+        found = self.count_until(position, _second)
         return self[found - 1][1] if found else 0
 
     def truncate_to_position(self, position: int) -> None:
