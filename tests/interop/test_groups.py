@@ -67,7 +67,7 @@ class Play:
                 self._feeder.produce(self.source, fed[-1], partition=partition)
         assert self._feeder.flush(WAIT_SECONDS) == 0
 
-    def enter(self, who: str, variant: str | None = None) -> MemberProcess:
+    def enter(self, who: str, variant: str | None = None, pause_s: float = 0.02) -> MemberProcess:
         """Start a member; of the same name, it takes over the transactional id."""
         given = Given(
             bootstrap=self._bootstrap,
@@ -77,7 +77,7 @@ class Play:
             transactional_id=f"{self.group}-{who}",
             session_ms=SESSION_MS,
             heartbeat_ms=200,
-            pause_s=0.05,
+            pause_s=pause_s,
             variant=self._variant if variant is None else variant,
         )
         member = self.members[who] = MemberProcess(self.command, given)
@@ -134,7 +134,7 @@ def test_every_record_once_while_members_come_go_and_die(bootstrap: str, name: s
         play.feed(20)
         play.enter("a")
         play.until_shared()
-        second = play.enter("b")
+        second = play.enter("b", pause_s=1.0)  # there is time to hit it in the middle
         play.until_shared()
         play.feed(40)
         second.next("open")
