@@ -27,7 +27,7 @@ def _policy_problem(policy: str) -> str | None:
     return None if policy.lower() in POLICIES else f"{policy!r} is not allowed, expected one of {', '.join(POLICIES)}"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class ConsumerGroupSettings:
     """What the broker decides for members of the consumer protocol, who have no say in it."""
 

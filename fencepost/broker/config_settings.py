@@ -31,7 +31,7 @@ def _one_directory(paths: tuple[str, ...]) -> str | None:
     return f"{','.join(paths)!r} must name exactly one directory: this broker keeps all logs together"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class LogSettings:
     """What becomes the default of every topic's configuration, and the care of the logs."""
 
@@ -174,7 +174,7 @@ class LogSettings:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class CoordinatorSettings:
     """Groups and their offsets, transactions and producer ids."""
 
@@ -237,7 +237,7 @@ class CoordinatorSettings:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, init=False, repr=False, eq=False)
 class NodeSettings:
     """Who this node is, where it listens, and what bounds its connections."""
 

@@ -2,16 +2,18 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fencepost.coordinator.metadata.commands import NewTopic, TopicRef
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-from fencepost.testing.exactly_once import By, differences
 from fencepost.testing.faulty_node import FaultyNode
-from fencepost.testing.holders import OpenTransaction, open_transactions
-from fencepost.testing.log_view import LoggedRecord, LogView, view_of
 from fencepost.testing.loop_thread import BrokerGone, LoopThread
+
+if TYPE_CHECKING:  # what looks is imported when somebody looks: the first broker of a process is ready the sooner
+    from fencepost.testing.exactly_once import By
+    from fencepost.testing.holders import OpenTransaction
+    from fencepost.testing.log_view import LoggedRecord, LogView
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 
@@ -65,18 +67,18 @@ class Inspection:
 
     # Logs
 
-    def log(self, topic: str, partition: int = 0) -> LogView:
+    def log(self, topic: str, partition: int = 0) -> "LogView":
         """A partition's log with its control batches. Raises LookupError where there is no such partition."""
         return self._loop.call(_view, TopicPartition(topic, partition))
 
-    def records(self, topic: str, *, isolation: Isolation = "read_committed") -> list[LoggedRecord]:
+    def records(self, topic: str, *, isolation: Isolation = "read_committed") -> "list[LoggedRecord]":
         """What consumers with that isolation level get of a topic now, partition by partition, in order."""
         if isolation not in ("read_committed", "read_uncommitted"):
             raise ValueError(f"isolation={isolation!r} is neither read_committed nor read_uncommitted")
         views = self._loop.call(_views, topic)
         return [r for view in views for r in (view.committed if isolation == "read_committed" else view.records)]
 
-    def committed(self, topic: str) -> list[LoggedRecord]:
+    def committed(self, topic: str) -> "list[LoggedRecord]":
         """What consumers with isolation.level=read_committed get of a topic now."""
         return self.records(topic)
 
@@ -105,8 +107,10 @@ class Inspection:
 
     # Transactions
 
-    def open_transactions(self) -> list[OpenTransaction]:
+    def open_transactions(self) -> "list[OpenTransaction]":
         """The transactions that are not over, the oldest first."""
+        from fencepost.testing.holders import open_transactions
+
         return self._loop.call(open_transactions)
 
     def assert_no_open_transactions(self) -> None:
@@ -118,13 +122,15 @@ class Inspection:
             number = "1 transaction is" if len(found) == 1 else f"{len(found)} transactions are"
             raise AssertionError(f"{number} not over:\n{lines}")
 
-    def assert_exactly_once(self, topic: str, expected: Iterable[Any], *, by: By = "value") -> None:
+    def assert_exactly_once(self, topic: str, expected: Iterable[Any], *, by: "By" = "value") -> None:
         """Raise AssertionError unless committed readers get each of `expected` exactly once, and nothing else.
 
         `expected` are values, as bytes or text; with by="key" they are keys, with by="item" (key, value) pairs, and a
         function of a record may say what else. An element that is there twice is expected twice. The message says
         where a record that is missing went: aborted, still open, or never written.
         """
+        from fencepost.testing.exactly_once import differences
+
         __tracebackhide__ = True
         views = self._loop.call(_views, topic)
         visible = [record for view in views for record in view.committed]
@@ -148,7 +154,9 @@ def _check(code: ErrorCode, message: str | None, what: str) -> None:
         raise ValueError(f"{what}: {code.name}" + (f" ({message})" if message else ""))
 
 
-def _view(node: FaultyNode, tp: TopicPartition) -> LogView:
+def _view(node: FaultyNode, tp: TopicPartition) -> "LogView":
+    from fencepost.testing.log_view import view_of
+
     log = node.partition(tp)
     if log is None:
         topic = node.metadata.image.topics_by_name.get(tp.topic)
@@ -157,7 +165,7 @@ def _view(node: FaultyNode, tp: TopicPartition) -> LogView:
     return view_of(log)
 
 
-def _views(node: FaultyNode, name: str) -> list[LogView]:
+def _views(node: FaultyNode, name: str) -> "list[LogView]":
     topic = node.metadata.image.topics_by_name.get(name)
     if topic is None:
         raise LookupError(f"there is no topic {name!r}")
