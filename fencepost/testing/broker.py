@@ -29,11 +29,14 @@ OPEN_FILES_MAX = 200
 SETTINGS: Mapping[str, str] = {
     "durability": "os",
     "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.min.heartbeat.interval.ms": "1",
+    "group.consumer.heartbeat.interval.ms": "200",
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
 }
 """What differs from a broker in production, unless a test says otherwise: no fsync, no wait for more members of a
-group, few partitions of the internal topics."""
+group, a fifth of a second instead of five between the heartbeats of the consumer protocol (KIP-848), few partitions of
+the internal topics."""
 
 _names = count(1)
 
