@@ -125,3 +125,17 @@ class SystemDisk:
 
 SYSTEM_DISK = SystemDisk()
 """The disk of this machine."""
+
+
+def remove_tree(disk: Disk, path: str) -> None:
+    """Delete a directory with all that is in it; what is gone meanwhile is no error. Raises OSError."""
+    for entry in disk.listing(path):
+        below = f"{path}/{entry.name}"
+        if entry.is_directory:
+            remove_tree(disk, below)
+            continue
+        try:
+            disk.unlink(below)
+        except FileNotFoundError:
+            continue
+    disk.rmdir(path)

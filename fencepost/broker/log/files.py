@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fencepost.broker.log.descriptor_pool import DescriptorPool
-from fencepost.broker.log.disk import SYSTEM_DISK, Disk
+from fencepost.broker.log.disk import SYSTEM_DISK, Disk, remove_tree
 from fencepost.broker.log.file_jobs import DirectorySync, Removal, Replacement, TreeRemoval
 from fencepost.broker.log.file_sync import FileSync
 from fencepost.broker.log.store import (
@@ -393,13 +393,4 @@ class FileStore:
 
     def remove_tree(self, name: str) -> None:
         """Delete a directory with all that is in it; callable from any thread. Raises OSError."""
-        self._remove_tree(self._path_of(name))
-
-    def _remove_tree(self, path: str) -> None:
-        for entry in self.disk.listing(path):
-            below = f"{path}/{entry.name}"
-            if entry.is_directory:
-                self._remove_tree(below)
-            else:
-                self._unlink(below)
-        self.disk.rmdir(path)
+        remove_tree(self.disk, self._path_of(name))
