@@ -99,18 +99,20 @@ class Connection:
         A request that can be answered at once meets no coroutine on its way, nor trio's loop: at this place that is
         worth more than all else.
         """
-        frames, server, receive = self._frames, self._server, self._socket.recv_into
+        frames, server, sock = self._frames, self._server, self._socket
+        receive, wait_readable = sock.recv_into, trio.lowlevel.wait_readable
         rounds = worked_bytes = 0
-        self.idle = False
         while True:
             try:
                 received = receive(frames.space())
             except BlockingIOError:
                 rounds = worked_bytes = 0
-                await self._wait_for_input()
+                self.idle = True  # until something is received
+                await wait_readable(sock)
                 continue
             if not received:
                 return
+            self.idle = False
             self.last_active = server.now
             frames.received(received)
             while (frame := frames.next_frame()) is not None:
@@ -125,17 +127,11 @@ class Connection:
             if self._sent_much:  # the next request will hardly be there: wait rather than ask, and let others run
                 self._sent_much = False
                 rounds = worked_bytes = 0
-                await self._wait_for_input()
+                self.idle = True  # until something is received
+                await wait_readable(sock)
             elif rounds >= ROUNDS_BEFORE_CHECKPOINT or worked_bytes >= BYTES_BEFORE_CHECKPOINT:
                 rounds = worked_bytes = 0
                 await trio.lowlevel.checkpoint()
-
-    async def _wait_for_input(self) -> None:
-        self.idle = True
-        try:
-            await trio.lowlevel.wait_readable(self._socket)
-        finally:
-            self.idle = False
 
     # Answering. What these functions return, unless it is None, must be awaited before anything else is done: the
     # handler has to wait, or the answers have to leave first.

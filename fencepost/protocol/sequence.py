@@ -15,6 +15,13 @@ def last_of(base: int, count: int) -> int:
     return NO_SEQUENCE if base == NO_SEQUENCE else advance(base, count - 1)
 
 
+def continued(last: int, first: int, delta: int) -> int:
+    """The last sequence of a batch that begins at `first` and ends `delta` records later, if it follows directly on one
+    that ended at `last`; else NO_SEQUENCE.
+    """
+    return (first + delta) % _SPAN if first == (last + 1) % _SPAN else NO_SEQUENCE
+
+
 def is_next(last: int, first: int) -> bool:
     """Whether a batch that begins at `first` follows directly on a batch that ended at `last` (row P2)."""
     return first == advance(last, 1)

@@ -112,7 +112,7 @@ class PartitionLog(ReadableLog):
             if not isinstance(verdict, ProducerEntry):
                 return self._refused(verdict) if isinstance(verdict, Refusal) else self._duplicate(verdict)
             entry = verdict
-        refusal = self._write(data, header, now_ms)
+        refusal = self._write(base_offset, data, header, now_ms)
         if refusal is not None:
             return self._refused(refusal)
         if entry is not None:
@@ -137,7 +137,7 @@ class PartitionLog(ReadableLog):
             return self._refused(refusal)
         marker, header = same_marker(producer_id, producer_epoch, commit, coordinator_epoch, now_ms)
         offset = self.segments.end_offset
-        refusal = self._write(bytearray(marker), header, now_ms)
+        refusal = self._write(offset, bytearray(marker), header, now_ms)
         if refusal is not None:
             return self._refused(refusal)
         ended = self.producers.commit_marker(
@@ -160,11 +160,12 @@ class PartitionLog(ReadableLog):
         """
         return self.producers.guard(producer_id, producer_epoch, base_sequence, transaction_version)
 
-    def _write(self, data: bytearray | memoryview, header: BatchHeader, now_ms: int) -> Refusal | None:
+    def _write(
+        self, base_offset: int, data: bytearray | memoryview, header: BatchHeader, now_ms: int
+    ) -> Refusal | None:
         if self._refusal is not None:
             return self._refusal
         segments = self.segments
-        base_offset = segments.end_offset
         try:
             if not self._founded:
                 self._found()

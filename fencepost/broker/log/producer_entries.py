@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from fencepost.protocol.record_batch import TRANSACTIONAL_BIT, BatchHeader
-from fencepost.protocol.sequence import NO_SEQUENCE, advance, is_next, last_of
+from fencepost.protocol.sequence import NO_SEQUENCE, advance, continued
 
 BATCHES_KEPT = 5
 """Row 6 of section 0: a producer may have five requests in flight, so five batches can come again."""
@@ -59,11 +59,11 @@ def following(entry: ProducerEntry, header: BatchHeader, base_offset: int) -> Pr
     """
     _, _, _, _, _, attributes, delta, _, timestamp_ms, _, epoch, sequence, _ = header
     producer_id, known_epoch, coordinator_epoch, _, txn_first_offset, batches = entry
-    if epoch != known_epoch or epoch < 0 or not batches or not is_next(batches[-1].last_sequence, sequence):
+    if epoch != known_epoch or epoch < 0 or not batches:
         return None
-    if (txn_first_offset >= 0) != bool(attributes & TRANSACTIONAL_BIT):
+    last_sequence = continued(batches[-1].last_sequence, sequence, delta)
+    if last_sequence < 0 or (txn_first_offset >= 0) != bool(attributes & TRANSACTIONAL_BIT):
         return None
-    last_sequence = last_of(sequence, delta + 1)
     for batch in batches:
         if batch.last_sequence == last_sequence:  # once round all numbers there are, it may be one of the last five
             return None

@@ -70,7 +70,7 @@ def check_batch(
         return _invalid(f"{len(batch) - size_bytes} bytes follow the batch: one batch is written at a time")
     if size_bytes > config.max_message_bytes:
         return _too_large(size_bytes, config)
-    if not _crc_matches(batch, header.crc):
+    if crc32c.crc32c(memoryview(batch)[_CRC_FROM:]) != header.crc:
         return Refusal(ErrorCode.CORRUPT_MESSAGE, "the batch's CRC-32C does not match its bytes")
     if origin is AppendOrigin.CLIENT:
         refusal = _check_client_header(header)

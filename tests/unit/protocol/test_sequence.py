@@ -1,6 +1,9 @@
 """The wrap of producer sequences at int32 (row P2)."""
 
-from fencepost.protocol.sequence import MAX_SEQUENCE, NO_SEQUENCE, advance, is_next, last_of
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fencepost.protocol.sequence import MAX_SEQUENCE, NO_SEQUENCE, advance, continued, is_next, last_of
 
 
 def test_sequence_after_the_largest_int32_is_zero_p2() -> None:
@@ -31,3 +34,12 @@ def test_only_the_direct_successor_is_next_p2() -> None:
 def test_the_first_batch_of_an_unused_producer_follows_no_sequence() -> None:
     assert is_next(NO_SEQUENCE, 0)
     assert not is_next(NO_SEQUENCE, 1)
+
+
+_ANY = st.one_of(st.integers(0, MAX_SEQUENCE), st.sampled_from([0, 1, MAX_SEQUENCE - 1, MAX_SEQUENCE]))
+
+
+@given(st.one_of(_ANY, st.just(NO_SEQUENCE)), _ANY, _ANY, st.booleans())
+def test_where_a_batch_ends_that_follows_directly_p2(last: int, first: int, delta: int, follows: bool) -> None:
+    first = advance(last, 1) if follows else first
+    assert continued(last, first, delta) == (last_of(first, delta + 1) if is_next(last, first) else NO_SEQUENCE)
