@@ -195,13 +195,16 @@ class Books:
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> bool:
         """Whether the open transaction of this very identity has all `partitions`, durably, and takes more records."""
-        state = self.state_of(transactional_id)
+        if self._marked:
+            self.complete()
+        shard = self._shards.get(self.partition_for(transactional_id))
+        state = None if shard is None else shard.state.open.get(transactional_id)
         return (
-            isinstance(state, Ongoing)
-            and not state.is_kept
+            state is not None
             and state.producer.producer_id == producer_id
             and state.producer.epoch == producer_epoch
             and state.partitions.issuperset(partitions)
+            and not state.is_kept
             and transactional_id not in self._unsettled
         )
 
