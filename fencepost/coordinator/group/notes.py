@@ -40,11 +40,12 @@ def story(before: Group, after: Group, why: str) -> str | None:
     was = f"generation {generation}" if generation else "a new group"
     if isinstance(after, PreparingRebalance) and not isinstance(before, PreparingRebalance):
         return f"{was} prepares a rebalance of {len(after.members)} members: {why}"
+    if isinstance(after, PreparingRebalance) and len(after.members) < len(group_members(before)):
+        return f"{was} goes on with its rebalance, of {len(after.members)} members now: {why}"
     if isinstance(after, CompletingRebalance) and after.generation != generation:
         gone = [member_id for member_id in group_members(before) if member_id not in after.members]
         dropped = f", dropped: {named(gone)}" if gone else ""
-        begun = isinstance(before, PreparingRebalance)
-        cause = "" if begun else f" ({why})"
+        cause = "" if isinstance(before, PreparingRebalance) and not gone else f" ({why})"
         return f"generation {after.generation} with {len(after.members)} members waits for its leader{dropped}{cause}"
     if isinstance(after, Stable) and isinstance(before, CompletingRebalance):
         return f"generation {after.generation} is stable: {len(after.members)} members, {after.protocol}"

@@ -54,6 +54,25 @@ async def test_who_is_silent_is_named(world: World, told: pytest.LogCaptureFixtu
     )
 
 
+async def test_who_is_silent_while_others_rejoin_is_named_too(
+    autojump_clock: MockClock, world: World, told: pytest.LogCaptureFixture, nursery: trio.Nursery
+) -> None:
+    """Whether the rebalance waits for others still, or ends by that."""
+    one, two, three = await world.settle(None, None, None)
+    await trio.sleep(6)
+    world.beat(one)
+    nursery.start_soon(lambda: world.join(one.member_id))
+    await trio.sleep(1)
+    world.beat(three)
+    await trio.sleep(4)
+    goes_on = "group g: generation 1 goes on with its rebalance, of 2 members now: nothing was heard of member"
+    assert told.records[-1].getMessage() == f"{goes_on} {two.member_id} for 10000 ms"
+    await trio.sleep(10)
+    ends = f"group g: generation 2 with 1 members waits for its leader, dropped: {three.member_id}"
+    assert told.records[-1].getMessage() == f"{ends} (nothing was heard of member {three.member_id} for 10000 ms)"
+    nursery.cancel_scope.cancel()
+
+
 async def test_who_never_syncs_is_named(
     autojump_clock: MockClock, world: World, told: pytest.LogCaptureFixture
 ) -> None:
