@@ -131,6 +131,7 @@ class OwnWriter(OwnProgram):
             transaction.fate = await self.transact(
                 producer, f"{name}: transaction {number}", partial(self._fill, writer, transaction, number)
             )
+            await self.rest()
 
     async def _fill(self, writer: Writer, transaction: Transaction, number: int, txn: fencepost.Transaction) -> None:
         for _ in range(self.random.randint(1, 6)):

@@ -66,6 +66,12 @@ class Program:
         impatient = self.random.random() < self.world.plan.impatience and not self.world.weather.calm
         return 0.0 if impatient else None
 
+    async def rest(self) -> None:
+        """Between two transactions: mostly not, else so long that there is work while there are faults."""
+        plan = self.world.plan
+        longest = 3 * plan.seconds / plan.transactions
+        await nap(self.random.choice((0.0, 0.01, self.random.uniform(0.0, longest))))
+
     async def maybe_freeze(self) -> None:
         """Now and then the program stands still, mostly for longer than its transaction may last.
 
@@ -110,7 +116,7 @@ class PlainWriter(Program):
             self._left -= 1
             number += 1
             await self._transaction(client, writer, number)
-            await nap(self.random.choice((0.0, 0.01, 0.1)))
+            await self.rest()
 
     async def _transaction(self, client: TxnClient, writer: Writer, number: int) -> None:
         transaction = writer.transactions[number] = Transaction()
