@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.config_consumer_groups import ConsumerGroupSettings, problem
+from fencepost.broker.config_consumer_groups import ConsumerGroupSettings, group_bounds, problem
 from fencepost.broker.config_fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
 from fencepost.broker.config_settings import CoordinatorSettings, LogSettings, NodeSettings
 from fencepost.broker.config_sources import Given, from_assignments, from_environment, from_file
@@ -190,4 +190,5 @@ def group_config(config: BrokerConfig) -> "GroupConfig":
         group_consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
         group_consumer_migration_policy=config.group_consumer_migration_policy.lower(),
         group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+        group_consumer_bounds=group_bounds(config),
     )

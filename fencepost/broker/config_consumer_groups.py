@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.broker.config_fields import Kind, setting
+from fencepost.broker.config_fields import Kind, Update, setting
 
 INT_MAX = 2**31 - 1
 ASSIGNORS = ("uniform", "range")
@@ -51,8 +51,9 @@ class ConsumerGroupSettings:
         check=_assignors_problem,
     )  # fmt: skip
     group_consumer_assignment_interval_ms: int = setting(
-        Kind.INT, 0, "How long a target assignment stands before the next one is made (Kafka: 1000).", low=0
-    )
+        Kind.INT, 0, "How long a target assignment stands before the next one is made (Kafka: 1000).", low=0,
+        update=Update.CLUSTER_WIDE,
+    )  # fmt: skip
     group_consumer_min_assignment_interval_ms: int = setting(Kind.INT, 0, "The shortest such time allowed.", low=0)
     group_consumer_max_assignment_interval_ms: int = setting(Kind.INT, 15_000, "The longest such time allowed.", low=0)
     group_consumer_migration_policy: str = setting(
@@ -82,3 +83,14 @@ def problem(get: Callable[[str], Any]) -> str | None:
     if get("group.consumer.heartbeat.interval.ms") >= get("group.consumer.session.timeout.ms"):
         return "group.consumer.heartbeat.interval.ms must be less than group.consumer.session.timeout.ms"
     return None
+
+
+def group_bounds(config: ConsumerGroupSettings) -> dict[str, tuple[int, int]]:
+    """The lowest and highest value of each setting that may be set for one group, by its name there."""
+    return {
+        f"consumer.{name}": (
+            getattr(config, f"group_consumer_min_{name.replace('.', '_')}"),
+            getattr(config, f"group_consumer_max_{name.replace('.', '_')}"),
+        )
+        for name in _BOUNDED
+    }

@@ -7,7 +7,7 @@ from typing import Any
 from fencepost.broker.config import SETTINGS, BrokerConfig
 from fencepost.broker.config_entries import ConfigEntry
 from fencepost.broker.config_fields import format_value
-from fencepost.broker.topic_config import ConfigSource, Origin
+from fencepost.broker.topic_config import ConfigSource, Dynamic, Origin
 
 GROUP_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -43,14 +43,21 @@ def _of(broker: BrokerConfig, name: str) -> Any:
     return getattr(broker, name.replace(".", "_"))
 
 
-def group_entries(configs: Mapping[str, str], broker: BrokerConfig) -> list[ConfigEntry]:
-    """Every configuration of a group with these set on it, by name."""
+def group_entries(configs: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
+    """Every configuration of a group with these set on it, by name; `broker` is what it was started with."""
     found: list[ConfigEntry] = []
     for name, behind in GROUP_SETTINGS.items():
         setting = SETTINGS[behind]
         origins = [Origin(name, configs[name], ConfigSource.DYNAMIC_GROUP_CONFIG)] if name in configs else []
-        if behind in broker.given:
-            origins.append(Origin(behind, broker.given[behind], ConfigSource.STATIC_BROKER_CONFIG))
+        origins += [
+            Origin(behind, layer[behind], source)
+            for layer, source in (
+                (dynamic.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
+                (dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+                (broker.given, ConfigSource.STATIC_BROKER_CONFIG),
+            )
+            if behind in layer
+        ]
         origins.append(Origin(behind, format_value(setting.default), ConfigSource.DEFAULT_CONFIG))
         first = origins[0]
         found.append(ConfigEntry(name, first.value, first.source, False, setting.kind, setting.doc, tuple(origins)))

@@ -325,5 +325,6 @@ class Node:
         image = self.metadata.image
         self.config = self._rules.broker_config(image)
         self.transactions.config = txn_config(self.config, image)
+        self.groups.consumers.config = group_config(self.config)
         for tp, log in self._partitions.items():
             log.config = self.metadata.log_config(tp.topic)

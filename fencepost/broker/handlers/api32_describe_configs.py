@@ -63,7 +63,7 @@ def _entries(node: "Node", resource_type: int, name: str) -> list[ConfigEntry] |
     if resource_type == ResourceType.GROUP:
         if not name:
             return Outcome(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        return group_entries(image.group_config(name), rules.started_with)
+        return group_entries(image.group_config(name), rules.started_with, rules.dynamic(image))
     return Outcome(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
 

@@ -1,6 +1,7 @@
 """The numbers of the group coordinator, under Kafka's names with underscores for dots."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long a new member may wait in its first Join before it is taken for dead; five minutes in Kafka, too."""
@@ -34,3 +35,6 @@ class GroupConfig:
     interval in every test."""
     group_consumer_migration_policy: str = "bidirectional"
     group_consumer_regex_refresh_interval_ms: int = 600_000
+    group_consumer_bounds: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """The lowest and highest value of what may be set for one group, by its name there. What was set while other bounds
+    held is brought within these."""

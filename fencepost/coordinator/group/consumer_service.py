@@ -73,6 +73,7 @@ class ConsumerGroups:
         shell: Shell,
     ) -> None:
         self.config = config
+        """Replaced where settings are altered at run time."""
         self._shards = shards
         self._image = image
         self._clock = clock
@@ -105,8 +106,14 @@ class ConsumerGroups:
     def _config_of(self, group_id: str) -> GroupConfig:
         """The settings, with what was set for the group over them (`consumer.session.timeout.ms`, ...)."""
         own = self._image().group_config(group_id)
-        known: dict[str, Any] = {PER_GROUP[name]: int(text) for name, text in own.items() if name in PER_GROUP}
+        known: dict[str, Any] = {
+            PER_GROUP[name]: self._within(name, int(text)) for name, text in own.items() if name in PER_GROUP
+        }
         return replace(self.config, **known) if known else self.config
+
+    def _within(self, name: str, value: int) -> int:
+        low, high = self.config.group_consumer_bounds.get(name, (value, value))
+        return min(max(value, low), high)
 
     # ---- the consumer protocol
 

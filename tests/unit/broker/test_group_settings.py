@@ -4,7 +4,7 @@ import pytest
 
 from fencepost.broker.config import BrokerConfig
 from fencepost.broker.group_settings import GROUP_SETTINGS, group_entries, group_problem
-from fencepost.broker.topic_config import ConfigSource
+from fencepost.broker.topic_config import ConfigSource, Dynamic
 from fencepost.coordinator.group.consumer_service import PER_GROUP
 
 SESSION, HEARTBEAT, INTERVAL = (
@@ -48,8 +48,12 @@ def test_what_is_no_number_is_named_d2() -> None:
 
 
 def test_entries_tell_where_a_value_comes_from_d2() -> None:
-    entries = {entry.name: entry for entry in group_entries({SESSION: "50000"}, BrokerConfig())}
+    entries = {
+        entry.name: entry
+        for entry in group_entries({SESSION: "50000"}, BrokerConfig(), Dynamic({}, {GROUP_SETTINGS[INTERVAL]: "9"}))
+    }
     assert entries.keys() == GROUP_SETTINGS.keys()
     assert (entries[SESSION].value, entries[SESSION].source) == ("50000", ConfigSource.DYNAMIC_GROUP_CONFIG)
     assert [origin.name for origin in entries[SESSION].synonyms] == [SESSION, GROUP_SETTINGS[SESSION]]
     assert (entries[HEARTBEAT].value, entries[HEARTBEAT].source) == ("5000", ConfigSource.DEFAULT_CONFIG)
+    assert (entries[INTERVAL].value, entries[INTERVAL].source) == ("9", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)

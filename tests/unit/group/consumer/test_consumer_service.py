@@ -1,5 +1,6 @@
 """Consumer groups over time: sessions, rebalances and restarts; groups that change their protocol (G4, G5, G8)."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
 from fencepost.coordinator.group.state import CompletingRebalance, Empty, PreparingRebalance, Stable
 from fencepost.coordinator.group.turn import JoinReply, MemberName
+from fencepost.coordinator.metadata.image import ConfigResource, MetadataImage, ResourceType
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.group import kit
@@ -330,6 +332,39 @@ class TestDowngrade:
         await world.beat("x", 0)
         reply = await world.join(protocols=WANTS_T, member_id_required=False)
         assert reply.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+class TestSettingsOfOneGroup:
+    """What was set for a resource of type GROUP stands over the broker's settings."""
+
+    def world_with(self, config: GroupConfig, **texts: str) -> World:
+        names = {name.replace("_", "."): text for name, text in texts.items()}
+        topics = kit.Topics("t")
+        configs = {ConfigResource(ResourceType.GROUP, "g"): names}
+
+        class Set(kit.Topics):
+            @property
+            def image(self) -> MetadataImage:
+                return replace(topics.image, configs=configs)
+
+        return World(config, None, Set("t"))
+
+    async def test_they_hold_for_that_group_g4(self, autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+        world = self.world_with(CONFIG, consumer_session_timeout_ms="3000", consumer_heartbeat_interval_ms="77")
+        await nursery.start(world.service.run)
+        assert (await world.beat("a", 0)).heartbeat_interval_ms == 77
+        other = Heartbeat(
+            group_id="h", member_id="a", member_epoch=0, rebalance_timeout_ms=1, topics=("t",), reported=()
+        )
+        assert (await world.service.consumers.heartbeat(other)).heartbeat_interval_ms == 5000
+        await trio.sleep(3.1)
+        assert world.consumers.members == {}
+
+    async def test_what_was_set_under_other_bounds_is_brought_within_g4(self, autojump_clock: MockClock) -> None:
+        bounds = {"consumer.heartbeat.interval.ms": (100, 200)}
+        for text, holds in (("77", 100), ("150", 150), ("999", 200)):
+            world = self.world_with(GroupConfig(group_consumer_bounds=bounds), consumer_heartbeat_interval_ms=text)
+            assert (await world.beat("a", 0)).heartbeat_interval_ms == holds
 
 
 class TestOperators:
