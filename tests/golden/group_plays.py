@@ -62,6 +62,24 @@ def refusals(stage: Stage) -> None:
         stranger.delete_offsets(f"delete offsets in no topic of {name!r}", ("none", 0))
 
 
+def coordinators(stage: Stage) -> None:
+    """FindCoordinator of groups, transactional ids, share groups and of what is none (G1, G9)."""
+    wire = stage.member("").wire
+    for version in range(7):
+        for kind in (0, 1, 2, 9) if version else (0,):
+            step = f"v{version}, key type {kind}"
+            if version < 4:
+                answer = wire.call(10, version, message(10, "FindCoordinatorRequest", key_type=kind, key="k"))
+                stage.keep(step, [answer.error_code, answer.node_id >= 0])
+                continue
+            keys = ["k", "l", ""]
+            asked = message(10, "FindCoordinatorRequest", key_type=kind, coordinator_keys=keys)
+            found = sorted(
+                (one.key, one.error_code, one.node_id >= 0) for one in wire.call(10, version, asked).coordinators
+            )
+            stage.keep(step, found)
+
+
 def one_member(stage: Stage) -> None:
     """A life of one member, its commits, and who else may not commit (G1, G6, G7, G11)."""
     topic, topic_id = topic_of(stage)
@@ -165,7 +183,7 @@ def _rejoin(first: Member, second: Member, what: str) -> None:
 def who_never_syncs(stage: Stage) -> None:
     """A member that has joined and never asks for its part is dropped, and its promise is no membership (G1, G2)."""
     c = stage.member("late").settle("C")
-    d = stage.member("late")
+    d = stage.member("late", protocols=(("range", b"d"),))
     d.joined("D is promised an id", "D", d.send_join())
     d.beat("a promised id can not beat", generation=c.generation)
     d.send_join(rebalance_ms=AWAY_S * 1000)
@@ -294,5 +312,14 @@ def _settled(tool: Member, topic: str) -> None:
 
 PLAYS: dict[str, Callable[[Stage], None]] = {
     play.__name__: play
-    for play in (refusals, one_member, two_members, who_never_syncs, static_members, other_protocols, transactions)
+    for play in (
+        refusals,
+        coordinators,
+        one_member,
+        two_members,
+        who_never_syncs,
+        static_members,
+        other_protocols,
+        transactions,
+    )
 }
