@@ -1,0 +1,171 @@
+"""Groups that change their protocol while members go on: up, down, and where that may not be (G5)."""
+
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.state import CompletingRebalance, PreparingRebalance, Stable
+from fencepost.coordinator.group.turn import JoinReply, MemberName
+from fencepost.protocol.errors import ErrorCode
+from tests.unit.group.consumer.service_kit import CONFIG, NONE, WANTS_T, World, given, subscription
+
+
+@pytest.fixture
+async def world(nursery: trio.Nursery) -> World:
+    made = World()
+    await nursery.start(made.service.run)
+    return made
+
+
+class TestUpgrade:
+    """A classic group of consumers becomes a consumer group under its members."""
+
+    async def test_members_keep_what_they_have_and_hear_of_a_rebalance_g5(
+        self, autojump_clock: MockClock, world: World
+    ) -> None:
+        reply = await world.classic(0, 1, 2)
+        assert (await world.beat("x", 0)).member_epoch == 2
+        member = world.consumers.members[reply.member_id]
+        assert (member.epoch, member.classic is not None) == (1, True)
+        assert world.beat_of(reply) is ErrorCode.REBALANCE_IN_PROGRESS
+        again = await world.again()
+        assert again.consumers.members == world.consumers.members
+
+    async def test_a_classic_member_that_does_not_rejoin_is_put_out_g5(
+        self, autojump_clock: MockClock, world: World
+    ) -> None:
+        reply = await world.classic(0, 1, 2, session_timeout_ms=60_000, rebalance_timeout_ms=3000)
+        await world.beat("x", 0)
+        world.beat_of(reply)
+        await trio.sleep(2)
+        world.beat_of(reply)
+        await trio.sleep(1.1)
+        assert list(world.consumers.members) == ["x"]
+
+    async def test_a_classic_member_that_does_not_sync_is_put_out_g5(
+        self, autojump_clock: MockClock, world: World
+    ) -> None:
+        reply = await world.classic(0, 1, 2, session_timeout_ms=60_000)
+        await world.beat("x", 0)
+        fields = {"protocols": (("range", subscription("t", owned=(0, 1))),), "rebalance_timeout_ms": 3000}
+        assert (await world.join(reply.member_id, session_timeout_ms=60_000, **fields)).generation == 2
+        await trio.sleep(3.1)
+        assert list(world.consumers.members) == ["x"]
+
+    async def test_parked_joins_are_sent_round_again_g5(
+        self, autojump_clock: MockClock, world: World, nursery: trio.Nursery
+    ) -> None:
+        await world.classic(0, 1, 2)
+        told: list[ErrorCode] = []
+
+        async def join() -> None:
+            told.append((await world.join(protocols=WANTS_T, member_id_required=False)).error)
+
+        nursery.start_soon(join)
+        await trio.testing.wait_all_tasks_blocked()
+        assert isinstance(world.group(), PreparingRebalance)
+        await world.beat("x", 0)
+        await trio.testing.wait_all_tasks_blocked()
+        assert told == [ErrorCode.REBALANCE_IN_PROGRESS]
+        assert len(world.consumers.members) == 3
+
+    async def test_parked_syncs_are_sent_round_again_g5(self, autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+        world = World(GroupConfig(group_initial_rebalance_delay_ms=3000))
+        await nursery.start(world.service.run)
+
+        async def member() -> None:
+            reply = await world.join(protocols=WANTS_T, member_id_required=False)
+            if not reply.members:
+                told.append((await world.sync(reply.member_id, reply.generation)).error)
+
+        told: list[ErrorCode] = []
+        nursery.start_soon(member)
+        nursery.start_soon(member)
+        await trio.sleep(7)
+        assert isinstance(world.group(), CompletingRebalance)
+        await world.beat("x", 0)
+        await trio.testing.wait_all_tasks_blocked()
+        assert told == [ErrorCode.REBALANCE_IN_PROGRESS]
+
+    @pytest.mark.parametrize(
+        ("config", "changes", "handed"),
+        [
+            (GroupConfig(group_consumer_migration_policy="downgrade"), {}, given(0)),
+            (GroupConfig(group_consumer_migration_policy="disabled"), {}, given(0)),
+            (GroupConfig(group_consumer_max_size=0), {}, given(0)),
+            (CONFIG, {"protocol_type": "connect"}, given(0)),
+            (CONFIG, {"protocols": (("range", b"\0"),)}, given(0)),
+            (CONFIG, {}, b"\0\0\0\0"),
+            (CONFIG, {}, given(0, user_data=b"mine")),
+        ],
+    )
+    async def test_what_can_not_be_upgraded_is_left_alone_g5(
+        self, autojump_clock: MockClock, config: GroupConfig, changes: dict[str, Any], handed: bytes
+    ) -> None:
+        """The policy; too many members; no consumers; malformed bytes; what a custom assignor said to itself."""
+        world = World(config)
+        asked = {"protocols": WANTS_T, "member_id_required": False, **changes}
+        reply = await world.join(**asked)
+        kind = str(asked.get("protocol_type", "consumer"))
+        await world.sync(reply.member_id, 1, assignments=((reply.member_id, handed),), protocol_type=kind)
+        assert (await world.beat("x", 0)).error is ErrorCode.GROUP_ID_NOT_FOUND
+        assert isinstance(world.group(), Stable)
+
+
+class TestDowngrade:
+    """The last member of the consumer protocol goes, and classic ones stay."""
+
+    async def mixed(self, config: GroupConfig = CONFIG) -> tuple[World, JoinReply]:
+        world = World(config)
+        await world.beat("x", 0)
+        reply = await world.join(protocols=WANTS_T, member_id_required=False, session_timeout_ms=30_000)
+        assert (await world.sync(reply.member_id, reply.generation)).error is NONE
+        return world, reply
+
+    async def test_by_leaving_g5(self, autojump_clock: MockClock) -> None:
+        world, reply = await self.mixed()
+        await world.beat("x", -1)
+        group = world.group()
+        assert isinstance(group, PreparingRebalance)
+        assert (group.generation, list(group.members)) == (3, [reply.member_id])
+        again = await world.again()
+        assert isinstance(again.group(), Stable), "what is in the log is the group before its rebalance"
+
+    async def test_by_silence_g5(self, autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+        world, reply = await self.mixed()
+        await nursery.start(world.service.run)
+        await trio.sleep(11)
+        assert isinstance(world.group(), PreparingRebalance)
+        rejoined = await world.join(reply.member_id, protocols=WANTS_T)
+        assert (rejoined.error, rejoined.generation) == (NONE, 4)
+
+    @pytest.mark.parametrize(
+        "config", [GroupConfig(group_consumer_migration_policy="upgrade"), GroupConfig(group_max_size=0)]
+    )
+    async def test_not_where_it_may_not_be_g5(self, autojump_clock: MockClock, config: GroupConfig) -> None:
+        world, reply = await self.mixed(config)
+        await world.beat("x", -1)
+        assert list(world.consumers.members) == [reply.member_id]
+
+    async def test_not_where_a_member_could_not_be_told_its_assignment_g5(self, autojump_clock: MockClock) -> None:
+        """Only what it says under its first protocol is read when it joins; another one may win the vote."""
+        world = World()
+        await world.beat("x", 0)
+        good = subscription("t")
+        asked = {"member_id_required": False, "session_timeout_ms": 30_000}
+        first = await world.join(protocols=(("range", good), ("sticky", b"")), **asked)
+        for _ in range(2):
+            assert (await world.join(protocols=(("sticky", good), ("range", good)), **asked)).error is NONE
+        await world.beat("x", -1)
+        assert len(world.consumers.members) == 3
+        await world.service.leave("g", [MemberName(first.member_id)])
+        assert isinstance(world.group(), PreparingRebalance)
+
+    async def test_with_migration_off_no_classic_member_comes_in_g5(self, autojump_clock: MockClock) -> None:
+        world = World(GroupConfig(group_consumer_migration_policy="disabled"))
+        await world.beat("x", 0)
+        reply = await world.join(protocols=WANTS_T, member_id_required=False)
+        assert reply.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
