@@ -14,6 +14,7 @@ from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.member import ClassicSide, ConsumerMember, MemberState, without_epochs
 from fencepost.coordinator.group.consumer.migration import MigrationPolicy
 from fencepost.coordinator.group.consumer.refused import Refused
+from fencepost.coordinator.group.consumer.requests import check_length
 from fencepost.coordinator.group.turn import Join, JoinReply, MemberName, Sync, SyncReply, TimerKind
 from fencepost.protocol.errors import ErrorCode
 
@@ -22,6 +23,7 @@ def join(desk: Desk, command: Join, new_member_id: str) -> JoinReply:
     """A classic member joins, or rejoins to be brought a step nearer to its target. Raises Refused."""
     group, config = desk.group, desk.view.config
     member_id = command.member_id or new_member_id
+    check_length("member id", member_id)
     if config.group_consumer_migration_policy == MigrationPolicy.DISABLED:
         text = f"Cannot join the consumer group {group.group_id} with the classic protocol because the group migration "
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, text + "is disabled.")

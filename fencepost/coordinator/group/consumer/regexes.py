@@ -37,7 +37,7 @@ class Change(Enum):
     UPDATED_AND_RESOLVED = auto()
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=128)
 def compiled(regex: str) -> Any:
     """The expression, ready to match. Raises Refused with INVALID_REGULAR_EXPRESSION."""
     import re2  # here: only groups with regular expressions need it

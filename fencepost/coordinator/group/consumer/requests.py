@@ -13,6 +13,9 @@ from fencepost.coordinator.group.consumer.reconcile import Reported
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.protocol.errors import ErrorCode
 
+KEY_TEXT_MAX = 2**15 - 1
+"""The most bytes that a string in the key of a record has."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
@@ -65,6 +68,13 @@ def check(request: Heartbeat, assignors: Sequence[str]) -> None:
     _not_empty(request.group_id, "GroupId")
     _not_empty(request.instance_id, "InstanceId")
     _not_empty(request.rack_id, "RackId")
+    for name, value in (
+        ("GroupId", request.group_id),
+        ("MemberId", request.member_id),
+        ("InstanceId", request.instance_id),
+        ("SubscribedTopicRegex", request.regex),
+    ):
+        check_length(name, value)
     if request.member_epoch == JOIN_EPOCH:
         _check_join(request)
     elif request.member_epoch == LEAVE_STATIC_EPOCH:
@@ -75,6 +85,12 @@ def check(request: Heartbeat, assignors: Sequence[str]) -> None:
     if request.assignor is not None and request.assignor not in assignors:
         text = f"ServerAssignor {request.assignor} is not supported. Supported assignors: {', '.join(assignors)}."
         raise Refused(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
+
+
+def check_length(name: str, value: str | None) -> None:
+    """Whether the text fits into the key of a record. Raises Refused; Kafka fails when it writes it."""
+    if value is not None and len(value) > KEY_TEXT_MAX // 4 and len(value.encode()) > KEY_TEXT_MAX:
+        raise Refused(ErrorCode.INVALID_REQUEST, f"{name} is longer than {KEY_TEXT_MAX} bytes.")
 
 
 def _not_empty(value: str | None, name: str) -> None:

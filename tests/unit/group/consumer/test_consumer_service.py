@@ -158,6 +158,15 @@ class TestSettingsOfOneGroup:
             assert (await world.beat("a", 0)).heartbeat_interval_ms == holds
 
 
+@pytest.mark.parametrize("name", ["group_id", "member_id", "instance_id", "regex"])
+async def test_what_no_record_can_name_is_refused_g4(autojump_clock: MockClock, world: World, name: str) -> None:
+    """A key's strings have two bytes of length; the request's have five."""
+    fields = {"group_id": "g", "member_id": "a", "topics": ("t",), "rebalance_timeout_ms": 1, "reported": ()}
+    for size, error in ((2**15 - 1, NONE), (2**15, ErrorCode.INVALID_REQUEST)):
+        request = Heartbeat(**{**fields, name: "x" * size, "member_epoch": 0})  # type: ignore[arg-type]
+        assert (await world.service.consumers.heartbeat(request)).error is error
+
+
 class TestOperators:
     async def test_positions_outlive_the_change_of_protocol_g5(self, autojump_clock: MockClock, world: World) -> None:
         assert await world.commit(42) is NONE
