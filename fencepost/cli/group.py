@@ -97,7 +97,7 @@ def list_command(
     click.echo(counted(len(found), "group"), err=True)
 
 
-@group.command("describe")
+@group.command("describe", short_help="Show one group: its state, who is in it, who reads what.")
 @click.argument("group_id", metavar="GROUP")
 @broker_options
 def describe_command(group_id: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
@@ -120,7 +120,7 @@ def describe_command(group_id: str, bootstrap: str, timeout_s: float, as_json: b
     click.echo(group_text.describe_text(told, len(committed), bootstrap))
 
 
-@group.command("delete")
+@group.command("delete", short_help="Delete empty groups, or some committed offsets only.")
 @click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
 @click.option(
     "--offsets",

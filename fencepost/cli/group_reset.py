@@ -49,7 +49,7 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]
         return round(ago.total_seconds() * 1000)
 
 
-@click.command()
+@click.command(short_help="Let a group go on somewhere else: read again, or skip.")
 @click.argument("group_id", metavar="GROUP")
 @click.argument("places", metavar="[TOPIC[:PARTITION]]...", nargs=-1, type=PLACE)
 @click.option("--all", "everywhere", is_flag=True, help="Every partition the group has committed something for.")
