@@ -76,6 +76,17 @@ def test_p3_a_duplicate_that_also_follows_because_the_numbers_went_round_is_a_du
     assert states.admit(first, 2**31, CLIENT) == BatchMetadata(2**30 - 1, 2**30 - 1, 2**30 - 1, 5)
 
 
+def test_t15_while_a_batch_of_the_producer_is_being_verified_none_behind_it_goes_before() -> None:
+    states = ProducerStates()
+    entry = states.admit(header(0, 0), 0, CLIENT)
+    assert isinstance(entry, ProducerEntry)
+    states.commit_data(entry)
+    assert states.guard(7, 0, 0, 0) is not None
+    refusal = states.admit(header(1, 0), 1, CLIENT)
+    assert isinstance(refusal, Refusal)
+    assert "being verified" in refusal.message
+
+
 def test_the_usual_batch_is_known_and_nothing_else_is() -> None:
     plain = ProducerEntry(7, 0, -1, 5, -1, (BatchMetadata(4, 14, 4, 5),))
     in_transaction = plain._replace(txn_first_offset=10)
