@@ -14,6 +14,10 @@ from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+WRITTEN_UP_SECONDS = 0.005
+"""So long after its markers a Complete record is in its log at the latest. A client that goes on at once has it written
+on its way, and is not held up meanwhile by what nobody waits for."""
+
 
 class Completions:
     """The decided transactions that still owe markers, each with a task of its own (rows T7, T8, T13).
@@ -101,10 +105,11 @@ class Completions:
         self._behind.set()
 
     async def write_up(self) -> None:
-        """Append the records of what is complete, each as soon as its answer has left, until cancelled."""
+        """Append the records of what is complete soon after, until cancelled."""
         try:
             while True:
                 await self._behind.wait()
+                await trio.sleep(WRITTEN_UP_SECONDS)
                 self._behind = trio.Event()
                 for seconds in markers.pauses(self._books.config):
                     if self._caught_up():

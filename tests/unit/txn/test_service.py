@@ -9,6 +9,7 @@ import trio.testing
 
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn import codec
+from fencepost.coordinator.txn.completion import WRITTEN_UP_SECONDS
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.state import Empty, TxnRecord
 from fencepost.protocol.errors import ErrorCode
@@ -298,6 +299,7 @@ class TestEndTxn:
         await write(world, identity[0], identity[1] + 1, P0)
         assert names_in_log(world)[2:] == ["PrepareCommit", "CompleteCommit", "Ongoing"]
         await world.service.end_txn(TX, identity[0], identity[1] + 1, False, client_version=2)
+        await trio.sleep(WRITTEN_UP_SECONDS)
         await trio.testing.wait_all_tasks_blocked()
         assert names_in_log(world)[4:] == ["Ongoing", "PrepareAbort", "CompleteAbort"]
 
