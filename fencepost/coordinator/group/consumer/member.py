@@ -82,6 +82,15 @@ def without_epochs(owned: Owned) -> Assignment:
     return {topic_id: frozenset(partitions) for topic_id, partitions in owned.items()}
 
 
+def everything_of(member: ConsumerMember) -> Assignment:
+    """What the member may be reading: all it was given, what it has still to give back included."""
+    topic_ids = [*member.assigned, *(topic_id for topic_id in member.revoking if topic_id not in member.assigned)]
+    return {
+        topic_id: frozenset(member.assigned.get(topic_id, {})) | frozenset(member.revoking.get(topic_id, {}))
+        for topic_id in topic_ids
+    }
+
+
 def with_epoch(assignment: Assignment, epoch: int) -> Owned:
     """All partitions as given in `epoch`."""
     return {topic_id: dict.fromkeys(sorted(partitions), epoch) for topic_id, partitions in assignment.items()}

@@ -20,6 +20,7 @@ from fencepost.coordinator.group.consumer.member import (
     Assignment,
     ClassicSide,
     ConsumerMember,
+    everything_of,
     with_epoch,
 )
 from fencepost.coordinator.group.consumer.records import (
@@ -194,7 +195,7 @@ def downgrades_by_replacing(group: ConsumerGroup, replaced: ConsumerMember | Non
 
 
 def downgrade(desk: Desk, staying: Sequence[ConsumerMember], heirs: dict[str, str], *, rebalance_after: bool) -> None:
-    """Make a classic group of the members that stay, with their targets as assignments.
+    """Make a classic group of the members that stay, with their targets as assignments, or with what they have.
 
     `heirs`: by the id of a member that takes over a static place here, the id of the former holder, whose target it
     gets (its own records were written in this decision, so they have to go as well).
@@ -211,10 +212,15 @@ def downgrade(desk: Desk, staying: Sequence[ConsumerMember], heirs: dict[str, st
         ]
     members = {member.member_id: _as_classic(member) for member in staying}
     protocol = rebalance.select_protocol(members)
-    members = {
-        key: _with_assignment(member, protocol, group.target.get(heirs.get(key, key), NOTHING), desk.view.image)
-        for key, member in members.items()
+    # Kafka writes the targets in both cases. Where a rebalance follows they are nobody's yet, and a group that became
+    # a consumer group in the middle of it would take partitions for free that members still read.
+    given = {
+        member.member_id: everything_of(member)
+        if rebalance_after
+        else group.target.get(heirs.get(member.member_id, member.member_id), NOTHING)
+        for member in staying
     }
+    members = {key: _with_assignment(member, protocol, given[key], desk.view.image) for key, member in members.items()}
     stable = Stable(group.epoch, embedded.PROTOCOL_TYPE, protocol, None, members)
     desk.log.append(saved(group.group_id, stable, now_ms))
     for member in members.values():

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
-from fencepost.coordinator.group.consumer.member import NOTHING, Assignment, ConsumerMember
+from fencepost.coordinator.group.consumer.member import NOTHING, Assignment, ConsumerMember, everything_of
 from fencepost.coordinator.group.consumer.target import preferred_assignor
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.protocol.errors import ErrorCode
@@ -45,7 +45,7 @@ def describe(group: ConsumerGroup, default_assignor: str, image: MetadataImage) 
     members = tuple(
         DescribedConsumer(
             member,
-            _named(_all_of(member), image),
+            _named(everything_of(member), image),
             _named(group.target.get(member.member_id, NOTHING), image),
         )
         for member in group.members.values()
@@ -58,14 +58,6 @@ def describe(group: ConsumerGroup, default_assignor: str, image: MetadataImage) 
         assignor=preferred_assignor(group, default_assignor),
         members=members,
     )
-
-
-def _all_of(member: ConsumerMember) -> Assignment:
-    topic_ids = [*member.assigned, *(topic_id for topic_id in member.revoking if topic_id not in member.assigned)]
-    return {
-        topic_id: frozenset(member.assigned.get(topic_id, {})) | frozenset(member.revoking.get(topic_id, {}))
-        for topic_id in topic_ids
-    }
 
 
 def _named(assignment: Assignment, image: MetadataImage) -> tuple[NamedTopic, ...]:

@@ -10,6 +10,7 @@ from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.state import CompletingRebalance, PreparingRebalance, Stable
 from fencepost.coordinator.group.turn import JoinReply, MemberName
 from fencepost.protocol.errors import ErrorCode
+from tests.unit.group.consumer.kit import assignment, topic_id
 from tests.unit.group.consumer.service_kit import CONFIG, NONE, WANTS_T, World, given, subscription
 
 
@@ -133,6 +134,20 @@ class TestDowngrade:
         assert (group.generation, list(group.members)) == (3, [reply.member_id])
         again = await world.again()
         assert isinstance(again.group(), Stable), "what is in the log is the group before its rebalance"
+
+    async def test_what_members_read_is_theirs_until_they_have_rejoined_g5(self, autojump_clock: MockClock) -> None:
+        """Down, and up again before the rebalance is over: nobody gets what a classic member has not given back."""
+        world = World()
+        classic = await world.join(protocols=WANTS_T, member_id_required=False)
+        await world.sync(classic.member_id, classic.generation, assignments=((classic.member_id, given(0, 1, 2)),))
+        await world.beat("x", 0)
+        await world.beat("y", 0)
+        await world.beat("x", -1)
+        assert world.consumers.members[classic.member_id].assigned == {topic_id("t"): {0: 1, 1: 1, 2: 1}}
+        assert world.consumers.target[classic.member_id] != assignment(t=(0, 1, 2))
+        await world.beat("y", -1)
+        assert isinstance(world.group(), PreparingRebalance)
+        assert (await world.beat("z", 0)).assignment == {}
 
     async def test_by_silence_g5(self, autojump_clock: MockClock, nursery: trio.Nursery) -> None:
         world, reply = await self.mixed()
