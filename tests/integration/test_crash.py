@@ -82,7 +82,8 @@ def test_an_open_transaction_goes_on_after_a_crash(file_broker: BrokerProcess, c
         for partition, value in ((0, b"a"), (1, b"b")):
             answer = wire.fetch("t", partition=partition, isolation=READ_COMMITTED)
             assert committed_values(answer) == ([value] if commit else [])
-            assert answer.last_stable_offset == answer.high_watermark == 2
+            assert answer.last_stable_offset == answer.high_watermark
+            assert answer.high_watermark in (2, 3), "a marker may stand twice: the kill may have come before Complete"
 
 
 def test_an_open_transaction_times_out_after_a_crash(file_broker: BrokerProcess) -> None:
