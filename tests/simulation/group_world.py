@@ -26,10 +26,10 @@ REST_S = 30.0
 """So long after the last fault the group may take to come to rest: ghosts of lost newcomers have to be waited out."""
 LOOK_S = 0.2
 SETTINGS = {"group.min.session.timeout.ms": "100"}
-NEVER_LATE = ("OffsetCommit", "SyncGroup")
-"""An older commit of the same member that arrives late takes its offset back with any broker; an older SyncGroup of a
-leader whose generation a crash has undone is taken for the new one. And a static newcomer's JoinGroup that comes twice
-takes the place of the newcomer."""
+NEVER_LATE = ("OffsetCommit", "SyncGroup", "JoinGroup")
+"""What an older copy of these does when it comes late, it does to any broker that speaks this protocol. A commit takes
+its own member's offset back; a SyncGroup of a leader whose generation a crash has undone is taken for the new one; a
+JoinGroup says that its member has given up what it owns, or takes the static place of the newcomer who sent it."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,7 @@ class GroupWorld:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.plan = GroupPlan.of(self.random)
-        never_late = (*NEVER_LATE, "JoinGroup") if self.plan.static else NEVER_LATE
-        self.weather = SeededWeather(Random(self.random.getrandbits(64)), never_late)
+        self.weather = SeededWeather(Random(self.random.getrandbits(64)), NEVER_LATE)
         self.outcome = GroupOutcome(seed, [])
         self.ledger = GroupLedger(min(SESSION_S, REBALANCE_S), self.tell)
         self.living: dict[int, Member] = {}
