@@ -1,4 +1,4 @@
-"""Consumer groups' records from Apache Kafka 4.3.1's `__consumer_offsets`: read, and written again byte for byte (G8)."""
+"""Consumer groups' records from Apache Kafka 4.3.1's `__consumer_offsets`: read and written back the same (G8)."""
 
 import json
 from pathlib import Path
