@@ -107,7 +107,7 @@ _ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None
     (25, "AddOffsetsToTxn", (0, 4), None, 3),
     (26, "EndTxn", (0, 5), None, 3),
     (27, "WriteTxnMarkers", (0, 2), (1, 2), 1),
-    (28, "TxnOffsetCommit", (0, 6), None, 3),
+    (28, "TxnOffsetCommit", (0, 6), (0, 5), 3),  # 6 is Kafka 4.4's; what 4.3 does not know, nobody is told of
     (32, "DescribeConfigs", (0, 4), (1, 4), 4),
     (33, "AlterConfigs", (0, 2), None, 2),
     (36, "SaslAuthenticate", (0, 2), None, 2),
