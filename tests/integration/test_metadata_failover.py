@@ -15,6 +15,7 @@ from fencepost.protocol.metadata_records import (
 from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.records import decode_records
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.segment_files import batches_in
 from tests.kit.wire import Wire
 
 METADATA = 3
@@ -29,7 +30,7 @@ def metadata_log(broker: BrokerProcess) -> Path:
 
 def batches(path: Path) -> list[tuple[int, list[MetadataRecord]]]:
     """Where each batch starts in the file, and its records."""
-    data = path.read_bytes()
+    data = path.read_bytes()[: sum(batch.size_bytes for batch in batches_in(path))]  # room may be reserved behind them
     return [
         (position, [decode_metadata_record(record.value or b"") for record in decode_records(data, position, header)])
         for position, header in iter_headers(data)

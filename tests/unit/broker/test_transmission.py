@@ -169,7 +169,7 @@ async def test_who_takes_everything_lets_others_run_meanwhile(
         nursery.start_soon(other)
         await send_parts(pair[0], parts, lambda: None)
         sent = True
-    assert turns >= 5
+    assert turns >= 3, "none without the bound"
     assert await receive(pair[1], 70_010) == b"h" * 10 + data[5:40_005] + b"x" * 30_000
 
 
