@@ -52,6 +52,10 @@ class LeaderEpochs:
                 self._entries = before
                 raise
 
+    def save(self) -> None:
+        """Write the checkpoint anew. Raises OSError."""
+        self._store.replace(LEADER_EPOCHS, encode_epochs(self._entries), whole=True)
+
     def truncate(self, end_offset: int) -> None:
         """Forget epochs that begin at `end_offset` or later."""
         while self._entries and self._entries[-1][1] >= end_offset:
