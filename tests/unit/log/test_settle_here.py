@@ -15,6 +15,7 @@ class Brief:
     def __init__(self, brief=True):
         self.brief = brief
         self.here = self.waits = 0
+        self.gate = trio.Event()
 
     def is_brief(self, count, size_bytes):
         return self.brief and count <= 2 and size_bytes < 1000
@@ -31,7 +32,7 @@ class Brief:
 
     async def sync(self, pins):
         self.waits += 1
-        await trio.lowlevel.checkpoint()
+        await self.gate.wait()
         return self.sync_here(pins)
 
     def close(self):
@@ -111,6 +112,7 @@ async def test_a_round_under_way_is_waited_for():
         threads.brief = True
         send(log, batch())
         assert not commit.settle_here("me", [log])
+        threads.gate.set()
         await commit.wait(log, 2)
         assert log.high_watermark == 2
         nursery.cancel_scope.cancel()
