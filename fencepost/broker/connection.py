@@ -35,8 +35,8 @@ BYTES_BEFORE_CHECKPOINT = 1 << 20
 """A MiB of batches is some milliseconds of work: whoever sends without a pause lets others run after it."""
 OUTPUT_FLUSH_BYTES = 1 << 20
 OUTPUT_FLUSH_ANSWERS = 128
-PRODUCE = 0
-LEARNT = frozenset({PRODUCE, 24, 26})
+PRODUCE, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 24, 26
+LEARNT = frozenset({PRODUCE, ADD_PARTITIONS_TO_TXN, END_TXN})
 """APIs whose requests are remembered by their bytes (decision 17); those answered at once, by a handler itself."""
 
 
@@ -265,10 +265,7 @@ class Connection:
         """Whether the answers may leave; where only a brief flush is missing, it is done on the spot."""
         commit = self._node.commit
         settled = commit.settled
-        for log, end_offset in waits.items():
-            if not settled(log, end_offset):
-                break
-        else:
+        if all(starmap(settled, waits.items())):
             return True
         return commit.settle_here(self, waits) and all(starmap(settled, waits.items()))
 

@@ -47,7 +47,7 @@ class LeaderEpochs:
         before = list(self._entries)
         if self.note(epoch, start_offset):
             try:
-                self._store.replace(LEADER_EPOCHS, encode_epochs(self._entries), whole=True)
+                self.save()
             except OSError:
                 self._entries = before
                 raise

@@ -70,10 +70,9 @@ class DiskFile:
         try:
             if self._ragged:
                 self._cut_ragged_end(descriptor)
+            length = len(data)
             if self._reserved_to:
-                data, length = self._with_mark(position, data), len(data)
-            else:
-                length = len(data)
+                data = self._with_mark(position, data)
             written = self._disk.pwrite(descriptor.fd, data, position)
             if written != len(data):
                 self._write_rest(descriptor, position, data, written)

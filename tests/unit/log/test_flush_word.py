@@ -22,6 +22,18 @@ def opened(disk):
     return LogDirectory.over(files, "fsync").create(TP, TOPIC_ID, DEFAULTS)
 
 
+def killed_by_a_failed_flush(disk, log, full):
+    """What the process leaves whose flush failed, perhaps with a full disk, to one that finds the disk well again."""
+    disk.room_bytes = 0 if full else None
+    disk.faults.append(Fault(0, code=errno.EIO, kinds=("fdatasync",)))
+    with pytest.raises(FlushFailed):
+        settle(log)
+    left = disk.kill()
+    left.faults.clear()
+    left.room_bytes = None
+    return left
+
+
 @pytest.mark.parametrize("full", [False, True])
 def test_what_a_failed_flush_left_in_the_cache_is_written_again_even_if_the_disk_was_full(full):
     """On a full disk no file can be made to say so; emptying one that is there takes no space."""
@@ -30,13 +42,7 @@ def test_what_a_failed_flush_left_in_the_cache_is_written_again_even_if_the_disk
     send(log, batch(2))
     settle(log)
     send(log, batch(3))
-    disk.room_bytes = 0 if full else None
-    disk.faults.append(Fault(0, code=errno.EIO, kinds=("fdatasync",)))
-    with pytest.raises(FlushFailed):
-        settle(log)
-    disk = disk.kill()
-    disk.faults.clear()
-    disk.room_bytes = None
+    disk = killed_by_a_failed_flush(disk, log, full)
     log = opened(disk)
     settle(log)
     assert [header.record_count for header in headers(log)] == [2, 3]
@@ -50,13 +56,7 @@ def test_the_word_is_taken_back_once_all_is_written_again():
     disk = SimDisk()
     log = opened(disk)
     send(log, batch(2))
-    disk.room_bytes = 0
-    disk.faults.append(Fault(0, code=errno.EIO, kinds=("fdatasync",)))
-    with pytest.raises(FlushFailed):
-        settle(log)
-    disk = disk.kill()
-    disk.faults.clear()
-    disk.room_bytes = None
+    disk = killed_by_a_failed_flush(disk, log, full=True)
     checkpoint = f"/data/{TP}/leader-epoch-checkpoint"
     assert not disk.file(checkpoint).data
     opened(disk)
