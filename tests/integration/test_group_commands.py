@@ -1,14 +1,12 @@
 """`fencepost group` against a running broker, as an operator types it (rows G7, G11)."""
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from fencepost.cli.main import cli
 from fencepost.client.assignors import encode_assignment, encode_subscription
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api08_offset_commit as m8
@@ -19,6 +17,7 @@ from fencepost.protocol.messages import api28_txn_offset_commit as m28
 from fencepost.protocol.messages import api68_consumer_group_heartbeat as m68
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.command_line import command, command_json
 from tests.kit.wire import NOW_MS, Wire, batch_of
 
 HOUR_MS = 3_600_000
@@ -39,14 +38,12 @@ def wire(broker: BrokerProcess) -> Iterator[Wire]:
 
 def group(broker: BrokerProcess, *words: str) -> Result:
     """One command."""
-    return CliRunner().invoke(cli, ["group", *words, "--bootstrap", f"{broker.host}:{broker.port}"])
+    return command(broker, "group", *words)
 
 
 def told(broker: BrokerProcess, *words: str) -> Any:
     """One command's JSON."""
-    result = group(broker, *words, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return command_json(broker, "group", *words)
 
 
 def commit(wire: Wire, name: str, topic: str, *offsets: int, member: tuple[str, int] = ("", -1)) -> None:

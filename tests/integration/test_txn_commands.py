@@ -16,6 +16,7 @@ from fencepost.protocol.messages.api08_offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.command_line import command, command_json
 from tests.kit.wire import NOW_MS, Wire, batch_of
 
 HOUR_MS = 3_600_000
@@ -39,14 +40,12 @@ def wire(broker: BrokerProcess) -> Iterator[Wire]:
 
 def txn(broker: BrokerProcess, *words: str) -> Result:
     """One command."""
-    return CliRunner().invoke(cli, ["txn", *words, "--bootstrap", f"{broker.host}:{broker.port}"])
+    return command(broker, "txn", *words)
 
 
 def told(broker: BrokerProcess, *words: str) -> Any:
     """One command's JSON."""
-    result = txn(broker, *words, "--json")
-    assert result.exit_code == 0, result.output
-    return json.loads(result.stdout)
+    return command_json(broker, "txn", *words)
 
 
 def write(wire: Wire, topic: str, name: str, held: Identity, timestamp_ms: int = NOW_MS) -> None:
