@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
+import trio
+
 from fencepost.testing.determinism import nap
 from tests.kit.history import Fate, Place, Transaction, Writer
 from tests.simulation.lines import Lost
@@ -23,6 +25,9 @@ class Crashed(Exception):
 
 class Program:
     """All incarnations of one transactional id, one after the other, but for zombies: those come back beside others."""
+
+    nursery: trio.Nursery
+    """Where it runs, and whoever replaces it: the world's end waits for all of them."""
 
     def __init__(self, world: "WholeWorld", transactional_id: str, version: int, random: Random) -> None:
         self.world = world

@@ -102,8 +102,8 @@ class WholeWorld:
             self.outcome.fences.append(Fence(transactional_id, *identity, ends, version))
 
     def start_program(self, program: Program) -> None:
-        """One more task for a program: the one it has stands still."""
-        self._programs.start_soon(program.run)
+        """A task for a program; one more where the one it has stands still."""
+        program.nursery.start_soon(program.run)
 
     # The course of the world
 
@@ -148,15 +148,14 @@ class WholeWorld:
         async with trio.open_nursery() as copiers:
             if plan.copier is not None:
                 self.history.transforms.append(("in", "out"))
-                self._programs = copiers
-                copiers.start_soon(self._copier(plan.copier).run)
+                self._begin(self._copier(plan.copier), copiers)
             async with trio.open_nursery() as writers:
-                self._programs = copiers
                 for number, version in enumerate(plan.versions):
                     writer = PlainWriter(self, f"writer{number}", version, self._fork(), self.places, plan.transactions)
-                    writers.start_soon(writer.run)
+                    self._begin(writer, writers)
                 if plan.own_client:
-                    writers.start_soon(OwnWriter(self, "own", self._fork(), self.places, plan.transactions).run)
+                    own = OwnWriter(self, "own", self._fork(), self.places, plan.transactions)
+                    self._begin(own, writers)
                 for event in plan.events:
                     writers.start_soon(self._strike, event)
                 await nap(plan.seconds)
@@ -166,6 +165,10 @@ class WholeWorld:
                 self.broker.disk.faults, self.broker.disk.room_bytes = [], None
                 copiers.start_soon(self._operate)
             self.writers_done = True
+
+    def _begin(self, program: Program, nursery: trio.Nursery) -> None:
+        program.nursery = nursery
+        self.start_program(program)
 
     def _copier(self, version: int) -> Program:
         if self.plan.own_copier:
