@@ -102,8 +102,15 @@ class Node:
         try:
             self._build_coordinators()
         except BaseException:
-            self.logs.close()
+            self._close_after_failure()
             raise
+
+    def _close_after_failure(self) -> None:
+        """What fails now as well must not hide why the start failed."""
+        try:
+            self.logs.close()
+        except OSError as error:
+            logger.error("the logs could not be closed in order after a failed start: %s", error)
 
     def _build_coordinators(self) -> None:
         config = self.config
