@@ -47,9 +47,15 @@ def decode_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: i
     Raises CorruptBatch, naming record and byte, where lengths, counts or offsets do not fit the batch, and where
     decompressing would pass `max_bytes` (default: `unpacked_limit`). The CRC is the caller's business.
     """
-    data = bytes(unpack_records(buffer, start, header, max_bytes))
+    return decode_unpacked(bytes(unpack_records(buffer, start, header, max_bytes)), header)
+
+
+def decode_unpacked(data: bytes, header: BatchHeader) -> list[Record]:
+    """The records of a batch whose bytes `unpack_records` gave already, maybe in another thread. As `decode_records`."""
     if header.record_count * MIN_RECORD_BYTES > len(data):
-        raise CorruptBatch(f"batch at byte {start}: {header.record_count} records can not fit {len(data)} bytes")
+        raise CorruptBatch(
+            f"batch at offset {header.base_offset}: {header.record_count} records can not fit {len(data)} bytes"
+        )
     out: list[Record] = []
     try:
         end = _decode_all(data, header, out)
