@@ -8,9 +8,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-POM = HERE / "pom.xml"
+TOOLS_POM = HERE / "pom.xml"
 CACHE = HERE / ".jars"
-"""Not under version control: the class path found for the pom as it is, and what Ivy has fetched."""
+"""Not under version control: the class path found for each pom as it is, and what Ivy has fetched."""
 RESOLVE_TIMEOUT_SECONDS = 300
 
 
@@ -28,9 +28,9 @@ def java() -> str:
     return found
 
 
-def class_path() -> str:
-    """The jars of `pom.xml` as Java's -cp wants them, resolved once per checkout. Raises Unavailable."""
-    key = hashlib.sha256(POM.read_bytes()).hexdigest()[:16]
+def class_path(pom: Path = TOOLS_POM) -> str:
+    """The jars of a pom as Java's -cp wants them, resolved once per checkout. Raises Unavailable."""
+    key = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
     known = CACHE / f"classpath-{key}"
     if known.exists():
         found = known.read_text()
@@ -38,7 +38,7 @@ def class_path() -> str:
             return found
     CACHE.mkdir(exist_ok=True)
     fresh = CACHE / f"classpath-{os.getpid()}"
-    command = _command(fresh)
+    command = _command(pom, fresh)
     try:
         run = subprocess.run(
             command, cwd=HERE, capture_output=True, text=True, timeout=RESOLVE_TIMEOUT_SECONDS, check=False
@@ -52,13 +52,13 @@ def class_path() -> str:
     return known.read_text()
 
 
-def _command(output: Path) -> list[str]:
+def _command(pom: Path, output: Path) -> list[str]:
     maven = shutil.which("mvn")
     if maven is not None:
-        return [maven, "-q", "-B", "-f", str(POM), "dependency:build-classpath", f"-Dmdep.outputFile={output}"]
+        return [maven, "-q", "-B", "-f", str(pom), "dependency:build-classpath", f"-Dmdep.outputFile={output}"]
     spark = find_spec("pyspark")
     jars = [] if spark is None or spark.origin is None else (Path(spark.origin).parent / "jars").glob("ivy-*.jar")
     for ivy in jars:
-        options = ["-ivy", POM, "-cache", CACHE, "-cachepath", output, "-confs", "runtime", "-types", "jar", "bundle"]
+        options = ["-ivy", pom, "-cache", CACHE, "-cachepath", output, "-confs", "runtime", "-types", "jar", "bundle"]
         return [java(), "-jar", str(ivy), *map(str, options)]
     raise Unavailable("nothing here can fetch Kafka's jars: install Maven (mvn), or PySpark, which brings Ivy")
