@@ -44,7 +44,7 @@ def lag(
       fencepost group lag --all --read 0 --json
     """
     from fencepost.cli import group_text
-    from fencepost.client.admin_groups import group_lag
+    from fencepost.client.admin.lag import group_lag
 
     if everyone == bool(group_ids):
         raise click.UsageError("name one or more groups, or say --all")

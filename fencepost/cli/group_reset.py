@@ -96,7 +96,7 @@ def reset(
 
     async def talk(admin: "Admin") -> Any:
         from fencepost.client import KafkaError
-        from fencepost.client.admin_groups import moves
+        from fencepost.client.admin.lag import moves
 
         await _refuse_if_read(admin, group_id, bootstrap)
         committed = await admin.group_offsets(group_id)
@@ -153,7 +153,7 @@ async def _refuse_if_read(admin: "Admin", group_id: str, bootstrap: str) -> None
 
 async def _partitions(admin: "Admin", places: tuple[Place, ...]) -> Any:
     """The partitions meant. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
-    from fencepost.client.admin_why import check_exists
+    from fencepost.client.admin.why import check_exists
     from fencepost.protocol.topics import TopicPartition
 
     described = await admin.describe_topics(*{place.topic for place in places})

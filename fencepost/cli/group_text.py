@@ -9,8 +9,8 @@ from fencepost.cli.txn_text import places
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fencepost.client.admin_groups import Move, PartitionLag
-    from fencepost.client.admin_types import GroupDescription
+    from fencepost.client.admin.lag import Move, PartitionLag
+    from fencepost.client.admin.types import GroupDescription
 
 PLACES_MAX = 12
 """How many partitions of one member a line names."""

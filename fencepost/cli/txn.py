@@ -127,7 +127,7 @@ def producers_command(
       fencepost txn producers orders:3 --open
     """
     from fencepost.cli import txn_text
-    from fencepost.client.admin_why import check_exists
+    from fencepost.client.admin.why import check_exists
 
     async def talk(admin: "Admin") -> Any:
         await check_exists(admin, partition)

@@ -37,7 +37,7 @@ def abort(
     """
     from fencepost.cli.txn_text import as_json as plain
     from fencepost.cli.txn_text import places
-    from fencepost.client.admin_why import NO_TIMEOUT_MS
+    from fencepost.client.admin.why import NO_TIMEOUT_MS
 
     async def talk(admin: "Admin") -> Any:
         told = await admin.describe_transaction(transactional_id)

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.connect import command_for
 from fencepost.cli.plain_text import age, cell, counted, moment, table
-from fencepost.client.admin_types import Verdict
-from fencepost.client.admin_why import NO_TIMEOUT_MS, reason
+from fencepost.client.admin.types import Verdict
+from fencepost.client.admin.why import NO_TIMEOUT_MS, reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from fencepost.client.admin_types import HeldBack, Holder, ProducerState, TransactionListing, TransactionStory
+    from fencepost.client.admin.types import HeldBack, Holder, ProducerState, TransactionListing, TransactionStory
     from fencepost.protocol.topics import TopicPartition
 
 NO_STORY = "not told: only a fencepost broker tells, and only what happened since it started"

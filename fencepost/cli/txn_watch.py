@@ -10,7 +10,7 @@ from fencepost.cli.plain_text import age, counted, moment, table
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
-    from fencepost.client.admin_types import TransactionListing
+    from fencepost.client.admin.types import TransactionListing
 
 CLIENT_ID = "fencepost-txn"
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")

@@ -1,4 +1,4 @@
-"""API key -> name, message file and versions: what the broker serves, and what ApiVersions says of it."""
+"""API key -> name, message file and versions: what the broker serves and says of it, and what only our client asks."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -131,4 +131,33 @@ API_BY_KEY: dict[int, Api] = {
     key: Api(key, name, served, advertised or served, NO_VERSION if flexible is None else flexible, _UNSTABLE.get(key))
     for key, name, served, advertised, flexible in _ROWS
 }
+_ASKED_ROWS: tuple[tuple[int, str, tuple[int, int], int | None], ...] = (
+    # key, name, versions our client speaks, first flexible version
+    (29, "DescribeAcls", (1, 3), 2),
+    (30, "CreateAcls", (1, 3), 2),
+    (31, "DeleteAcls", (1, 3), 2),
+    (34, "AlterReplicaLogDirs", (1, 2), 2),
+    (35, "DescribeLogDirs", (1, 5), 2),
+    (43, "ElectLeaders", (0, 2), 2),
+    (45, "AlterPartitionReassignments", (0, 1), 0),
+    (46, "ListPartitionReassignments", (0, 0), 0),
+    (48, "DescribeClientQuotas", (0, 1), 1),
+    (49, "AlterClientQuotas", (0, 1), 1),
+    (50, "DescribeUserScramCredentials", (0, 0), 0),
+    (51, "AlterUserScramCredentials", (0, 0), 0),
+    (55, "DescribeQuorum", (0, 2), 0),
+    (74, "ListConfigResources", (0, 1), 0),
+)
+
+ASKED_BY_KEY: dict[int, Api] = {
+    key: Api(key, name, versions, versions, NO_VERSION if flexible is None else flexible)
+    for key, name, versions, flexible in _ASKED_ROWS
+}
+"""What our client asks other brokers and our own broker does not serve (docs/decisions/0023-asked-but-not-served.md).
+
+A broker that gains one of these moves its row above and brings a handler."""
+
+KNOWN_BY_KEY: dict[int, Api] = API_BY_KEY | ASKED_BY_KEY
+"""Every API whose messages are declared."""
+
 API_BY_NAME: dict[str, Api] = {api.name: api for api in API_BY_KEY.values()}

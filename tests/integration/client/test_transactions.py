@@ -7,7 +7,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, ErrorCode, FencedError, KafkaError, TopicPartition
-from fencepost.client.admin_types import TransactionListing
+from fencepost.client.admin.types import TransactionListing
 
 
 async def create(kafka: fencepost.Client, *names: str, partitions: int = 2) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from fencepost.cli.plain_text import age, cell, moment, table
 from fencepost.cli.txn_text import as_json, describe_text, why_text
-from fencepost.client.admin_types import (
+from fencepost.client.admin.types import (
     HeldBack,
     Holder,
     ProducerState,
@@ -16,7 +16,7 @@ from fencepost.client.admin_types import (
     TransactionStory,
     Verdict,
 )
-from fencepost.client.admin_why import NO_TIMEOUT_MS
+from fencepost.client.admin.why import NO_TIMEOUT_MS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 

@@ -1,4 +1,4 @@
-"""The admin client: topics, configurations, groups and features. Transactions are in `admin_transactions.py`."""
+"""The admin client: topics, configurations, groups and features. Transactions are in `transactions.py`."""
 
 from collections.abc import Collection, Mapping
 from types import TracebackType
@@ -6,9 +6,9 @@ from typing import Any
 
 import trio
 
-from fencepost.client.admin_requests import final_error
-from fencepost.client.admin_transactions import TransactionAdmin
-from fencepost.client.admin_types import (
+from fencepost.client.admin.requests import final_error
+from fencepost.client.admin.transactions import TransactionAdmin
+from fencepost.client.admin.types import (
     ConfigEntry,
     GroupDescription,
     GroupListing,
@@ -337,11 +337,11 @@ class Admin(TransactionAdmin):
             f"setting offsets of group {group_id!r}",
         )
 
-    # -- transactions that are in the way; the rest is in admin_transactions.py
+    # -- transactions that are in the way; the rest is in transactions.py
 
     async def why(self, partition: TopicPartition) -> HeldBack:
         """Why the partition's last stable offset stands where it stands: who holds it, who waits, what to do."""
-        from fencepost.client.admin_why import held_back  # here: few programs ask
+        from fencepost.client.admin.why import held_back  # here: few programs ask
 
         return await held_back(self, TopicPartition(*partition))
 
@@ -352,7 +352,7 @@ class Admin(TransactionAdmin):
 
         `older_than_ms` is by the timestamps of their records; not given, it is `transaction.max.timeout.ms`.
         """
-        from fencepost.client.admin_why import find_hanging
+        from fencepost.client.admin.why import find_hanging
 
         return await find_hanging(self, partitions, older_than_ms)
 

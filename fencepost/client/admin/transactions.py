@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from fencepost.client.admin_requests import AdminRequests
-from fencepost.client.admin_types import (
+from fencepost.client.admin.requests import AdminRequests
+from fencepost.client.admin.types import (
     ProducerState,
     StoryLine,
     TransactionListing,

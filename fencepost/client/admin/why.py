@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from fencepost.client.admin_types import (
+from fencepost.client.admin.types import (
     HangingTransaction,
     HeldBack,
     Holder,

@@ -1,0 +1,56 @@
+"""AlterPartitionReassignments (45): begin or give up moving replicas (KIP-455).
+
+v1 lets the client forbid a change of the replication factor (KIP-860).
+"""
+
+from fencepost.protocol.schema import Array, Bool, Field, Int16, Int32, Request, Response, Since, String, Struct
+
+VERSIONS = (0, 1)
+FLEXIBLE = 0
+
+ReassignablePartition = Struct(
+    "ReassignablePartition",
+    "partition_index" / Int32,
+    "replicas" / Field(Array(Int32), default=None, nullable=0),
+)
+
+ReassignableTopic = Struct(
+    "ReassignableTopic",
+    "name" / String,
+    "partitions" / Array(ReassignablePartition),
+)
+
+AlterPartitionReassignmentsRequest = Request(
+    45,
+    "AlterPartitionReassignmentsRequest",
+    VERSIONS,
+    FLEXIBLE,
+    "timeout_ms" / Field(Int32, default=60000),
+    "allow_replication_factor_change" / Since(1, Bool, default=True),
+    "topics" / Array(ReassignableTopic),
+)
+
+ReassignablePartitionResponse = Struct(
+    "ReassignablePartitionResponse",
+    "partition_index" / Int32,
+    "error_code" / Int16,
+    "error_message" / Field(String, nullable=0),
+)
+
+ReassignableTopicResponse = Struct(
+    "ReassignableTopicResponse",
+    "name" / String,
+    "partitions" / Array(ReassignablePartitionResponse),
+)
+
+AlterPartitionReassignmentsResponse = Response(
+    45,
+    "AlterPartitionReassignmentsResponse",
+    VERSIONS,
+    FLEXIBLE,
+    "throttle_time_ms" / Int32,
+    "allow_replication_factor_change" / Since(1, Bool, default=True),
+    "error_code" / Int16,
+    "error_message" / Field(String, nullable=0),
+    "responses" / Array(ReassignableTopicResponse),
+)
