@@ -1,0 +1,144 @@
+"""What an error code means in the answer to a transactional request: one table, by API and code (KIP-1050, row T17).
+
+| meaning       | what the client does                                                        | the program sees    |
+|---------------|-----------------------------------------------------------------------------|---------------------|
+| DONE          | goes on                                                                     |                     |
+| AGAIN         | asks again after a pause, until the deadline                                | RetriableError [1]  |
+| MOVED         | looks for the coordinator (the leader, for Produce) first, then as AGAIN    | RetriableError [1]  |
+| ABORT         | the transaction can only be aborted; the producer lives on                  | AbortableError      |
+| LOST_IDENTITY | as ABORT; the cluster has forgotten our producer id: a new epoch afterwards | AbortableError      |
+| NOT_OPEN      | the transaction is not as we believe: ending it tells (KIP-588)             | AbortableError      |
+| STALE_EPOCH   | somebody newer, or our own transaction timed out: ending it tells (KIP-588) | AbortableError [2]  |
+| FENCED        | somebody newer has the transactional id                                     | FencedError         |
+| FORBIDDEN     | a right is missing that no retry brings                                     | AuthorizationError  |
+| FATAL         | this client and this broker can not work together                           | FatalError          |
+
+[1] Only when the deadline ends; inside a transaction it then spoils that transaction and is an AbortableError.
+[2] FencedError where ending it finds somebody newer.
+
+The facts are those of Kafka's TransactionManager and Sender; where we differ, and why, stands beside the test.
+"""
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from fencepost.protocol.errors import ErrorCode as E
+
+
+class Meaning(enum.Enum):
+    """What an answer's code asks of a transactional producer; the table is at the top of the module."""
+
+    DONE = "done"
+    AGAIN = "again"
+    MOVED = "moved"
+    ABORT = "abort"
+    LOST_IDENTITY = "lost identity"
+    NOT_OPEN = "not open"
+    STALE_EPOCH = "stale epoch"
+    FENCED = "fenced"
+    FORBIDDEN = "forbidden"
+    FATAL = "fatal"
+
+
+APIS: Final = (
+    "FindCoordinator",
+    "InitProducerId",
+    "AddPartitionsToTxn",
+    "AddOffsetsToTxn",
+    "TxnOffsetCommit",
+    "Produce",
+    "EndTxn",
+)
+"""Whose answers a transactional producer has to understand."""
+
+_COMMON: Final[Mapping[E, Meaning]] = {
+    E.NONE: Meaning.DONE,
+    E.NOT_COORDINATOR: Meaning.MOVED,
+    E.COORDINATOR_NOT_AVAILABLE: Meaning.MOVED,
+    E.TRANSACTION_ABORTABLE: Meaning.ABORT,
+    E.TOPIC_AUTHORIZATION_FAILED: Meaning.ABORT,
+    E.GROUP_AUTHORIZATION_FAILED: Meaning.ABORT,
+    E.OPERATION_NOT_ATTEMPTED: Meaning.ABORT,
+    E.UNKNOWN_PRODUCER_ID: Meaning.LOST_IDENTITY,
+    E.INVALID_PRODUCER_ID_MAPPING: Meaning.LOST_IDENTITY,
+    E.INVALID_TXN_STATE: Meaning.NOT_OPEN,
+    E.INVALID_PRODUCER_EPOCH: Meaning.STALE_EPOCH,
+    E.PRODUCER_FENCED: Meaning.FENCED,
+    E.TRANSACTION_COORDINATOR_FENCED: Meaning.FATAL,
+    E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: Meaning.FORBIDDEN,
+    E.CLUSTER_AUTHORIZATION_FAILED: Meaning.FORBIDDEN,
+    E.DELEGATION_TOKEN_AUTHORIZATION_FAILED: Meaning.FORBIDDEN,
+    E.SASL_AUTHENTICATION_FAILED: Meaning.FORBIDDEN,
+    E.UNSUPPORTED_VERSION: Meaning.FATAL,
+    E.UNSUPPORTED_FOR_MESSAGE_FORMAT: Meaning.FATAL,
+}
+_STALE_MEMBER: Final = dict.fromkeys(
+    (
+        E.ILLEGAL_GENERATION,
+        E.UNKNOWN_MEMBER_ID,
+        E.FENCED_INSTANCE_ID,
+        E.STALE_MEMBER_EPOCH,
+        E.FENCED_MEMBER_EPOCH,
+        E.REBALANCE_IN_PROGRESS,
+        E.GROUP_ID_NOT_FOUND,
+    ),
+    Meaning.ABORT,
+)
+_SPECIAL: Final[Mapping[str, Mapping[E, Meaning]]] = {
+    "FindCoordinator": {E.COORDINATOR_NOT_AVAILABLE: Meaning.AGAIN, E.INVALID_REQUEST: Meaning.FATAL},
+    # No transaction is open while these are asked, so what would spoil one is final here.
+    "InitProducerId": {
+        E.INVALID_PRODUCER_EPOCH: Meaning.FENCED,
+        E.INVALID_TRANSACTION_TIMEOUT: Meaning.FATAL,
+        E.INVALID_REQUEST: Meaning.FATAL,
+        E.INVALID_TXN_STATE: Meaning.FATAL,
+        E.UNKNOWN_PRODUCER_ID: Meaning.FATAL,
+        E.INVALID_PRODUCER_ID_MAPPING: Meaning.FATAL,
+        E.UNKNOWN_SERVER_ERROR: Meaning.FATAL,
+    },
+    "AddPartitionsToTxn": {E.INVALID_TOPIC_EXCEPTION: Meaning.ABORT},
+    "AddOffsetsToTxn": {E.INVALID_GROUP_ID: Meaning.ABORT},
+    "TxnOffsetCommit": {
+        **_STALE_MEMBER,
+        E.REQUEST_TIMED_OUT: Meaning.MOVED,
+        E.OFFSET_METADATA_TOO_LARGE: Meaning.ABORT,
+        E.INVALID_COMMIT_OFFSET_SIZE: Meaning.ABORT,
+    },
+    "Produce": {
+        E.OUT_OF_ORDER_SEQUENCE_NUMBER: Meaning.LOST_IDENTITY,
+        E.DUPLICATE_SEQUENCE_NUMBER: Meaning.DONE,
+        E.NOT_LEADER_OR_FOLLOWER: Meaning.MOVED,
+        E.LEADER_NOT_AVAILABLE: Meaning.MOVED,
+        E.FENCED_LEADER_EPOCH: Meaning.MOVED,
+        E.UNKNOWN_LEADER_EPOCH: Meaning.MOVED,
+        E.UNKNOWN_TOPIC_OR_PARTITION: Meaning.MOVED,
+        E.UNKNOWN_TOPIC_ID: Meaning.MOVED,
+        E.INCONSISTENT_TOPIC_ID: Meaning.MOVED,
+        E.REPLICA_NOT_AVAILABLE: Meaning.MOVED,
+        E.KAFKA_STORAGE_ERROR: Meaning.MOVED,
+    },
+    # The end itself is what tells whether a stale epoch means somebody newer.
+    "EndTxn": {E.INVALID_PRODUCER_EPOCH: Meaning.FENCED},
+}
+_PARTITION_LEVEL: Final = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce", "EndTxn"})
+
+
+def _meaning(api: str, code: E) -> Meaning:
+    found = _SPECIAL[api].get(code) or _COMMON.get(code)
+    if found is not None:
+        return found
+    if code.retriable:
+        return Meaning.AGAIN
+    # What nobody foresaw: a transaction is spoilt by it, and without one nothing can be promised.
+    return Meaning.ABORT if api in _PARTITION_LEVEL else Meaning.FATAL
+
+
+TABLE: Final[Mapping[str, Mapping[E, Meaning]]] = MappingProxyType(
+    {api: MappingProxyType({code: _meaning(api, code) for code in E}) for api in APIS}
+)
+"""By API name and code: total over every code that Kafka has."""
+
+INDEFINITE: Final = frozenset({E.COORDINATOR_NOT_AVAILABLE, E.REQUEST_TIMED_OUT, E.NETWORK_EXCEPTION})
+"""Answers to EndTxn after which the coordinator may all the same have written the decision down (row T7)."""
