@@ -56,10 +56,10 @@ def circumstances(command: str) -> str:
     )
 
 
-def write(directory: Path, measured: list[Measured], text: str) -> Path:
+def write(directory: Path, measured: list[Measured], text: str, prefix: str = "") -> Path:
     """Keep the table and every single number; return the table's path."""
     directory.mkdir(parents=True, exist_ok=True)
-    stem = time.strftime("%Y%m%d-%H%M%S")
+    stem = prefix + time.strftime("%Y%m%d-%H%M%S")
     rows = "".join(json.dumps(one._asdict()) + "\n" for one in measured)
     (directory / f"{stem}.jsonl").write_text(rows, encoding="utf-8")
     path = directory / f"{stem}.md"

@@ -34,13 +34,13 @@ class Job(NamedTuple):
 
 def create_topic(address: str, topic: str, partitions: int) -> None:
     """Make a topic and wait for it."""
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 4})
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(WAIT_SECONDS)
 
 
 def delete_topic(address: str, topic: str) -> None:
     """Give the disk back what a topic took."""
-    admin = AdminClient({"bootstrap.servers": address})
+    admin = AdminClient({"bootstrap.servers": address, "log_level": 4})
     admin.delete_topics([topic])[topic].result(WAIT_SECONDS)
 
 
