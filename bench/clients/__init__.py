@@ -1,1 +1,1 @@
-"""Python clients of Kafka side by side, on one broker in one run: what each costs its own process, and how fast it is."""
+"""Python clients of Kafka side by side on one broker in one run: what each costs its process, and how fast it is."""

@@ -1,4 +1,4 @@
-"""`python -m bench.clients`: Python clients of Kafka side by side on one broker; a table and every figure to bench/out."""
+"""`python -m bench.clients`: Python clients of Kafka side by side on one broker; table and figures to bench/out."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""One run of one client in a process of its own: reads its job as JSON from the command line, prints what it came to."""
+"""One run of one client in a process of its own: its job as JSON on the command line, what it came to on stdout."""
 
 import json
 import resource
