@@ -1,6 +1,7 @@
 """Many timers behind one sleeping task: starting one over, which every heartbeat does, is one dictionary write."""
 
 import heapq
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from fencepost.coordinator.group.turn import TimerKind
@@ -43,9 +44,12 @@ class Timers:
         """Stop the timer, if it runs."""
         self._deadlines.pop(key, None)
 
-    def due(self, now: float) -> list[TimerKey]:
-        """Take out the timers whose deadline has come, earliest first."""
-        fired: list[TimerKey] = []
+    def due(self, now: float) -> Iterator[TimerKey]:
+        """Take out the timers whose deadline has come, earliest first, each when it is asked for.
+
+        So what one of them brings about may still stop the others or start them over: after a stall many are due at
+        once, and a member whose Join has just been answered because of the first must not go by the second.
+        """
         while self._heap and self._heap[0][0] <= now:
             deadline, _, key = heapq.heappop(self._heap)
             if self._queued.get(key) != deadline:
@@ -58,8 +62,7 @@ class Timers:
                 self._push(key, wanted)
             else:
                 del self._deadlines[key]
-                fired.append(key)
-        return fired
+                yield key
 
     def next_deadline(self) -> float | None:
         """When to look again; may be early, never late."""

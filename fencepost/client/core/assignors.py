@@ -1,0 +1,142 @@
+"""Who of a classic group reads which partition: range, roundrobin, sticky and cooperative-sticky, by Kafka's names.
+
+An assignor is chosen by the coordinator among those that every member offers, and is run by the member that leads. All
+of them are functions of what the members say: whoever leads deals out the same.
+"""
+
+import struct
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from fencepost.client.core import sticky
+from fencepost.client.core.consumer_protocol import (
+    UNKNOWN_GENERATION,
+    Reader,
+    Subscription,
+    encode_partitions,
+)
+from fencepost.client.core.sticky import Member
+from fencepost.client.errors import ConfigError
+from fencepost.protocol.topics import TopicPartition
+
+Assignment = dict[str, list[TopicPartition]]
+Assign = Callable[[Sequence[Member], Mapping[str, int]], Assignment]
+_INT = struct.Struct(">i")
+
+
+def assign_range(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
+    """Per topic, neighbouring partitions go to each member; the first members get one more where it does not divide."""
+    assigned: Assignment = {member.member_id: [] for member in members}
+    circle = sorted(members, key=lambda member: member.order)
+    for topic in sorted(counts):
+        readers = [member for member in circle if topic in member.topics]
+        start = 0
+        for place, member in enumerate(readers):
+            size = counts[topic] // len(readers) + (1 if place < counts[topic] % len(readers) else 0)
+            assigned[member.member_id] += [TopicPartition(topic, p) for p in range(start, start + size)]
+            start += size
+    return assigned
+
+
+def assign_roundrobin(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
+    """All partitions in a row are dealt one by one to the members who want their topic."""
+    assigned: Assignment = {member.member_id: [] for member in members}
+    circle = sorted(members, key=lambda member: member.order)
+    turn = 0
+    for topic in sorted(counts):
+        if not any(topic in member.topics for member in circle):
+            continue
+        for partition in range(counts[topic]):
+            while topic not in circle[turn % len(circle)].topics:
+                turn += 1
+            assigned[circle[turn % len(circle)].member_id].append(TopicPartition(topic, partition))
+            turn += 1
+    return assigned
+
+
+def assign_cooperative(members: Sequence[Member], counts: Mapping[str, int]) -> Assignment:
+    """As `sticky`, but what changes hands is given to nobody until its owner has let go of it (KIP-429).
+
+    Its owner sees that it lost something, gives it up and joins again: the second round deals it out.
+    """
+    assigned = sticky.assign(members, counts)
+    claims: dict[TopicPartition, set[str]] = {}
+    for member in members:
+        for partition in member.owned:
+            claims.setdefault(partition, set()).add(member.member_id)
+    return {
+        member_id: [p for p in partitions if p not in claims or member_id in claims[p]]
+        for member_id, partitions in assigned.items()
+    }
+
+
+def _nothing(owned: Collection[TopicPartition], generation: int) -> bytes | None:
+    return None
+
+
+def _sticky_data(owned: Collection[TopicPartition], generation: int) -> bytes | None:
+    """StickyAssignorUserData v1. What it names is given up already; it only tells what would be good to have again."""
+    return encode_partitions(sorted(owned)) + _INT.pack(generation)
+
+
+def _cooperative_data(owned: Collection[TopicPartition], generation: int) -> bytes | None:
+    """The generation, for leaders that know only version 1 of the subscription."""
+    return _INT.pack(generation)
+
+
+@dataclass(frozen=True, slots=True)
+class Assignor:
+    """One strategy: how it deals, what a member adds to its subscription for it, and whether members may go on reading.
+
+    `cooperative`: members keep what they have while the group rebalances, and give up only what was dealt to others.
+    """
+
+    name: str
+    assign: Assign
+    user_data: Callable[[Collection[TopicPartition], int], bytes | None] = _nothing
+    cooperative: bool = False
+
+    def member(self, member_id: str, instance_id: str | None, subscription: Subscription) -> Member:
+        """The member as this assignor sees it. Raises KafkaError where its data can not be read."""
+        owned: Collection[TopicPartition] = ()
+        generation = UNKNOWN_GENERATION
+        data = subscription.user_data
+        if self.name == "sticky" and data:
+            reader = Reader(data, "a member's sticky assignment", "JoinGroup")
+            owned = reader.partitions()
+            generation = UNKNOWN_GENERATION if reader.at_end else reader.number()
+        elif self.cooperative:
+            owned, generation = subscription.owned, subscription.generation
+            if generation == UNKNOWN_GENERATION and data is not None and len(data) == _INT.size:
+                generation = _INT.unpack(data)[0]
+        return Member(member_id, instance_id, frozenset(subscription.topics), frozenset(owned), generation)
+
+
+ASSIGNORS: Mapping[str, Assignor] = {
+    assignor.name: assignor
+    for assignor in (
+        Assignor("range", assign_range),
+        Assignor("roundrobin", assign_roundrobin),
+        Assignor("sticky", sticky.assign, _sticky_data),
+        Assignor("cooperative-sticky", assign_cooperative, _cooperative_data, cooperative=True),
+    )
+}
+
+
+def strategies(names: Sequence[str]) -> tuple[Assignor, ...]:
+    """The assignors of these names, the preferred one first. Raises ConfigError for none, and for one named twice."""
+    if not names or len(set(names)) != len(names):
+        raise ConfigError(f"{', '.join(names) or 'nothing'!r} does not name assignors, each once")
+    unknown = [name for name in names if name not in ASSIGNORS]
+    if unknown:
+        raise ConfigError(f"there is no assignor {unknown[0]!r}; there are {', '.join(ASSIGNORS)}")
+    return tuple(ASSIGNORS[name] for name in names)
+
+
+def is_cooperative(offered: Sequence[Assignor]) -> bool:
+    """Whether members may keep partitions while they join: only if every strategy that could be chosen lets them.
+
+    That is Kafka's way up from eager: first all members offer [cooperative-sticky, range], still giving everything up,
+    and once there is none without cooperative-sticky, each drops range (KIP-429).
+    """
+    return all(assignor.cooperative for assignor in offered)
