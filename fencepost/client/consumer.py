@@ -1,27 +1,28 @@
 """The consumer: records in batches or one by one, as a member of a group or with partitions of one's own choice."""
 
 from types import TracebackType
+from typing import Any, Self
 
 import trio
 
 from fencepost.client.background import Background
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ConsumerConfig
+from fencepost.client.consumed import K, V
 from fencepost.client.errors import KafkaError
-from fencepost.client.fetch_state import PartitionState
 from fencepost.client.membership import Membership
 from fencepost.client.reading import Reading, reader_in_hand
 from fencepost.client.txn_requests import CommittedOffset
 from fencepost.protocol.topics import TopicPartition
 
 
-def in_hand() -> "Consumer | None":
+def in_hand() -> "Consumer[Any, Any] | None":
     """The group consumer whose batch this task works on, if any."""
     reader = reader_in_hand()
     return reader if isinstance(reader, Consumer) else None
 
 
-class Consumer(Reading):
+class Consumer(Reading[K, V]):
     """Reads topics; open it with `async with kafka.consumer("orders", group="billing")`.
 
     With a group it is a member from the start and partitions come and go between two batches; without one it reads
@@ -38,7 +39,7 @@ class Consumer(Reading):
 
     # -- life
 
-    async def __aenter__(self) -> "Consumer":
+    async def __aenter__(self) -> Self:
         self._open = True
         self._committed_at = trio.current_time()
         self._scopes.append(self._background.start_soon(self._fetcher.run))
@@ -75,7 +76,9 @@ class Consumer(Reading):
             self._resting = True
             if self._membership is not None:
                 await self._membership.leave()
-            for suffix in ("", "-join", "-fetch-0", "-fetch-1"):
+            self._fetcher.states = {}
+            self._fetcher.close_sessions(self._background)
+            for suffix in ("", "-join"):
                 self._cluster.release(self._purpose + suffix)
 
     # -- what membership asks
@@ -100,6 +103,7 @@ class Consumer(Reading):
     def assign_from_group(self, partitions: list[TopicPartition]) -> None:
         """The partitions of a new generation."""
         self._rewind_due = False
-        self._fetcher.states = {partition: PartitionState(partition) for partition in partitions}
+        self._fetcher.states = {partition: self._fetcher.new_state(partition) for partition in partitions}
+        self._fetcher.metrics.rebalances += 1
         self._fetcher.wake()
         self._fetcher.announce()

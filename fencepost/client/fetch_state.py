@@ -1,32 +1,68 @@
 """What a consumer holds of one partition: its position, what was fetched ahead, and how far the log reaches."""
 
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
+from fencepost.client.core.fetch_budget import FetchBudget, Frame
+from fencepost.client.errors import KafkaError
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc, iter_headers
+from fencepost.protocol.compression import Compression
 from fencepost.protocol.isolation import AbortedFilter
-from fencepost.protocol.records import Record, decode_records
+from fencepost.protocol.records import Record, decode_records, decode_unpacked
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
-CHUNKS_AHEAD = 2
+Batches = deque[tuple[int, BatchHeader]]
+_BY_THEMSELVES_BYTES = 32 << 10
+"""Compressed batches from this size on are worth the way to another thread and back."""
+
+
+class RawFetch(NamedTuple):
+    """One answer's part for one partition, as the broker sent it: for readers that decide themselves what counts.
+
+    `batches` are (position in `buffer`, header), whole, in order, control batches and aborted ones included; the first
+    may begin before `start_offset`. `aborted` are (producer id, first offset) as the broker listed them for
+    read_committed, empty otherwise. Records at or above `next_offset` come with the next one.
+    """
+
+    partition: TopicPartition
+    buffer: memoryview | bytes | bytearray
+    batches: tuple[tuple[int, BatchHeader], ...]
+    aborted: tuple[tuple[int, int], ...]
+    start_offset: int
+    next_offset: int
+    last_stable_offset: int
+    high_watermark: int
 
 
 class Chunk:
     """What one answer brought for one partition; batches are unpacked only when their records are wanted."""
 
-    __slots__ = ("at", "batches", "buffer", "next_offset", "records")
+    __slots__ = ("aborted", "at", "batches", "buffer", "damage", "frame", "left", "next_offset", "records", "unpacked")
 
-    def __init__(self, buffer: memoryview, batches: deque[tuple[int, BatchHeader]], next_offset: int) -> None:
+    def __init__(self, buffer: Any, batches: Batches, next_offset: int, frame: Frame) -> None:
         self.buffer = buffer
         self.batches = batches
         self.next_offset = next_offset
+        self.frame = frame
+        self.aborted: tuple[tuple[int, int], ...] = ()
+        self.damage: CorruptBatch | None = None  # what stands behind the batches and can not be read
+        self.left = 0  # records which were not given yet
         self.records: list[Record] = []
         self.at = 0
+        self.unpacked: bytes | None = None  # the first batch's records, by another thread
 
-    @property
-    def exhausted(self) -> bool:
-        """Nothing is left to give."""
-        return not self.batches and self.at >= len(self.records)
+    def decode_next(self, position: int) -> None:
+        """Records of the next batch, from `position` on. Raises CorruptBatch, each time it is tried."""
+        start, header = self.batches[0]
+        if self.unpacked is not None:
+            records = decode_unpacked(self.unpacked, header)
+        else:
+            records = decode_records(self.buffer, start, header)
+        self.batches.popleft()
+        self.unpacked = None
+        if header.base_offset < position:
+            records = [record for record in records if record.offset >= position]
+        self.records, self.at = records, 0
 
 
 class PartitionState:
@@ -34,147 +70,335 @@ class PartitionState:
 
     `position` is the offset of the next record for the program (None: to be found out), `fetch_offset` the next one
     to ask the broker for, `rewind_point` where the program's last commit (or its start) was. `turn` changes with
-    every jump, so that answers to older requests are not taken for new ones.
+    every jump, so that answers to older requests are not taken for new ones. `leader_epoch` is of the record before
+    the position, `fetch_epoch` of the one before `fetch_offset`; -1 where not known.
     """
 
     __slots__ = (
+        "buffered_bytes",
         "chunks",
+        "fetch_epoch",
         "fetch_offset",
+        "fetched_at",
+        "held_back",
         "high_watermark",
         "in_request",
+        "keeps_all",
         "last_stable_offset",
         "leader_epoch",
+        "left",
         "log_start_offset",
         "partition",
+        "pause_wish",
         "paused",
         "position",
+        "replica",
+        "replica_until",
         "reset",
         "retry_at",
         "rewind_point",
+        "trouble",
         "turn",
+        "validated_epoch",
+        "withheld",
     )
 
     def __init__(self, partition: TopicPartition) -> None:
         self.partition = partition
         self.position: int | None = None
         self.fetch_offset = -1
+        self.fetch_epoch = -1
         self.rewind_point: int | None = None
         self.reset: int | None = None  # a ListOffsets timestamp to go to, instead of the committed offset
         self.chunks: deque[Chunk] = deque()
-        self.paused = False
+        self.left = 0
+        self.buffered_bytes = 0
+        self.fetched_at = 0  # which answer last brought something: who waited longest is asked for first
+        self.held_back = False  # nothing more is asked before all that is here was given: what comes then is an error
+        self.keeps_all = False  # also what no program may see, for `take_raw`
+        self.paused = False  # gives out nothing: `pause_wish` of the program, or `withheld` for the group
+        self.pause_wish = False
+        self.withheld = False
         self.in_request = False
         self.turn = 0
+        self.trouble: KafkaError | None = None  # what only the program can decide; a jump ends it
         self.retry_at = 0.0
+        self.replica: int | None = None  # a follower that the leader would rather have us read from (KIP-392)
+        self.replica_until = 0.0
         self.leader_epoch = -1
+        self.validated_epoch = -1  # the leader's epoch at which the position was found to be part of its log
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
 
+    # -- going somewhere
+
     def jump(self, offset: int | None) -> None:
         """Go to `offset` (None: find out again); what was fetched ahead is dropped."""
         self.position = offset
-        self.fetch_offset = -1 if offset is None else offset
-        self.chunks.clear()
-        self.turn += 1
-        self.in_request = False
+        self.leader_epoch = -1
         self.reset = None
+        self.trouble = None
         self.retry_at = 0.0
+        self._drop()
 
-    def start_at(self, offset: int) -> None:
-        """The position was found out; it is also where an aborted transaction goes back to."""
+    def start_at(self, offset: int, leader_epoch: int = -1) -> None:
+        """The position was found out; it is also where an aborted transaction goes back to.
+
+        `leader_epoch` is that of the record before it, as it was committed, or -1.
+        """
         self.jump(offset)
         self.rewind_point = offset
+        self.leader_epoch = self.fetch_epoch = leader_epoch
 
-    def fetchable(self, now: float) -> bool:
-        """Whether to ask the broker for more."""
+    def drop_buffered(self) -> None:
+        """Forget what was fetched ahead; it is fetched again when it is wanted."""
+        self._drop()
+
+    def _drop(self) -> None:
+        for chunk in self.chunks:
+            chunk.frame.give_back()
+            chunk.records, chunk.at, chunk.left = [], 0, 0
+        self.chunks.clear()
+        self.left = self.buffered_bytes = 0
+        self.fetch_offset = -1 if self.position is None else self.position
+        self.fetch_epoch = self.leader_epoch
+        self.held_back = False
+        self.in_request = False
+        self.turn += 1
+
+    def pause(self, wish: bool) -> None:
+        """The program wants nothing of this partition, or wants it again."""
+        self.pause_wish = wish
+        self.paused = self.pause_wish or self.withheld
+
+    def withhold(self, withheld: bool) -> None:
+        """The group is about to take the partition away, or has just given it and the program is being told."""
+        self.withheld = withheld
+        self.paused = self.pause_wish or self.withheld
+
+    # -- asking for more
+
+    def fetchable(self, now: float, ahead_bytes: int) -> bool:
+        """Whether to ask the broker for more, when up to `ahead_bytes` may wait here."""
         return (
             self.position is not None
             and not self.paused
             and not self.in_request
-            and len(self.chunks) < CHUNKS_AHEAD
+            and self.trouble is None
+            and self.buffered_bytes < ahead_bytes
             and self.retry_at <= now
+            and not (self.held_back and self.chunks)
         )
 
     def available(self) -> int:
         """How many records could be taken now, at most."""
-        if self.paused:
-            return 0
-        return sum(
-            len(chunk.records) - chunk.at + sum(header.record_count for _, header in chunk.batches)
-            for chunk in self.chunks
-        )
+        return 0 if self.paused else self.left
 
-    def arrive(self, answer: Any, isolation: IsolationLevel, check_crcs: bool) -> None:
-        """Take in a partition's part of a Fetch answer that has no error. Raises CorruptBatch."""
+    def readable(self) -> bool:
+        """Whether a read would bring something: records, or the error that stands in their place."""
+        return bool(self.chunks) and not self.paused
+
+    def arrive(self, answer: Any, isolation: IsolationLevel, check_crcs: bool, frame: Frame | None = None) -> None:
+        """Take in a partition's part of a Fetch answer that has no error.
+
+        A batch that is damaged ends what can be read; it is raised when the position has come to it.
+        """
         self.high_watermark = answer.high_watermark
         self.last_stable_offset = answer.last_stable_offset
         self.log_start_offset = answer.log_start_offset
         buffer = answer.records
         if buffer is None or not len(buffer):
             return
-        aborted = answer.aborted_transactions
-        if isolation is IsolationLevel.READ_UNCOMMITTED or aborted is None:
-            admits = AbortedFilter(None).admits
+        aborted: tuple[tuple[int, int], ...] = ()
+        if isolation is IsolationLevel.READ_COMMITTED and answer.aborted_transactions:
+            aborted = tuple((entry.producer_id, entry.first_offset) for entry in answer.aborted_transactions)
+        frame = frame if frame is not None else Frame(FetchBudget(2**63), len(buffer))
+        chunk = Chunk(buffer, deque(), self.fetch_offset, frame)
+        chunk.aborted = aborted
+        epoch = self._look_through(chunk, AbortedFilter(aborted), check_crcs)
+        self.fetch_offset = chunk.next_offset
+        self.fetch_epoch = epoch
+        if chunk.batches or chunk.damage is not None or self.chunks:
+            frame.share()
+            self.chunks.append(chunk)
+            self.left += chunk.left
+            self.buffered_bytes += len(buffer)
+            self.held_back = self.held_back or chunk.damage is not None
         else:
-            admits = AbortedFilter([(entry.producer_id, entry.first_offset) for entry in aborted]).admits
-        batches: deque[tuple[int, BatchHeader]] = deque()
-        next_offset = self.fetch_offset
-        for start, header in iter_headers(buffer):
-            if check_crcs and not check_crc(buffer, start, header):
-                raise CorruptBatch(f"{self.partition}, batch at offset {header.base_offset}: the CRC is wrong")
-            if admits(header, buffer, start) and header.record_count and header.last_offset >= self.fetch_offset:
-                batches.append((start, header))
-            next_offset = max(next_offset, header.next_offset)
-        self.fetch_offset = next_offset
-        if batches or self.chunks:
-            self.chunks.append(Chunk(buffer, batches, next_offset))
-        else:
-            self.position = next_offset
+            self.position = chunk.next_offset
+            self.leader_epoch = epoch
+
+    def _look_through(self, chunk: Chunk, shown: AbortedFilter, check_crcs: bool) -> int:
+        """Find the batches that count; the leader epoch of the last one of all."""
+        buffer, first, epoch = chunk.buffer, self.fetch_offset, self.fetch_epoch
+        try:
+            for start, header in iter_headers(buffer):
+                if check_crcs and not check_crc(buffer, start, header):
+                    raise CorruptBatch(f"batch at offset {header.base_offset}: the CRC is wrong")
+                counts = shown.admits(header, buffer, start) and header.record_count > 0
+                if header.last_offset >= first:
+                    if counts or self.keeps_all:
+                        chunk.batches.append((start, header))
+                    if counts:
+                        chunk.left += min(header.record_count, header.last_offset - first + 1)
+                chunk.next_offset = max(chunk.next_offset, header.next_offset)
+                epoch = header.partition_leader_epoch
+        except CorruptBatch as wrong:
+            chunk.damage = wrong
+        return epoch
+
+    # -- giving
 
     def take(self, limit: int) -> list[Record]:
-        """Up to `limit` records from the position on; the position moves behind them. Raises CorruptBatch."""
+        """Up to `limit` records from the position on; the position moves behind them, and behind what follows unseen.
+
+        Raises CorruptBatch where the next record can not be read; the position stays before it.
+        """
         taken: list[Record] = []
-        while self.chunks and not self.paused:
+        while self.chunks and not self.paused and len(taken) < limit:
             chunk = self.chunks[0]
             if chunk.at < len(chunk.records):
-                if len(taken) >= limit:
-                    break
                 part = chunk.records[chunk.at : chunk.at + limit - len(taken)]
-                chunk.at += len(part)
-                taken += part
-                self.position = part[-1].offset + 1
-            elif chunk.batches:
-                if len(taken) >= limit:
-                    break
-                start, header = chunk.batches[0]
-                records = decode_records(chunk.buffer, start, header)
-                chunk.batches.popleft()
-                if self.position is not None and header.base_offset < self.position:
-                    records = [record for record in records if record.offset >= (self.position or 0)]
-                chunk.records, chunk.at = records, 0
-                self.leader_epoch = header.partition_leader_epoch
-            else:
-                self.chunks.popleft()
-                self.position = max(self.position or 0, chunk.next_offset)
+                self._given(chunk, len(part), part[-1].offset)
+                taken = taken + part if taken else part
+            elif not self._next_batch(chunk, quiet=bool(taken)):
+                break
+        self._skip_unseen()
         return taken
 
     def take_one(self) -> Record | None:
         """The next record, or None; the cheap way for programs that read one by one. Raises CorruptBatch."""
-        chunks = self.chunks
-        if not chunks or self.paused:
+        while self.chunks and not self.paused:
+            chunk = self.chunks[0]
+            at = chunk.at
+            if at < len(chunk.records):
+                record = chunk.records[at]
+                self._given(chunk, 1, record.offset)
+                if chunk.at == len(chunk.records):
+                    self._skip_unseen()
+                return record
+            if not self._next_batch(chunk, quiet=False):
+                break
+        return None
+
+    def give_back_one(self, record: Record) -> None:
+        """The record that `take_one` gave could not be handed on: it is the next one again."""
+        chunk = self.chunks[0] if self.chunks else None
+        if chunk is not None and chunk.at and chunk.records[chunk.at - 1] is record:
+            chunk.at -= 1
+            chunk.left += 1
+            self.left += 1
+            self.position = record.offset
+        else:
+            epoch, self.position = self.leader_epoch, record.offset
+            self._drop()
+            self.leader_epoch = self.fetch_epoch = epoch
+
+    def take_raw(self) -> RawFetch | None:
+        """The next answer's part as it is, with markers and aborted batches; the position moves behind it.
+
+        `keeps_all` must have been set before it was fetched. Raises CorruptBatch where nothing whole is left of it.
+        """
+        if not self.readable():
             return None
-        chunk = chunks[0]
-        if chunk.at + 1 < len(chunk.records):
-            record = chunk.records[chunk.at]
-            chunk.at += 1
-            self.position = record.offset + 1
-            return record
-        taken = self.take(1)
-        return taken[0] if taken else None
+        chunk = self.chunks[0]
+        if not chunk.batches and chunk.damage is not None:
+            raise chunk.damage
+        start = self.position or 0
+        given = RawFetch(
+            self.partition,
+            chunk.buffer,
+            tuple(chunk.batches),
+            chunk.aborted,
+            start,
+            chunk.next_offset,
+            self.last_stable_offset,
+            self.high_watermark,
+        )
+        self.given_until(chunk, chunk.next_offset, chunk.left)
+        return given
+
+    def given_until(self, chunk: Chunk, next_offset: int, count: int) -> None:
+        """`count` records of the first chunk up to before `next_offset` were given out in some other way."""
+        batches = chunk.batches
+        while batches and batches[0][1].last_offset < next_offset:
+            self.leader_epoch = batches.popleft()[1].partition_leader_epoch
+            chunk.unpacked = None
+        count = min(count, chunk.left) if batches else chunk.left
+        chunk.left -= count
+        self.left -= count
+        self.position = next_offset
+        self._skip_unseen()
+
+    def _given(self, chunk: Chunk, count: int, last_offset: int) -> None:
+        chunk.at += count
+        chunk.left -= count
+        self.left -= count
+        self.position = last_offset + 1
+
+    def _next_batch(self, chunk: Chunk, *, quiet: bool) -> bool:
+        """Unpack the chunk's next batch, or go on to the next chunk. False: only an error is next, and it is `quiet`.
+
+        Raises CorruptBatch unless `quiet`.
+        """
+        try:
+            if chunk.batches:
+                header = chunk.batches[0][1]
+                claimed = min(header.record_count, header.last_offset - (self.position or 0) + 1)
+                chunk.decode_next(self.position or 0)
+                self.leader_epoch = header.partition_leader_epoch
+                if claimed != len(chunk.records):  # compaction has made holes before the position
+                    chunk.left += len(chunk.records) - claimed
+                    self.left += len(chunk.records) - claimed
+            elif chunk.damage is not None:
+                raise chunk.damage
+            else:
+                self._skip_unseen()
+        except CorruptBatch:
+            if quiet:
+                return False
+            raise
+        return True
+
+    def _skip_unseen(self) -> None:
+        """Pass over markers, aborted records and holes at the ends of chunks whose records are all given."""
+        chunks = self.chunks
+        while chunks:
+            chunk = chunks[0]
+            if chunk.batches or chunk.at < len(chunk.records):
+                return
+            self.position = max(self.position or 0, chunk.next_offset)
+            if chunk.damage is not None:
+                return
+            chunks.popleft()
+            self.buffered_bytes -= len(chunk.buffer)
+            chunk.frame.give_back()
+        self.leader_epoch = max(self.leader_epoch, self.fetch_epoch)
+
+    # -- unpacking in another thread
+
+    def packed_head(self) -> tuple[Chunk, int, BatchHeader] | None:
+        """The next batch, where it is compressed and large enough that another thread should unpack it."""
+        if self.paused or not self.chunks:
+            return None
+        chunk = self.chunks[0]
+        if chunk.at < len(chunk.records) or chunk.unpacked is not None or not chunk.batches:
+            return None
+        start, header = chunk.batches[0]
+        if header.compression is Compression.NONE or header.size_bytes < _BY_THEMSELVES_BYTES:
+            return None
+        return chunk, start, header
+
+    # -- how far it is to the end
 
     def lag(self, isolation: IsolationLevel) -> int | None:
-        """How many offsets lie between the position and what may be read; None before the first answer."""
+        """Records fetched and not given yet, and the offsets from there to what may be read; None before an answer.
+
+        What is fetched is counted as what the program will see: no markers, nothing aborted, no holes. What is not can
+        only be counted in offsets. So a reader that was given all has lag 0, also when markers follow.
+        """
         end = self.last_stable_offset if isolation is IsolationLevel.READ_COMMITTED else self.high_watermark
         if self.position is None or end < 0:
             return None
-        return max(end - self.position, 0)
+        return self.left + max(end - self.fetch_offset, 0)

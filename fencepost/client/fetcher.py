@@ -1,30 +1,60 @@
-"""Keeps a consumer's partitions supplied: finds out positions, asks the leaders, takes the answers in."""
+"""Keeps a consumer's partitions supplied: asks their leaders ahead of the program, within one budget of bytes."""
 
 import math
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import trio
 
+from fencepost.client.background import Background
 from fencepost.client.cluster import NO_LEADER, Cluster
 from fencepost.client.config import ConsumerConfig
+from fencepost.client.connection import Connection
+from fencepost.client.core.fetch_budget import FetchBudget, Frame
+from fencepost.client.core.fetch_session import NO_TOPIC_ID, FetchSession, SessionRequest, Wanted
 from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.fetch_metrics import FetchMetrics
+from fencepost.client.fetch_requests import FETCH, FETCH_WITHOUT_IDS, fetch_request
 from fencepost.client.fetch_state import PartitionState
-from fencepost.client.group_requests import EARLIEST, LATEST, list_offsets
+from fencepost.client.position_finder import Committed, PositionFinder
 from fencepost.client.retry import Backoff
-from fencepost.client.txn_requests import CommittedOffset
-from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
-from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
 
-FETCH = API_BY_KEY[1]
 LANES = 2
 """Two requests may be parked at one broker, so that a partition that jumps need not wait for an old long poll."""
-_LAST_WITHOUT_IDS = 12
 _IDLE_CHECK_S = 1.0
-Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, CommittedOffset]]]
+_CLOSE_GRACE_S = 1.0
+_FRAME_OVERHEAD_BYTES = 1 << 10
+_SESSION_REFUSED = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+_NEW_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_REPLICA_WRONG = frozenset(
+    {
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""A follower may lag or have gone: the leader is asked before the position is given up (KIP-392)."""
+
+
+class _Lane:
+    """One connection's worth of fetching: one request at a time, within one fetch session."""
+
+    __slots__ = ("busy", "session")
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.session = FetchSession()
 
 
 class Fetcher:
@@ -34,17 +64,41 @@ class Fetcher:
         self._cluster = cluster
         self._config = config
         self._purpose = purpose
-        self._committed = committed
-        self.states: dict[TopicPartition, PartitionState] = {}
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._finder = PositionFinder(cluster, config, purpose, committed, lambda: self._states)
+        self.budget = FetchBudget(config.queued_max_bytes)
+        self.metrics = FetchMetrics()
+        self.keeps_all = False
+        self.full = False
+        """The budget is used up: nothing more comes before something was given out."""
         self._wake = trio.Event()
         self.arrived = trio.Event()
         self.failure: KafkaError | None = None
-        self._busy: dict[tuple[int, int], bool] = {}
+        self._lanes: dict[int, list[_Lane]] = {}
         self._resting: dict[int, tuple[float, Backoff]] = {}
         self._resolving = False
         self._refresh_due = False
         self._refresh_at = 0.0
+        self._answers = 0
         self._backoff = cluster.policy.backoff()
+
+    @property
+    def states(self) -> dict[TopicPartition, PartitionState]:
+        """The partitions that are read; to be set as a whole. What was fetched for others is dropped."""
+        return self._states
+
+    @states.setter
+    def states(self, states: dict[TopicPartition, PartitionState]) -> None:
+        for partition, state in self._states.items():
+            if states.get(partition) is not state:
+                state.drop_buffered()
+        self._states = states
+
+    def new_state(self, partition: TopicPartition) -> PartitionState:
+        """A partition that is assigned now, to be put into `states`."""
+        state = PartitionState(partition)
+        state.keeps_all = self.keeps_all
+        return state
 
     def wake(self) -> None:
         """Look again: partitions were assigned, taken from, moved or resumed."""
@@ -60,6 +114,14 @@ class Fetcher:
         self.failure = error
         self.announce()
 
+    def check(self) -> None:
+        """Raise what the program has to know: a failure of the whole, or of one partition (until it seeks)."""
+        if self.failure is not None:
+            raise self.failure
+        for state in self._states.values():
+            if state.trouble is not None and not state.chunks and not state.paused:
+                raise state.trouble
+
     async def run(self) -> None:
         """Fetch until cancelled."""
         async with trio.open_nursery() as nursery:
@@ -69,49 +131,95 @@ class Fetcher:
                 with trio.move_on_at(wakes_at):
                     await self._wake.wait()
 
+    # -- who is asked for what
+
     def _round(self, nursery: trio.Nursery, now: float) -> float:
-        if not self.states or self.failure is not None:
+        """Start what is due; returns when to look again at the latest."""
+        if not self._states or self.failure is not None:
             return math.inf
-        if not self._resolving and any(state.position is None for state in self.states.values()):
-            self._resolving = True
-            nursery.start_soon(self._resolve)
-        by_node: dict[int, list[PartitionState]] = {}
         wakes_at = math.inf
-        for state in self.states.values():
+        in_doubt = self._refresh_due and self._refresh_at <= now
+        if self._refresh_due:
+            wakes_at = max(self._refresh_at, now)
+        by_node: dict[int, list[PartitionState]] = {}
+        for state in self._states.values():
+            if state.trouble is not None:
+                continue
+            if state.position is None or self._finder.suspect(state):
+                in_doubt = True
+                continue
             if state.retry_at > now:
                 wakes_at = min(wakes_at, state.retry_at)
-            if not state.fetchable(now):
+            if not state.fetchable(now, self._config.max_partition_fetch_bytes):
                 continue
-            leader = self._cluster.leader(state.partition)
-            if leader == NO_LEADER:
+            node = self._node_for(state, now)
+            if node == NO_LEADER:
                 self._refresh_due = True
                 wakes_at = min(wakes_at, now + _IDLE_CHECK_S)
             else:
-                by_node.setdefault(leader, []).append(state)
-        if self._refresh_due and not self._resolving:
-            if self._refresh_at <= now:
-                self._resolving = True
-                nursery.start_soon(self._resolve)
-            else:
-                wakes_at = min(wakes_at, self._refresh_at)
-        for node, states in by_node.items():
+                by_node.setdefault(node, []).append(state)
+        if in_doubt and not self._resolving:
+            self._resolving = True
+            nursery.start_soon(self._resolve)
+        return min(wakes_at, self._ask_nodes(nursery, by_node, now))
+
+    def _node_for(self, state: PartitionState, now: float) -> int:
+        """The leader, or the follower it has sent us to (KIP-392), as long as that one is part of the cluster."""
+        if state.replica is not None:
+            if state.replica_until > now and state.replica in self._cluster.brokers:
+                return state.replica
+            state.replica = None
+        return self._cluster.leader(state.partition)
+
+    def _ask_nodes(self, nursery: trio.Nursery, by_node: dict[int, list[PartitionState]], now: float) -> float:
+        wakes_at = math.inf
+        self.full = False
+        for states in by_node.values():
+            states.sort(key=lambda state: state.fetched_at)
+        nodes = sorted(by_node, key=lambda node: by_node[node][0].fetched_at)
+        for node in nodes:
             rests_until = self._resting.get(node, (0.0, None))[0]
             if rests_until > now:
                 wakes_at = min(wakes_at, rests_until)
                 continue
-            for lane in range(LANES):
-                if not self._busy.get((node, lane)):
-                    self._busy[node, lane] = True
-                    for state in states:
-                        state.in_request = True
-                    nursery.start_soon(self._fetch, node, lane, [(state, state.turn) for state in states])
-                    break
+            lanes = self._lanes.setdefault(node, [_Lane() for _ in range(LANES)])
+            number = next((number for number, lane in enumerate(lanes) if not lane.busy), None)
+            if number is None:
+                continue
+            room = self._reserve(by_node[node])
+            if not room:
+                self.full = True
+                continue
+            lanes[number].busy = True
+            asked = [(state, state.turn) for state in by_node[node]]
+            for state, _ in asked:
+                state.in_request = True
+            nursery.start_soon(self._fetch, node, number, asked, room)
+        if self.full:
+            self.announce()
         return wakes_at
+
+    def _reserve(self, states: list[PartitionState]) -> int:
+        """Room for one request: each broker's lanes get an equal part, so that parked requests shut nobody out."""
+        part = max(self.budget.limit // (LANES * max(len(self._lanes), 1)), 1)
+        partition_bytes = self._config.max_partition_fetch_bytes
+        wanted = min(self._config.fetch_max_bytes, partition_bytes * len(states), part)
+        room = self.budget.reserve(wanted, min(partition_bytes, part))
+        if not room and self._drop_paused():
+            room = self.budget.reserve(wanted, min(partition_bytes, part))
+        return room
+
+    def _drop_paused(self) -> bool:
+        """What waits for paused partitions gives way to what can be read; it is fetched again after `resume`."""
+        paused = [state for state in self._states.values() if state.paused and state.chunks]
+        for state in paused:
+            state.drop_buffered()
+        return bool(paused)
 
     # -- positions
 
     async def _resolve(self) -> None:
-        """Fresh metadata where it is due, and a position for every partition that has none."""
+        """Fresh metadata where it is due, and a position for every partition that has none or a doubtful one."""
         backoff = self._cluster.policy.backoff()
         try:
             while True:
@@ -119,12 +227,12 @@ class Fetcher:
                     if self._refresh_due:
                         self._refresh_due = False
                         self._refresh_at = trio.current_time() + self._backoff.next_delay()
-                        await self._cluster.refresh({partition.topic for partition in self.states})
-                    if all(state.position is not None for state in self.states.values()):
-                        break
-                    await self._find_positions()
+                        await self._cluster.refresh({partition.topic for partition in self._states})
+                    await self._finder.settle()
+                    break
                 except RetriableError:
                     self._refresh_due = True
+                    self.wake()
                     await backoff.pause()
         except KafkaError as error:
             self.fail(error)
@@ -133,54 +241,20 @@ class Fetcher:
             self.wake()
             self.announce()
 
-    async def _find_positions(self) -> None:
-        lost = {p: (state, state.turn) for p, state in self.states.items() if state.position is None}
-        asked = [partition for partition, (state, _) in lost.items() if state.reset is None]
-        committed: dict[TopicPartition, CommittedOffset] = {}
-        if asked and self._committed is not None:
-            committed = await self._committed(asked)
-        for partition, place in committed.items():
-            self._settle(lost, partition, place.offset)
-        wanted: dict[TopicPartition, int] = {}
-        for partition, (state, _) in lost.items():
-            if state.reset is not None:
-                wanted[partition] = state.reset
-            elif partition not in committed:
-                wanted[partition] = self._policy(partition)
-        if wanted:
-            found = await list_offsets(self._cluster, wanted, self._config.isolation_level, self._purpose)
-            for partition, (offset, _) in found.items():
-                self._settle(lost, partition, offset)
-
-    def _settle(
-        self, lost: dict[TopicPartition, tuple[PartitionState, int]], partition: TopicPartition, offset: int
-    ) -> None:
-        state, turn = lost[partition]
-        if state.turn == turn and self.states.get(partition) is state:
-            state.start_at(max(offset, 0))
-
-    def _policy(self, partition: TopicPartition) -> int:
-        if self._config.auto_offset_reset == "none":
-            raise KafkaError(
-                f"{partition} has no position to start from and auto_offset_reset is 'none'",
-                code=ErrorCode.OFFSET_OUT_OF_RANGE,
-                api="Fetch",
-            )
-        return EARLIEST if self._config.auto_offset_reset == "earliest" else LATEST
-
     # -- fetching
 
-    async def _fetch(self, node: int, lane: int, asked: list[tuple[PartitionState, int]]) -> None:
+    async def _fetch(self, node: int, number: int, asked: list[tuple[PartitionState, int]], room: int) -> None:
+        lane = self._lanes[node][number]
+        connection = None
+        sent = False
         try:
-            connection = await self._cluster.connection(node, f"{self._purpose}-fetch-{lane}")
-            by_id = connection.version_for(FETCH) > _LAST_WITHOUT_IDS and all(
-                any(self._cluster.topics[state.partition.topic].topic_id)
-                for state, _ in asked
-                if state.partition.topic in self._cluster.topics
-            )
-            version = connection.version_for(FETCH, at_most=1 << 15 if by_id else _LAST_WITHOUT_IDS)
+            connection = await self._cluster.connection(node, f"{self._purpose}-fetch-{number}")
+            version, request = self._request(connection, lane.session, asked)
             timeout_s = self._config.fetch_max_wait_ms / 1000 + self._cluster.request_timeout_s
-            answer = await connection.ask(FETCH, version, self._request(asked), timeout_s)
+            began, sent = trio.current_time(), True
+            pending = connection.post(FETCH, version, fetch_request(self._config, request, room))
+            frame, _ = await pending.frame(timeout_s)
+            answer = await pending.wait(timeout_s)
         except ConnectionLost:
             self._rest(node)
             self._refresh_due = True
@@ -189,92 +263,132 @@ class Fetcher:
         except KafkaError as error:
             self.fail(error)
         else:
+            sent = False
             self._resting.pop(node, None)
-            self._take_in(answer, asked, node)
+            self.metrics.fetched(trio.current_time() - began, len(frame), answer.throttle_time_ms)
+            self._take_in(answer, lane.session, asked, node, len(frame))
         finally:
-            self._busy[node, lane] = False
+            if sent:
+                lane.session.lost()
+            self.budget.settle(room)
+            lane.busy = False
             for state, turn in asked:
                 if state.turn == turn:
                     state.in_request = False
             self.wake()
 
+    def _request(
+        self, connection: Connection, session: FetchSession, asked: list[tuple[PartitionState, int]]
+    ) -> tuple[int, SessionRequest]:
+        """The version to speak, and what the session says in it."""
+        topics, wanted = self._cluster.topics, {}
+        with_ids = connection.version_for(FETCH) > FETCH_WITHOUT_IDS
+        max_bytes = min(self._config.max_partition_fetch_bytes, self.budget.limit)
+        for state, _ in asked:
+            partition = state.partition
+            info = topics.get(partition.topic)
+            topic_id = info.topic_id if info is not None else NO_TOPIC_ID
+            with_ids = with_ids and topic_id != NO_TOPIC_ID
+            epoch = self._cluster.leader_epoch(partition)
+            wanted[partition] = Wanted(topic_id, state.fetch_offset, epoch, max_bytes)
+        version = connection.version_for(FETCH, at_most=1 << 15 if with_ids else FETCH_WITHOUT_IDS)
+        return version, session.ask(wanted, with_ids=with_ids)
+
     def _rest(self, node: int) -> None:
         _, backoff = self._resting.get(node, (0.0, self._cluster.policy.backoff()))
         self._resting[node] = (trio.current_time() + backoff.next_delay(), backoff)
+        for state in self._states.values():
+            if state.replica == node:
+                state.replica = None
 
-    def _request(self, asked: list[tuple[PartitionState, int]]) -> Any:
-        config = self._config
-        topics: dict[str, Any] = {}
-        for state, _ in asked:
-            name, partition = state.partition
-            info = self._cluster.topics.get(name)
-            entry = topics.get(name)
-            if entry is None:
-                topic_id = info.topic_id if info is not None else bytes(16)
-                entry = topics[name] = FetchTopic(topic=name, topic_id=topic_id, partitions=[])
-            epoch = -1
-            if info is not None and partition < len(info.partitions):
-                epoch = info.partitions[partition].leader_epoch
-            entry.partitions.append(
-                FetchPartition(
-                    partition=partition,
-                    current_leader_epoch=epoch,
-                    fetch_offset=state.fetch_offset,
-                    partition_max_bytes=config.max_partition_fetch_bytes,
-                )
-            )
-        return FetchRequest(
-            max_wait_ms=config.fetch_max_wait_ms,
-            min_bytes=config.fetch_min_bytes,
-            max_bytes=config.fetch_max_bytes,
-            isolation_level=config.isolation_level,
-            session_id=0,
-            session_epoch=-1,
-            topics=list(topics.values()),
-        )
-
-    def _take_in(self, answer: Any, asked: list[tuple[PartitionState, int]], node: int) -> None:
-        if answer.error_code:
-            code = code_of(answer.error_code)
-            if not code.retriable:
-                self.fail(error_for(code, "a fetch was refused", api="Fetch", node=node))
-            self._refresh_due = True
+    def _take_in(
+        self, answer: Any, session: FetchSession, asked: list[tuple[PartitionState, int]], node: int, size: int
+    ) -> None:
+        parts = {
+            TopicPartition(topic.topic or session.name_of(topic.topic_id) or "", part.partition_index): part
+            for topic in answer.responses
+            for part in topic.partitions
+        }
+        code = code_of(answer.error_code)
+        if not session.answered(code, answer.session_id, parts.keys()):
+            if code not in _SESSION_REFUSED:
+                if not code.retriable:
+                    self.fail(error_for(code, "a fetch was refused", api="Fetch", node=node))
+                self._refresh_due = True
+                self._rest(node)
             return
-        current = {state.partition: state for state, turn in asked if state.turn == turn}
-        for topic in answer.responses:
-            name = topic.topic or self._cluster.names.get(topic.topic_id, "")
-            for part in topic.partitions:
-                state = current.get(TopicPartition(name, part.partition_index))
-                if state is None or self.states.get(state.partition) is not state:
-                    continue
-                code = code_of(part.error_code)
-                if code is ErrorCode.NONE:
-                    self._arrive(state, part, node)
-                else:
-                    self._refused(state, code, node)
+        frame = Frame(self.budget, size + _FRAME_OVERHEAD_BYTES)
+        for state, turn in asked:
+            part = parts.get(state.partition)
+            if part is None or state.turn != turn or self._states.get(state.partition) is not state:
+                continue
+            code = code_of(part.error_code)
+            if code is ErrorCode.NONE:
+                self._arrive(state, part, frame)
+            else:
+                self._refused(state, part, code, node, answer.node_endpoints)
         self.announce()
 
-    def _arrive(self, state: PartitionState, part: Any, node: int) -> None:
-        try:
-            state.arrive(part, self._config.isolation_level, self._config.check_crcs)
-            self._backoff.reset()
-        except CorruptBatch as wrong:
-            self.fail(KafkaError(str(wrong), code=ErrorCode.CORRUPT_MESSAGE, api="Fetch", node=node))
-            assert self.failure is not None
-            self.failure.__cause__ = wrong
+    def _arrive(self, state: PartitionState, part: Any, frame: Frame) -> None:
+        if part.preferred_read_replica >= 0:
+            state.replica = part.preferred_read_replica
+            state.replica_until = trio.current_time() + self._cluster.config.metadata_max_age_ms / 1000
+            return
+        if len(part.records or b""):
+            self._answers += 1
+            state.fetched_at = self._answers
+        state.arrive(part, self._config.isolation_level, self._config.check_crcs, frame)
+        self._backoff.reset()
 
-    def _refused(self, state: PartitionState, code: ErrorCode, node: int) -> None:
-        """What an error means for one partition: find a new place, a new leader, or give up."""
-        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
-            try:
-                reset = self._policy(state.partition)
-            except KafkaError as error:
-                self.fail(error)
-                return
-            state.jump(None)
-            state.reset = reset
-        elif code.retriable:
-            state.retry_at = trio.current_time() + self._backoff.next_delay()
-            self._refresh_due = True
+    def _refused(self, state: PartitionState, part: Any, code: ErrorCode, node: int, endpoints: Any) -> None:
+        """What an error means for one partition: find a new place, a new leader, or leave it to the program."""
+        state.retry_at = trio.current_time() + self._backoff.next_delay()
+        if state.replica is not None and code in _REPLICA_WRONG:
+            state.replica, state.retry_at = None, 0.0
+        elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            state.log_start_offset = max(state.log_start_offset, part.log_start_offset)
+            if state.chunks:
+                state.held_back = True  # what was fetched before is read first; then the broker is asked once more
+            else:
+                self._finder.out_of_range(state, node)
+        elif code in _NEW_LEADER and self._cluster.leader_hint(
+            state.partition, part.current_leader.leader_id, part.current_leader.leader_epoch, endpoints
+        ):
+            state.retry_at = 0.0
+        elif code is ErrorCode.CORRUPT_MESSAGE or not (code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR):
+            state.trouble = error_for(code, f"{state.partition} can not be read", api="Fetch", node=node)
         else:
-            self.fail(error_for(code, f"{state.partition} can not be read", api="Fetch", node=node))
+            self._refresh_due = True
+
+    # -- the end
+
+    def close_sessions(self, background: Background) -> None:
+        """Tell the brokers that their sessions are over, as far as they take the news within a second."""
+        closing = [
+            (node, number, request)
+            for node, lanes in self._lanes.items()
+            for number, lane in enumerate(lanes)
+            if (request := lane.session.close()) is not None
+        ]
+        purposes = [f"{self._purpose}-fetch-{number}" for number in range(LANES)]
+        background.start_soon(self._say_goodbye, closing, purposes)
+
+    async def _say_goodbye(self, closing: list[tuple[int, int, SessionRequest]], purposes: list[str]) -> None:
+        try:
+            with trio.move_on_after(_CLOSE_GRACE_S):
+                async with trio.open_nursery() as nursery:
+                    for node, number, request in closing:
+                        nursery.start_soon(self._close_one, node, purposes[number], request)
+        finally:
+            for purpose in purposes:
+                self._cluster.release(purpose)
+
+    async def _close_one(self, node: int, purpose: str, request: SessionRequest) -> None:
+        try:
+            connection = await self._cluster.connection(node, purpose)
+            version = connection.version_for(FETCH, at_most=1 << 15 if request.with_ids else FETCH_WITHOUT_IDS)
+            body = fetch_request(self._config, request, 0)
+            body.max_wait_ms = 0
+            await connection.ask(FETCH, version, body, _CLOSE_GRACE_S)
+        except KafkaError:
+            return  # the broker forgets the session by itself when it needs the room

@@ -1,17 +1,30 @@
 """Where a consumer stands: its partitions, its positions, what is committed, and going back after an abort."""
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import trio
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ConsumerConfig
+from fencepost.client.core.reset import EARLIEST, LATEST
 from fencepost.client.errors import AbortableError, ConfigError, KafkaError
+from fencepost.client.fetch_metrics import COORDINATOR
+from fencepost.client.fetch_requests import offsets_by_time
 from fencepost.client.fetch_state import PartitionState
 from fencepost.client.fetcher import Fetcher
-from fencepost.client.group_requests import EARLIEST, LATEST, commit_offsets, fetch_committed, list_offsets
+from fencepost.client.group_requests import commit_offsets, fetch_committed
 from fencepost.client.membership import Membership
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """A record's offset and its own timestamp, in ms since 1970."""
+
+    offset: int
+    timestamp_ms: int
 
 
 class Positions:
@@ -35,8 +48,7 @@ class Positions:
     def _check(self) -> None:
         if not self._open:
             raise RuntimeError("the consumer is not open: use it with `async with`")
-        if self._fetcher.failure is not None:
-            raise self._fetcher.failure
+        self._fetcher.check()
 
     # -- partitions and positions
 
@@ -53,11 +65,15 @@ class Positions:
 
     def _assign(self, partitions: Collection[TopicPartition]) -> None:
         old = self._fetcher.states
-        self._fetcher.states = {p: old.get(p) or PartitionState(p) for p in partitions}
-        self._fetcher.wake()
+        named = [TopicPartition(*partition) for partition in partitions]
+        self._fetcher.states = {p: old.get(p) or self._fetcher.new_state(p) for p in named}
+        self._moved()
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that the program will get."""
+        """The offset of the next record that the program will get; waits until it is known.
+
+        Raises ReadError where there is none, or where the log can not be read on from it.
+        """
         state = self._state(partition)
         while state.position is None:
             self._check()
@@ -67,9 +83,11 @@ class Positions:
         return state.position
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at `offset`."""
+        """Go on at `offset`, also after a ReadError. Raises ValueError below 0, KafkaError for a foreign partition."""
+        if offset < 0:
+            raise ValueError(f"offset {offset}: seek_to_beginning and seek_to_end have names of their own")
         self._state(partition).start_at(offset)
-        self._fetcher.wake()
+        self._moved()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
         """Go to the first offset that is still there; of all partitions if none is named."""
@@ -79,24 +97,43 @@ class Positions:
         """Go to the end: the last stable offset for read_committed; of all partitions if none is named."""
         self._seek_to(partitions, LATEST)
 
+    def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Go to the first record of `timestamp_ms` (since 1970) or later, to the end if there is none.
+
+        Of all partitions if none is named. Raises ValueError for a negative time.
+        """
+        if timestamp_ms < 0:
+            raise ValueError(f"{timestamp_ms} ms is before 1970")
+        self._seek_to(partitions, timestamp_ms)
+
     def _seek_to(self, partitions: Collection[TopicPartition], timestamp: int) -> None:
         for partition in partitions or self._fetcher.states:
             state = self._state(partition)
             state.jump(None)
             state.reset = timestamp
+        self._moved()
+
+    def _moved(self) -> None:
         self._fetcher.wake()
+        self._fetcher.announce()
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Give out nothing of these partitions (all, if none is named) until they are resumed."""
+        """Give out nothing of these partitions (all, if none is named) until they are resumed.
+
+        What was fetched for them stays, unless other partitions need the room.
+        """
         for partition in partitions or self._fetcher.states:
-            self._state(partition).paused = True
+            self._state(partition).pause(True)
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with paused partitions (all, if none is named)."""
         for partition in partitions or self._fetcher.states:
-            self._state(partition).paused = False
-        self._fetcher.wake()
-        self._fetcher.announce()
+            self._state(partition).pause(False)
+        self._moved()
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return {partition for partition, state in self._fetcher.states.items() if state.pause_wish}
 
     def _state(self, partition: TopicPartition) -> PartitionState:
         state = self._fetcher.states.get(TopicPartition(*partition))
@@ -105,19 +142,82 @@ class Positions:
         return state
 
     def lag(self) -> dict[TopicPartition, int | None]:
-        """Offsets between each position and what may be read: the last stable offset for read_committed.
+        """How much of each partition is still to come, by what the last fetch told of its end.
 
-        Markers count as offsets until they are passed, so a reader at the end has lag 0. None before the first fetch.
+        Counted are the records that were fetched and not given out yet (no markers, nothing aborted, no holes) and,
+        from there to the last stable offset (the high watermark for read_uncommitted), the offsets. So a reader that
+        was given every committed record has lag 0, though markers follow; while more is to be fetched, markers and
+        aborted records in that part count, since nobody knows them yet. None before the first fetch.
         """
         return {p: state.lag(self._config.isolation_level) for p, state in self._fetcher.states.items()}
 
-    async def end_offsets(self) -> dict[TopicPartition, int]:
-        """The end of each assigned partition as the broker sees it now."""
-        wanted = dict.fromkeys(self._fetcher.states, LATEST)
-        found = await self._cluster.policy.run(
-            lambda: list_offsets(self._cluster, wanted, self._config.isolation_level, self._purpose)
-        )
+    def metrics(self) -> dict[str, float]:
+        """Counters and gauges under the names of Kafka's own consumer (KIP-714), with times in milliseconds.
+
+        `fencepost_queued_bytes` is what is held and reserved of `queued_max_bytes`, `fencepost_queued_bytes_max` the
+        most that was held.
+        """
+        budget = self._fetcher.budget
+        return {
+            **self._fetcher.metrics.names({str(partition): lag for partition, lag in self.lag().items()}),
+            f"{COORDINATOR}assigned_partitions": len(self._fetcher.states),
+            "fencepost_queued_bytes": budget.held + budget.reserved,
+            "fencepost_queued_bytes_max": budget.peak,
+        }
+
+    # -- what the brokers know
+
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic, in order. Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) at the deadline."""
+        info = await self._cluster.topic(topic, create=False)
+        return [TopicPartition(topic, number) for number in range(len(info.partitions))]
+
+    async def beginning_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+        """The first offset of each partition (of the assigned ones, if none is named) as the broker sees it now."""
+        found = await self._offsets(dict.fromkeys(self._named(partitions), EARLIEST), None)
         return {partition: offset for partition, (offset, _) in found.items()}
+
+    async def end_offsets(
+        self, *partitions: TopicPartition, isolation: IsolationLevel | None = None
+    ) -> dict[TopicPartition, int]:
+        """The end of each partition (of the assigned ones, if none is named) as the broker sees it now.
+
+        That is the last stable offset for read_committed, the high watermark for read_uncommitted; `isolation` is the
+        consumer's own unless it is given.
+        """
+        found = await self._offsets(dict.fromkeys(self._named(partitions), LATEST), isolation)
+        return {partition: offset for partition, (offset, _) in found.items()}
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """For each partition the first record of that time (ms since 1970) or later; None where there is none.
+
+        Nothing above the last stable offset is found for read_committed (row I6). Raises ValueError for negative times.
+        """
+        if any(timestamp < 0 for timestamp in times.values()):
+            raise ValueError("times are milliseconds since 1970")
+        found = await self._offsets({TopicPartition(*p): timestamp for p, timestamp in times.items()}, None)
+        return {p: OffsetAndTimestamp(*place) if place[0] >= 0 else None for p, place in found.items()}
+
+    def _named(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(*partition) for partition in partitions or self._fetcher.states]
+
+    async def _offsets(
+        self, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel | None
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        level = self._config.isolation_level if isolation is None else IsolationLevel(isolation)
+
+        async def attempt() -> None:
+            left = {partition: timestamp for partition, timestamp in wanted.items() if partition not in found}
+            got, failed = await offsets_by_time(self._cluster, left, level, self._purpose)
+            found.update({partition: (offset, timestamp) for partition, (offset, timestamp, _) in got.items()})
+            for error in failed.values():
+                raise error
+
+        await self._cluster.policy.run(attempt, what="offsets")
+        return {partition: found[partition] for partition in wanted}
 
     # -- offsets
 
@@ -144,9 +244,11 @@ class Positions:
             await self._commit(group, positions)
 
     async def _commit(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        began = trio.current_time()
         await self._cluster.policy.run(
             lambda: commit_offsets(self._cluster, group, offsets, self._purpose), what="committing offsets"
         )
+        self._fetcher.metrics.committed(trio.current_time() - began)
         self.committed_in_transaction({partition: place.offset for partition, place in offsets.items()})
 
     async def _ask_committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:

@@ -1,38 +1,37 @@
-"""What a program reads from a consumer: batches or single records, and which of them are in its hand."""
+"""What a program reads from a consumer: batches, single records or columns, and which of them are in its hand."""
 
 import weakref
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Generic, cast
 
 import trio
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ConsumerConfig
-from fencepost.client.consumed import ConsumerBatch, ConsumerRecord, deserialized
-from fencepost.client.errors import KafkaError
-from fencepost.client.fetch_state import CHUNKS_AHEAD, PartitionState
+from fencepost.client.consumed import ConsumerBatch, ConsumerRecord, K, V, as_consumed, deserialized
+from fencepost.client.fetch_state import Chunk, PartitionState, RawFetch
 from fencepost.client.positions import Positions
-from fencepost.protocol.batch_header import CorruptBatch
-from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.records import Record
+from fencepost.client.read_errors import CorruptRecords, DeserializationFailed
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
+from fencepost.protocol.records import Record, unpack_records
 from fencepost.protocol.topics import TopicPartition
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _FAIRNESS = 64
-_IN_HAND: ContextVar["weakref.ref[Reading] | None"] = ContextVar("fencepost_consumer_in_hand", default=None)
+_IN_HAND: ContextVar["weakref.ref[Reading[Any, Any]] | None"] = ContextVar("fencepost_consumer_in_hand", default=None)
 
 
-def reader_in_hand() -> "Reading | None":
+def reader_in_hand() -> "Reading[Any, Any] | None":
     """The group consumer whose batch this task works on, if any."""
     reference = _IN_HAND.get()
     consumer = reference() if reference is not None else None
     return consumer if consumer is not None and consumer.group_id is not None and not consumer.at_rest() else None
 
 
-def _corrupt(state: PartitionState, wrong: CorruptBatch) -> KafkaError:
-    return KafkaError(f"{state.partition}: {wrong}", code=ErrorCode.CORRUPT_MESSAGE, api="Fetch")
-
-
-class Reading(Positions):
+class Reading(Positions, Generic[K, V]):
     """The part of a consumer that gives records to the program. What it gave is in hand until more is asked for."""
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, purpose: str) -> None:
@@ -40,31 +39,75 @@ class Reading(Positions):
         self._committed_at = 0.0
         self._turn = 0
         self._given = 0
+        self._plain = config.key_deserializer is None and config.value_deserializer is None
         self._current: PartitionState | None = None
+        self._prefix: tuple[str, int] = ("", 0)
         self._reference = weakref.ref(self)
 
     # -- reading
 
-    def batches(self, max_records: int | None = None, max_wait: float = 0.0) -> AsyncIterator[ConsumerBatch]:
+    def batches(self, max_records: int | None = None, max_wait: float = 0.0) -> AsyncIterator[ConsumerBatch[K, V]]:
         """Batches for ever: each as soon as there is a record, or up to `max_wait` seconds later if that fills it.
 
         Asking for the next batch says that the one before is done with. Never yields an empty batch; use trio's
-        timeouts to stop waiting, nothing is lost by that.
+        timeouts to stop waiting, nothing is lost by that. Raises ReadError where the log can not be read on.
         """
         return _Batches(self, max_records or self._config.max_poll_records, max_wait)
 
-    def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        """One record at a time; each is in hand until the next one is asked for."""
         return _Records(self)
 
-    async def _next(self, limit: int, max_wait: float) -> ConsumerBatch:
-        self._rest()
-        if self._config.enable_auto_commit:
-            await self._commit_if_due()
+    def arrow(
+        self, *, max_bytes: int = 32 << 20, columns: Iterable[str] | None = None
+    ) -> "AsyncIterator[pa.RecordBatch]":
+        """Arrow record batches for ever, without a Python object per record; needs pyarrow and numpy.
+
+        Each has records of one partition in order, from what one answer brought (up to about `max_bytes` of it, with
+        batches unpacked). Columns: topic (dictionary of string), partition (int32), offset (int64), timestamp (ms, UTC;
+        null where the producer gave none), timestamp_type (0 CreateTime, 1 LogAppendTime), key and value (binary),
+        headers (list of key and value; null where a record has none). `columns` names those to build; building fewer
+        is cheaper. Asking for the next one says that the one before is done with, as in `batches`.
+        """
+        from fencepost.client.arrow import ArrowBatches  # here: pyarrow is not installed with every client
+
+        return ArrowBatches(self, max_bytes, columns)
+
+    async def next_raw(self) -> RawFetch:
+        """One partition's part of an answer as the broker sent it, for readers which decide themselves what counts.
+
+        `keep_all` must have been called before the first read. The position moves behind it; it is in hand until more
+        is asked for.
+        """
+        await self._done_with_last()
+        while True:
+            await self._wait_available(1)
+            await trio.lowlevel.checkpoint()
+            self._check()
+            for state in self._in_turn():
+                try:
+                    given = state.take_raw()
+                except CorruptBatch as wrong:
+                    raise self._corrupt(state, wrong) from wrong
+                if given is not None:
+                    self._fetcher.wake()
+                    self._give()
+                    return given
+
+    def keep_all(self) -> None:
+        """From now on keep markers and aborted records for `next_raw`, of all partitions that are assigned, ever."""
+        self._fetcher.keeps_all = True
+        for state in self._fetcher.states.values():
+            state.keeps_all = True
+
+    async def _next(self, limit: int, max_wait: float) -> ConsumerBatch[K, V]:
+        await self._done_with_last()
         while True:
             await self._wait_available(1)
             if max_wait and self._available() < limit:
                 with trio.move_on_after(max_wait):
                     await self._wait_available(limit)
+            await self._unpack_ahead(limit)
             await trio.lowlevel.checkpoint()
             self._check()
             runs = self._take(limit)
@@ -73,10 +116,15 @@ class Reading(Positions):
         self._give()
         return ConsumerBatch(runs, self._config)
 
-    async def _next_record(self) -> ConsumerRecord:
+    async def _done_with_last(self) -> None:
+        """The program asks for more: what it had is done with."""
         self._rest()
         if self._config.enable_auto_commit:
             await self._commit_if_due()
+
+    async def _next_record(self) -> ConsumerRecord[K, V]:
+        """The slow way to the next record; `_Records` takes the quick one while nothing else is due."""
+        await self._done_with_last()
         while True:
             self._given += 1
             if self._given % _FAIRNESS == 0:
@@ -90,30 +138,48 @@ class Reading(Positions):
                 state, record = self._one_of_another()
             if state is not None and record is not None:
                 self._give()
-                return deserialized(state.partition, record, self._config)
+                return self._told(state, record)
             await self._wait_available(1)
+            await self._unpack_ahead(1)
+
+    def _told(self, state: PartitionState, record: Record) -> ConsumerRecord[K, V]:
+        """The record for the program; if it can not be deserialized, it is the next one again."""
+        self._fetcher.metrics.records_consumed += 1
+        try:
+            return deserialized(state.partition, record, self._config)
+        except DeserializationFailed:
+            state.give_back_one(record)
+            raise
 
     def _one_of(self, state: PartitionState) -> Record | None:
         if self._fetcher.states.get(state.partition) is not state:
             return None
+        chunks = len(state.chunks)
         try:
             record = state.take_one()
         except CorruptBatch as wrong:
-            raise _corrupt(state, wrong) from wrong
-        if len(state.chunks) < CHUNKS_AHEAD:
+            raise self._corrupt(state, wrong) from wrong
+        if len(state.chunks) != chunks:
             self._fetcher.wake()
         return record
 
     def _one_of_another(self) -> tuple[PartitionState | None, Record | None]:
         """Go on with the next partition that has something, so that a busy one does not starve the others."""
-        states = list(self._fetcher.states.values())
-        self._turn = (self._turn + 1) % max(len(states), 1)
-        for state in states[self._turn :] + states[: self._turn]:
+        for state in self._in_turn():
             record = self._one_of(state)
             if record is not None:
                 self._current = state
+                self._prefix = (state.partition.topic, state.partition.partition)
                 return state, record
         return None, None
+
+    def _in_turn(self) -> list[PartitionState]:
+        states = list(self._fetcher.states.values())
+        self._turn = (self._turn + 1) % max(len(states), 1)
+        return states[self._turn :] + states[: self._turn]
+
+    def _corrupt(self, state: PartitionState, wrong: CorruptBatch) -> CorruptRecords:
+        return CorruptRecords(state.partition, state.position or 0, str(wrong))
 
     def _give(self) -> None:
         """The program gets records: they are in its hand until it asks for more."""
@@ -132,30 +198,61 @@ class Reading(Positions):
             self._membership.resting()
 
     async def _wait_available(self, count: int) -> None:
+        """Wait for so many records, or for an error, or until no more can come before some are taken."""
         while True:
             self._check()
             if self._available() >= count:
+                return
+            if any(state.readable() for state in self._fetcher.states.values()) and (count == 1 or self._fetcher.full):
                 return
             await self._fetcher.arrived.wait()
 
     def _available(self) -> int:
         return sum(state.available() for state in self._fetcher.states.values())
 
+    async def _unpack_ahead(self, limit: int) -> None:
+        """Unpack large compressed batches that come next in other threads, all at once; each is its partition's next.
+
+        A cancelled wait leaves what was unpacked where it is: nothing is lost, nothing is out of order.
+        """
+        heads = []
+        for state in self._fetcher.states.values():
+            head = state.packed_head()
+            if head is not None:
+                heads.append((state, *head))
+                limit -= head[2].record_count
+                if limit <= 0:
+                    break
+        if not heads:
+            return
+        async with trio.open_nursery() as nursery:
+            for entry in heads:
+                nursery.start_soon(self._unpack, *entry)
+
+    async def _unpack(self, state: PartitionState, chunk: Chunk, start: int, header: BatchHeader) -> None:
+        try:
+            unpacked = await trio.to_thread.run_sync(unpack_records, chunk.buffer, start, header)
+        except CorruptBatch:
+            return  # found again, with its place, when it is this batch's turn
+        if state.chunks and state.chunks[0] is chunk and chunk.batches and chunk.batches[0][0] == start:
+            chunk.unpacked = bytes(unpacked)
+
     def _take(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
         """Records from the partitions in turn, so that a busy one does not starve the others."""
-        states = list(self._fetcher.states.values())
-        self._turn = (self._turn + 1) % max(len(states), 1)
-        runs = []
-        for state in states[self._turn :] + states[: self._turn]:
+        runs: list[tuple[TopicPartition, list[Record]]] = []
+        for state in self._in_turn():
             if limit <= 0:
                 break
             try:
                 records = state.take(limit)
             except CorruptBatch as wrong:
-                raise _corrupt(state, wrong) from wrong
+                if runs:
+                    break  # what was taken is given first; the error comes with the next read
+                raise self._corrupt(state, wrong) from wrong
             if records:
                 runs.append((state.partition, records))
                 limit -= len(records)
+                self._fetcher.metrics.records_consumed += len(records)
         self._fetcher.wake()
         return runs
 
@@ -170,19 +267,44 @@ class Reading(Positions):
         return self._resting
 
 
-class _Batches(AsyncIterator[ConsumerBatch]):
-    def __init__(self, consumer: Reading, limit: int, max_wait: float) -> None:
+class _Batches(AsyncIterator[ConsumerBatch[K, V]]):
+    def __init__(self, consumer: Reading[K, V], limit: int, max_wait: float) -> None:
         self._consumer, self._limit, self._max_wait = consumer, limit, max_wait
 
-    async def __anext__(self) -> ConsumerBatch:
+    async def __anext__(self) -> ConsumerBatch[K, V]:
         return await self._consumer._next(self._limit, self._max_wait)
 
 
-class _Records(AsyncIterator[ConsumerRecord]):
-    """One record at a time; each is in hand until the next one is asked for."""
+class _Records(AsyncIterator[ConsumerRecord[K, V]]):
+    """One record at a time; each is in hand until the next one is asked for.
 
-    def __init__(self, consumer: Reading) -> None:
+    Most come straight out of the batch that is unpacked already. Every 64th, and whatever needs more than that, goes
+    the consumer's usual way: there it commits, goes back, lets the group rebalance and other tasks run.
+    """
+
+    def __init__(self, consumer: Reading[K, V]) -> None:
         self._consumer = consumer
+        self._quick = 0
+        self._turn = -1
 
-    async def __anext__(self) -> ConsumerRecord:
-        return await self._consumer._next_record()
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        consumer = self._consumer
+        if self._quick:
+            self._quick -= 1
+            state = consumer._current
+            if state is not None and state.turn == self._turn and not (consumer._rewind_due or state.paused):
+                chunk = state.chunks[0] if state.chunks else None
+                # The last record of a batch is left to the other way, which also passes over what follows unseen.
+                if chunk is not None and chunk.at + 1 < len(chunk.records):
+                    record = chunk.records[chunk.at]
+                    chunk.at += 1
+                    chunk.left -= 1
+                    state.left -= 1
+                    state.position = record[0] + 1
+                    consumer._fetcher.metrics.records_consumed += 1
+                    return cast("ConsumerRecord[K, V]", as_consumed(consumer._prefix, record))
+        record_slowly = await consumer._next_record()
+        state = consumer._current
+        if consumer._plain and state is not None:
+            self._quick, self._turn = _FAIRNESS - 1, state.turn
+        return record_slowly

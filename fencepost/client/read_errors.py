@@ -1,0 +1,75 @@
+"""What a reader meets in the log that its program has to decide about; `seek` goes on after each of them."""
+
+from fencepost.client.core.reset import Truncation
+from fencepost.client.errors import KafkaError
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+
+class ReadError(KafkaError):
+    """`partition` can not be read on at `position`. Every read raises it until the program seeks elsewhere."""
+
+    def __init__(
+        self, message: str, partition: TopicPartition, position: int, *, code: ErrorCode | None, node: int | None = None
+    ) -> None:
+        super().__init__(message, code=code, api="Fetch", node=node)
+        self.partition = partition
+        self.position = position
+
+
+class OffsetOutOfRange(ReadError):
+    """The position is not in the log (any more), or there is none, and `auto_offset_reset` is "none".
+
+    `log_start_offset` is where the log begins as far as the broker told, or -1.
+    """
+
+    def __init__(self, partition: TopicPartition, position: int, log_start_offset: int, node: int | None) -> None:
+        where = f"; the log begins at {log_start_offset}" if log_start_offset >= 0 else ""
+        what = f"offset {position} is not in the log{where}" if position >= 0 else "there is no position to start from"
+        super().__init__(
+            f"{partition}: {what}, and auto_offset_reset is 'none'",
+            partition,
+            position,
+            code=ErrorCode.OFFSET_OUT_OF_RANGE,
+            node=node,
+        )
+        self.log_start_offset = log_start_offset
+
+
+class LogTruncated(ReadError):
+    """Records that were read are not part of the log any more: an unclean election cut it (KIP-320).
+
+    `divergent_offset` is the first offset from which the log is another one than was read, `divergent_epoch` the leader
+    epoch before it; both None where the broker knows nothing of the epoch. Raised where `auto_offset_reset` is "none".
+    """
+
+    def __init__(self, partition: TopicPartition, position: int, found: Truncation, node: int | None) -> None:
+        where = "its epoch is not known" if found.end is None else f"the log differs from offset {found.end} on"
+        super().__init__(
+            f"{partition}: the log was truncated below position {position}: {where}",
+            partition,
+            position,
+            code=ErrorCode.OFFSET_OUT_OF_RANGE,
+            node=node,
+        )
+        self.divergent_offset = found.end
+        self.divergent_epoch = None if found.end is None else found.epoch
+
+
+class CorruptRecords(ReadError):
+    """The bytes at the position are no batch, fail their CRC, or can not be unpacked; `seek` behind them to go on."""
+
+    def __init__(self, partition: TopicPartition, position: int, why: str) -> None:
+        super().__init__(f"{partition}: {why}", partition, position, code=ErrorCode.CORRUPT_MESSAGE)
+
+
+class DeserializationFailed(ReadError):
+    """A key or value at `position` could not be deserialized; the deserializer's own error is the cause.
+
+    Reading one by one, the record comes again with the next read: `seek` to `position + 1` leaves it out.
+    """
+
+    def __init__(self, partition: TopicPartition, position: int, why: BaseException) -> None:
+        super().__init__(
+            f"{partition}: record {position} can not be deserialized: {why}", partition, position, code=None
+        )
