@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import trio
 
-from fencepost.client.fetch_state import Chunk, PartitionState
+from fencepost.client.chunk import Chunk
+from fencepost.client.fetch_state import PartitionState
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
 from fencepost.protocol.columns import ALL_FIELDS, RecordColumns, headers_type, iter_columns
 from fencepost.protocol.compression import Compression

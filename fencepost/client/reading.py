@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import trio
 
+from fencepost.client.chunk import Chunk, RawFetch
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumed import ConsumerBatch, ConsumerRecord, K, V, as_consumed, deserialized
-from fencepost.client.fetch_state import Chunk, PartitionState, RawFetch
+from fencepost.client.fetch_state import PartitionState
 from fencepost.client.positions import Positions
 from fencepost.client.read_errors import CorruptRecords, DeserializationFailed
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
@@ -119,8 +120,11 @@ class Reading(Positions, Generic[K, V]):
     async def _done_with_last(self) -> None:
         """The program asks for more: what it had is done with."""
         self._rest()
+        if self._membership is not None:
+            await self._membership.let_act()
         if self._config.enable_auto_commit:
             await self._commit_if_due()
+            self._handled = self._positions()
 
     async def _next_record(self) -> ConsumerRecord[K, V]:
         """The slow way to the next record; `_Records` takes the quick one while nothing else is due."""
@@ -184,14 +188,13 @@ class Reading(Positions, Generic[K, V]):
     def _give(self) -> None:
         """The program gets records: they are in its hand until it asks for more."""
         self._resting = False
-        self._hand = self._membership.metadata if self._membership is not None else None
         if _IN_HAND.get() is not self._reference:
             _IN_HAND.set(self._reference)
 
     def _rest(self) -> None:
         self._resting = True
-        self._hand = None
-        self._void = False
+        self._asked += 1
+        self._void = self._lost_in_hand = False
         if self._rewind_due:
             self._go_back()
         if self._membership is not None:
@@ -205,7 +208,11 @@ class Reading(Positions, Generic[K, V]):
                 return
             if any(state.readable() for state in self._fetcher.states.values()) and (count == 1 or self._fetcher.full):
                 return
-            await self._fetcher.arrived.wait()
+            self._waits = True
+            try:
+                await self._fetcher.arrived.wait()
+            finally:
+                self._waits = False
 
     def _available(self) -> int:
         return sum(state.available() for state in self._fetcher.states.values())
@@ -260,7 +267,7 @@ class Reading(Positions, Generic[K, V]):
         now = trio.current_time()
         if now - self._committed_at >= self._config.auto_commit_interval_ms / 1000:
             self._committed_at = now
-            await self._commit_positions()
+            await self._auto_commit(self._positions())
 
     def at_rest(self) -> bool:
         """No batch is in the program's hand."""

@@ -1,0 +1,60 @@
+"""A part of one Fetch answer: the batches that it brought for one partition, as they came."""
+
+from collections import deque
+from typing import Any, NamedTuple
+
+from fencepost.client.core.fetch_budget import Frame
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
+from fencepost.protocol.records import Record, decode_records, decode_unpacked
+from fencepost.protocol.topics import TopicPartition
+
+Batches = deque[tuple[int, BatchHeader]]
+
+
+class RawFetch(NamedTuple):
+    """One answer's part for one partition, as the broker sent it: for readers that decide themselves what counts.
+
+    `batches` are (position in `buffer`, header), whole, in order, control batches and aborted ones included; the first
+    may begin before `start_offset`. `aborted` are (producer id, first offset) as the broker listed them for
+    read_committed, empty otherwise. Records at or above `next_offset` come with the next one.
+    """
+
+    partition: TopicPartition
+    buffer: memoryview | bytes | bytearray
+    batches: tuple[tuple[int, BatchHeader], ...]
+    aborted: tuple[tuple[int, int], ...]
+    start_offset: int
+    next_offset: int
+    last_stable_offset: int
+    high_watermark: int
+
+
+class Chunk:
+    """What one answer brought for one partition; batches are unpacked only when their records are wanted."""
+
+    __slots__ = ("aborted", "at", "batches", "buffer", "damage", "frame", "left", "next_offset", "records", "unpacked")
+
+    def __init__(self, buffer: Any, batches: Batches, next_offset: int, frame: Frame) -> None:
+        self.buffer = buffer
+        self.batches = batches
+        self.next_offset = next_offset
+        self.frame = frame
+        self.aborted: tuple[tuple[int, int], ...] = ()
+        self.damage: CorruptBatch | None = None  # what stands behind the batches and can not be read
+        self.left = 0  # records which were not given yet
+        self.records: list[Record] = []
+        self.at = 0
+        self.unpacked: bytes | None = None  # the first batch's records, by another thread
+
+    def decode_next(self, position: int) -> None:
+        """Records of the next batch, from `position` on. Raises CorruptBatch, each time it is tried."""
+        start, header = self.batches[0]
+        if self.unpacked is not None:
+            records = decode_unpacked(self.unpacked, header)
+        else:
+            records = decode_records(self.buffer, start, header)
+        self.batches.popleft()
+        self.unpacked = None
+        if header.base_offset < position:
+            records = [record for record in records if record.offset >= position]
+        self.records, self.at = records, 0
