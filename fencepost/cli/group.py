@@ -7,7 +7,7 @@ import click
 from fencepost.cli.connect import ask, broker_options, fail, tell_json
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
     from fencepost.client.admin import Admin
     from fencepost.protocol.topics import TopicPartition
@@ -199,6 +199,7 @@ async def _delete_offsets(
     """Forget some positions; per partition what went, and why it did not."""
     from fencepost.cli.txn_text import places as named
     from fencepost.client import KafkaError
+    from fencepost.client.admin import ItemErrors
     from fencepost.protocol.errors import ErrorCode
 
     await known(admin, group_id)
@@ -208,16 +209,22 @@ async def _delete_offsets(
         raise KafkaError(
             f"group {group_id!r} has committed nothing there; `fencepost group lag {group_id}` shows what it has"
         )
-    errors = {} if dry_run else await admin.delete_group_offsets(group_id, chosen)
+    errors: Mapping[Any, KafkaError] = {}
+    try:
+        if not dry_run:
+            await admin.delete_group_offsets(group_id, chosen)
+    except ItemErrors as some:
+        errors = some.errors
     why = {
         ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read this topic",
         ErrorCode.UNSTABLE_OFFSET_COMMIT: "an open transaction holds it; come again when that has ended",
     }
     done = []
     for partition in sorted(chosen):
-        code = errors.get(partition, ErrorCode.NONE)
+        error = errors.get(partition)
+        code = None if error is None else error.code
         what = f"offset {committed[partition]} of {named([partition])}"
-        done.append((what, why.get(code, code.name) if code else None))
+        done.append((what, why.get(code, code.name) if code is not None else None))
     return done
 
 

@@ -1,16 +1,95 @@
 """How the admin client asks: any broker, the controller, a coordinator or a partition's leader, until a deadline."""
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from fencepost.client.cluster import GROUP, Cluster
-from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
-from fencepost.client.group_requests import by_topic
+from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.cluster import Cluster
+from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of, error_for
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.registry import KNOWN_BY_KEY
 from fencepost.protocol.topics import TopicPartition
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Route:
+    """Who answers for a thing. This one: any broker."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    async def node(self, item: Any) -> int | None:
+        """The broker to ask, None for whichever. Raises KafkaError."""
+        return None
+
+    async def lost(self, item: Any, error: KafkaError) -> None:
+        """The one that was asked was the wrong one, or is not there: look again before the next attempt."""
+
+
+class ToBroker(Route):
+    """The broker that is named."""
+
+    def __init__(self, cluster: Cluster, broker: int) -> None:
+        super().__init__(cluster)
+        self._broker = broker
+
+    async def node(self, item: Any) -> int | None:
+        """That broker."""
+        return self._broker
+
+    async def lost(self, item: Any, error: KafkaError) -> None:
+        """It may have another address by now."""
+        if error.code is ErrorCode.NETWORK_EXCEPTION:
+            await self._cluster.refresh()
+
+
+class ToController(Route):
+    """The controller; any broker where there is none by name."""
+
+    async def node(self, item: Any) -> int | None:
+        """The controller as the last Metadata answer told it."""
+        if self._cluster.controller_id not in self._cluster.brokers:
+            await self._cluster.refresh()
+        known = self._cluster.controller_id
+        return known if known in self._cluster.brokers else None
+
+    async def lost(self, item: Any, error: KafkaError) -> None:
+        """NOT_CONTROLLER, or nobody answered."""
+        if error.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION):
+            await self._cluster.refresh()
+
+
+class ToLeader(Route):
+    """The leader of a partition."""
+
+    async def node(self, item: Any) -> int | None:
+        """The leader; a topic that is not known (yet) is waited for."""
+        return await self._cluster.leader_of(TopicPartition(*item))
+
+    async def lost(self, item: Any, error: KafkaError) -> None:
+        """NOT_LEADER_OR_FOLLOWER and its kin."""
+        await self._cluster.refresh([item[0]])
+
+
+class ToCoordinator(Route):
+    """The coordinator of a group or a transactional id."""
+
+    def __init__(self, cluster: Cluster, kind: int, key: str | None = None) -> None:
+        super().__init__(cluster)
+        self._kind = kind
+        self._key = key
+
+    async def node(self, item: Any) -> int | None:
+        """The coordinator of the item, or of the key that all items belong to."""
+        return await self._cluster.coordinator(self._kind, self._key if self._key is not None else item)
+
+    async def lost(self, item: Any, error: KafkaError) -> None:
+        """NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, or nobody answered."""
+        if error.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            self._cluster.forget_coordinator(self._kind, self._key if self._key is not None else item)
 
 
 class AdminRequests:
@@ -20,105 +99,121 @@ class AdminRequests:
         self._cluster = cluster
         self._purpose = purpose
 
-    async def _controller(
+    @property
+    def cluster(self) -> Cluster:
+        """What is known of the cluster; for tools."""
+        return self._cluster
+
+    async def _ask(self, node: int | None, api_key: int, request: Any, **bounds: int) -> Any:
+        """One request, one answer. Raises KafkaError (UNSUPPORTED_VERSION where the broker does not speak it)."""
+        return await self._cluster.ask(node, KNOWN_BY_KEY[api_key], request, purpose=self._purpose, **bounds)
+
+    async def _each(
         self,
-        api_key: int,
-        request: Any,
-        entries: Callable[[Any], Collection[Any]],
+        items: Iterable[K],
+        route: Route,
+        ask: Callable[[int | None, list[K]], Awaitable[Mapping[K, V | KafkaError]]],
         what: str,
-        *,
-        final: Collection[ErrorCode] = (),
-    ) -> Any:
-        """Ask the controller; any broker where there is none by name."""
+    ) -> dict[K, V]:
+        """Ask for all items, one request to each broker that answers for some; retry those that may yet succeed.
 
-        async def node() -> int | None:
-            if self._cluster.controller_id not in self._cluster.brokers:
-                await self._cluster.refresh()
-            known = self._cluster.controller_id
-            return known if known in self._cluster.brokers else None
+        `ask` returns for each of its items a value or an error; RetriableErrors are asked again until the deadline.
+        Raises ItemErrors; and what `ask` raises itself that is not retriable, as it concerns all items.
+        """
+        asked = list(dict.fromkeys(items))
+        found: dict[K, V] = {}
+        failed: dict[K, KafkaError] = {}
+        waiting: dict[K, RetriableError] = {}
 
-        async def attempt() -> Any:
+        def settle(item: K, answer: V | KafkaError) -> None:
+            waiting.pop(item, None)
+            if isinstance(answer, RetriableError):
+                waiting[item] = answer
+            elif isinstance(answer, KafkaError):
+                failed[item] = answer
+            else:
+                found[item] = answer
+
+        async def attempt() -> None:
+            by_node: dict[int | None, list[K]] = {}
+            for item in asked:
+                if item not in found and item not in failed:
+                    try:
+                        by_node.setdefault(await route.node(item), []).append(item)
+                    except KafkaError as error:
+                        settle(item, error)
+            for node, some in by_node.items():
+                try:
+                    answers: Mapping[K, V | KafkaError] = await ask(node, some)
+                except RetriableError as error:
+                    answers = dict.fromkeys(some, error)
+                for item in some:
+                    settle(item, answers[item] if item in answers else _silent(what, node, item))
+                    if item in waiting:
+                        await route.lost(item, waiting[item])
+            if waiting:
+                raise next(iter(waiting.values()))
+
+        try:
+            await self._retry(attempt, what)
+        except RetriableError as late:
+            failed |= {item: waiting.get(item, late) for item in asked if item not in found and item not in failed}
+        if failed:
+            raise ItemErrors(what, failed, found)
+        return {item: found[item] for item in asked}
+
+    async def _one(self, item: K, route: Route, ask: Callable[[int | None], Awaitable[V | KafkaError]], what: str) -> V:
+        """As `_each` for one item whose error is raised as it is."""
+
+        async def attempt() -> V:
             try:
-                return await self._attempt(api_key, await node(), request, entries, what, final)
+                answer = await ask(await route.node(item))
             except RetriableError as error:
-                if error.code is ErrorCode.NOT_CONTROLLER:
-                    await self._cluster.refresh()
-                raise
-
-        return await self._retry(attempt, what)
-
-    async def _simple(
-        self,
-        api_key: int,
-        request: Any,
-        entries: Callable[[Any], Collection[Any]],
-        what: str,
-        *,
-        node: int | None = None,
-        final: Collection[ErrorCode] = (),
-        at_least: int = 0,
-    ) -> Any:
-        return await self._retry(lambda: self._attempt(api_key, node, request, entries, what, final, at_least), what)
-
-    async def _attempt(
-        self,
-        api_key: int,
-        node: int | None,
-        request: Any,
-        entries: Callable[[Any], Collection[Any]],
-        what: str,
-        final: Collection[ErrorCode],
-        at_least: int = 0,
-    ) -> Any:
-        api = API_BY_KEY[api_key]
-        answer = await self._cluster.ask(node, api, request, purpose=self._purpose, at_least=at_least)
-        for entry in entries(answer):
-            code = code_of(entry.error_code)
-            if code is not ErrorCode.NONE:
-                told = getattr(entry, "error_message", None)
-                raise final_error(error_for(code, f"{what}: {told}" if told else what, api=api.name, node=node), final)
-        return answer
-
-    async def _coordinator(
-        self,
-        api_key: int,
-        group_id: str,
-        request: Any,
-        entries: Callable[[Any], Collection[Any]],
-        ignored: Collection[ErrorCode],
-    ) -> Any:
-        api, what = API_BY_KEY[api_key], f"group {group_id!r}"
-
-        def code_in(answer: Any) -> int:
-            return next((int(e.error_code) for e in entries(answer) if e.error_code not in (0, *ignored)), 0)
-
-        async def attempt() -> Any:
-            ask = self._cluster.ask_coordinator
-            answer = await ask(GROUP, group_id, api, request, code_in, purpose=self._purpose)
-            if code_in(answer):
-                raise error_for(code_of(code_in(answer)), what, api=api.name)
+                answer = error
+            if isinstance(answer, RetriableError):
+                await route.lost(item, answer)
+            if isinstance(answer, KafkaError):
+                raise answer
             return answer
 
         return await self._retry(attempt, what)
 
-    async def _leader(self, partition: TopicPartition, api_key: int, request: Any) -> Any:
-        """Ask a partition's leader; the partition's part of the answer."""
-
-        async def attempt() -> Any:
-            node = await self._cluster.leader_of(TopicPartition(*partition))
-            answer = await self._cluster.ask(node, API_BY_KEY[api_key], request, purpose=self._purpose)
-            found = answer.topics[0].partitions[0]
-            code = code_of(found.error_code)
-            if code is not ErrorCode.NONE:
-                if code.retriable:
-                    await self._cluster.refresh(by_topic([TopicPartition(*partition)]))
-                raise error_for(code, f"{partition}", api=API_BY_KEY[api_key].name, node=node)
-            return found
-
-        return await self._retry(attempt, f"{partition}")
-
     async def _retry(self, attempt: Callable[[], Awaitable[T]], what: str) -> T:
         return await self._cluster.policy.run(attempt, what=what)
+
+    @property
+    def _timeout_ms(self) -> int:
+        """How long a broker may work on what it has to wait for."""
+        return self._cluster.config.request_timeout_ms
+
+    @property
+    def _any(self) -> Route:
+        return Route(self._cluster)
+
+    @property
+    def _controller(self) -> Route:
+        return ToController(self._cluster)
+
+    @property
+    def _leader(self) -> Route:
+        return ToLeader(self._cluster)
+
+
+def failure(
+    number: int,
+    what: str,
+    api_key: int,
+    node: int | None = None,
+    told: str | None = None,
+    *,
+    final: Collection[ErrorCode] = (),
+) -> KafkaError | None:
+    """The error that an answer tells, None for none. Codes in `final` are never retried."""
+    code = code_of(number)
+    if code is ErrorCode.NONE:
+        return None
+    error = error_for(code, f"{what}: {told}" if told else what, api=KNOWN_BY_KEY[api_key].name, node=node)
+    return final_error(error, final)
 
 
 def final_error(error: KafkaError, final: Collection[ErrorCode]) -> KafkaError:
@@ -126,3 +221,13 @@ def final_error(error: KafkaError, final: Collection[ErrorCode]) -> KafkaError:
     if error.code in final and isinstance(error, RetriableError):
         return KafkaError(str(error.args[0]), code=error.code, api=error.api, node=error.node)
     return error
+
+
+def is_unsupported(error: KafkaError) -> bool:
+    """Whether the broker is too old for the question (or for one of its filters)."""
+    return isinstance(error, FatalError) and error.code is ErrorCode.UNSUPPORTED_VERSION
+
+
+def _silent(what: str, node: int | None, item: Any) -> KafkaError:
+    """The broker did not answer for an item."""
+    return KafkaError(f"{what}: the broker says nothing about {item!s}", code=ErrorCode.UNKNOWN_SERVER_ERROR, node=node)

@@ -1,7 +1,9 @@
 """What the admin client tells: topics, configurations, groups, transactions and producers as plain values."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from enum import Enum
+from enum import Enum, IntEnum
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fencepost.client.cluster import PartitionInfo
@@ -18,14 +20,64 @@ class TopicDescription(NamedTuple):
     internal: bool
 
 
+class NewTopic(NamedTuple):
+    """A topic to create; -1 takes the broker's default (Kafka 2.4). Units of `configs` are Kafka's.
+
+    `assignments` are the brokers of each partition's replicas, the preferred leader first, instead of both numbers.
+    """
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: Mapping[str, str] = MappingProxyType({})
+    assignments: Mapping[int, Sequence[int]] | None = None
+
+
+class CreatedTopic(NamedTuple):
+    """What became of a new topic; numbers are -1 and the id is zero where the broker is too old to tell them."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    replication_factor: int
+
+
+class ConfigSource(IntEnum):
+    """Where a setting comes from, with Kafka's numbers (KIP-226)."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    BROKER = 2
+    ALL_BROKERS = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+class ConfigSynonym(NamedTuple):
+    """Another place from which a setting would be taken if the one before it were not set."""
+
+    name: str
+    value: str | None
+    source: int
+
+
 class ConfigEntry(NamedTuple):
-    """One setting. `source` is Kafka's number (1 topic, 4 static broker, 5 default, ...); secrets have value None."""
+    """One setting. `source` is Kafka's number (see ConfigSource); secrets have value None.
+
+    `synonyms` are where it comes from and would come from, first that which counts. `documentation` is there only if it
+    was asked for (Kafka 2.6).
+    """
 
     name: str
     value: str | None
     source: int
     read_only: bool
     sensitive: bool
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    documentation: str | None = None
 
 
 class GroupListing(NamedTuple):
@@ -38,23 +90,32 @@ class GroupListing(NamedTuple):
 
 
 class GroupMember(NamedTuple):
-    """One member of a group and the partitions it reads."""
+    """One member of a group and the partitions it reads.
+
+    Only groups of the consumer protocol tell `target` (the partitions it is to have), `epoch` and `subscribed`.
+    """
 
     member_id: str
     instance_id: str | None
     client_id: str
     client_host: str
     partitions: tuple[TopicPartition, ...]
+    target: tuple[TopicPartition, ...] = ()
+    epoch: int = -1
+    subscribed: tuple[str, ...] = ()
 
 
 class GroupDescription(NamedTuple):
-    """One group with its members."""
+    """One group with its members. `kind` is "classic" or "consumer"; only the latter has epochs (-1 otherwise)."""
 
     group_id: str
     state: str
     protocol_type: str
     protocol: str
     members: tuple[GroupMember, ...]
+    kind: str = "classic"
+    group_epoch: int = -1
+    assignment_epoch: int = -1
 
 
 def consumer_group_description(group: Any) -> GroupDescription:
@@ -65,15 +126,31 @@ def consumer_group_description(group: Any) -> GroupDescription:
             member.instance_id,
             member.client_id,
             member.client_host,
-            tuple(
-                TopicPartition(topic.topic_name, partition)
-                for topic in member.assignment.topic_partitions
-                for partition in topic.partitions
-            ),
+            _partitions_of(member.assignment),
+            _partitions_of(member.target_assignment),
+            member.member_epoch,
+            tuple(member.subscribed_topic_names),
         )
         for member in group.members
     )
-    return GroupDescription(group.group_id, group.group_state, "consumer", group.assignor_name, members)
+    return GroupDescription(
+        group.group_id,
+        group.group_state,
+        "consumer",
+        group.assignor_name,
+        members,
+        "consumer",
+        group.group_epoch,
+        group.assignment_epoch,
+    )
+
+
+def _partitions_of(assignment: Any) -> tuple[TopicPartition, ...]:
+    return tuple(
+        TopicPartition(topic.topic_name, partition)
+        for topic in assignment.topic_partitions
+        for partition in topic.partitions
+    )
 
 
 class TransactionSummary(NamedTuple):
@@ -202,7 +279,11 @@ class HangingTransaction(NamedTuple):
 
 
 class OffsetInfo(NamedTuple):
-    """An offset and the timestamp (ms) of its record, -1 where the broker does not tell it."""
+    """An offset, the timestamp (ms) of its record and its leader epoch; -1 where the broker does not tell it.
+
+    Offset -1: no record is that late.
+    """
 
     offset: int
     timestamp_ms: int
+    leader_epoch: int = -1

@@ -61,7 +61,7 @@ async def test_offsets_by_place_and_by_time(kafka: fencepost.Client, name: str) 
                 await producer.send(name, b"%d" % n, timestamp_ms=1_700_000_000_000 + n * 1000)
         assert (await admin.list_offsets([here], at="earliest"))[here].offset == 0
         assert (await admin.list_offsets([here]))[here].offset == 5
-        assert await admin.list_offsets([here], at=1_700_000_001_500) == {here: (2, 1_700_000_002_000)}
+        assert (await admin.list_offsets([here], at=1_700_000_001_500))[here][:2] == (2, 1_700_000_002_000)
         assert (await admin.list_offsets([here], at="max_timestamp"))[here].offset == 4
         assert (await admin.list_offsets([here], at=1_800_000_000_000))[here].offset == -1
 

@@ -1,0 +1,232 @@
+"""Administering the cluster: brokers, features, the quorum, directories, elections and replicas that move."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from fencepost.client.admin.cluster_types import (
+    BrokerInfo,
+    ClusterDescription,
+    FeatureLevels,
+    LogDir,
+    QuorumDescription,
+    QuorumReplica,
+    ReplicaSize,
+)
+from fencepost.client.admin.requests import AdminRequests, ToBroker, failure, is_unsupported
+from fencepost.client.errors import KafkaError, code_of
+from fencepost.client.group_requests import by_topic
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api03_metadata import MetadataRequest
+from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
+from fencepost.protocol.messages.api34_alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirTopic,
+)
+from fencepost.protocol.messages.api35_describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from fencepost.protocol.messages.api55_describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
+from fencepost.protocol.messages.api57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
+from fencepost.protocol.messages.api60_describe_cluster import DescribeClusterRequest
+from fencepost.protocol.topics import TopicPartition
+
+METADATA, API_VERSIONS, ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 3, 18, 34, 35
+DESCRIBE_QUORUM, UPDATE_FEATURES, DESCRIBE_CLUSTER = 55, 57, 60
+UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
+METADATA_TOPIC: Final = "__cluster_metadata"
+_FENCED_SINCE, _FEATURES_SINCE, _VALIDATE_SINCE = 2, 3, 1
+
+
+class ClusterAdmin(AdminRequests):
+    """The part of the admin client that is about brokers and the cluster as a whole."""
+
+    async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
+        """The cluster's id, its controller and its brokers; with `include_fenced` (Kafka 4.0) those not in use, too.
+
+        Raises KafkaError.
+        """
+        request = DescribeClusterRequest(include_fenced_brokers=include_fenced)
+
+        async def ask(node: int | None) -> ClusterDescription | KafkaError:
+            try:
+                answer = await self._ask(
+                    node, DESCRIBE_CLUSTER, request, at_least=_FENCED_SINCE if include_fenced else 0
+                )
+            except KafkaError as too_old:
+                if include_fenced or not is_unsupported(too_old):
+                    raise
+                return await self._cluster_by_metadata(node)
+            error = failure(answer.error_code, "describing the cluster", DESCRIBE_CLUSTER, node, answer.error_message)
+            brokers = (BrokerInfo(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in answer.brokers)
+            return error or ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(brokers)))
+
+        return await self._one("", self._any, ask, "describing the cluster")
+
+    async def _cluster_by_metadata(self, node: int | None) -> ClusterDescription:
+        """The same of brokers before KIP-700 (Kafka 2.8)."""
+        answer = await self._ask(node, METADATA, MetadataRequest(topics=[]), at_least=2)
+        brokers = (BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in answer.brokers)
+        return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(brokers)))
+
+    async def describe_quorum(self) -> QuorumDescription:
+        """Leader, voters and observers of the metadata quorum (Kafka 3.3, KRaft only). Raises KafkaError."""
+        topic = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
+        request = DescribeQuorumRequest(topics=[topic])
+
+        async def ask(node: int | None) -> QuorumDescription | KafkaError:
+            answer = await self._ask(node, DESCRIBE_QUORUM, request)
+            what = "describing the quorum"
+            error = failure(answer.error_code, what, DESCRIBE_QUORUM, node, answer.error_message)
+            if error is not None:
+                return error
+            told = answer.topics[0].partitions[0]
+            error = failure(told.error_code, what, DESCRIBE_QUORUM, node, told.error_message)
+            return error or QuorumDescription(
+                told.leader_id,
+                told.leader_epoch,
+                told.high_watermark,
+                tuple(_replica(one) for one in told.current_voters),
+                tuple(_replica(one) for one in told.observers),
+            )
+
+        return await self._one("", self._any, ask, "describing the quorum")
+
+    # -- features
+
+    async def features(self) -> dict[str, int]:
+        """The cluster's finalized features, such as {"transaction.version": 2}; empty before Kafka 2.7."""
+        return dict((await self.describe_features()).finalized)
+
+    async def describe_features(self) -> FeatureLevels:
+        """What is finalized, what the broker that was asked supports, and since which epoch. Raises KafkaError."""
+        request = ApiVersionsRequest(client_software_name="fencepost", client_software_version="admin")
+
+        async def ask(node: int | None) -> FeatureLevels | KafkaError:
+            try:
+                answer = await self._ask(node, API_VERSIONS, request, at_least=_FEATURES_SINCE)
+            except KafkaError as too_old:
+                if not is_unsupported(too_old):
+                    raise
+                return FeatureLevels({}, {}, None)
+            error = failure(answer.error_code, "asking for features", API_VERSIONS, node)
+            return error or FeatureLevels(
+                {one.name: one.max_version_level for one in answer.finalized_features},
+                {one.name: (one.min_version, one.max_version) for one in answer.supported_features},
+                answer.finalized_features_epoch if answer.finalized_features_epoch >= 0 else None,
+            )
+
+        return await self._one("", self._any, ask, "asking for features")
+
+    async def update_feature(
+        self, name: str, level: int, *, downgrade: bool = False, unsafe: bool = False, validate_only: bool = False
+    ) -> None:
+        """Finalize a feature at `level`, such as transaction.version 1 or 2; 0 switches it off.
+
+        A lower level than now needs `downgrade`, one that loses metadata `unsafe` (Kafka 3.3). Raises KafkaError
+        (INVALID_UPDATE_VERSION, FEATURE_UPDATE_FAILED, ...).
+        """
+        way = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE if downgrade else UPGRADE
+        key = FeatureUpdateKey(
+            feature=name, max_version_level=level, allow_downgrade=downgrade or unsafe, upgrade_type=way
+        )
+        request = UpdateFeaturesRequest(feature_updates=[key], timeout_ms=self._timeout_ms, validate_only=validate_only)
+        least = _VALIDATE_SINCE if validate_only or unsafe else 0
+
+        async def ask(node: int | None) -> KafkaError | None:
+            answer = await self._ask(node, UPDATE_FEATURES, request, at_least=least)
+            for one in [answer, *answer.results]:
+                error = failure(one.error_code, f"feature {name!r}", UPDATE_FEATURES, node, one.error_message)
+                if error is not None:
+                    return error
+            return None
+
+        await self._one(name, self._controller, ask, f"feature {name!r}")
+
+    # -- directories
+
+    async def describe_log_dirs(
+        self, *brokers: int, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[int, tuple[LogDir, ...]]:
+        """The directories of brokers (all, if none is named) with the replicas in them, of all or of these partitions.
+
+        A directory that is offline has `error`. Raises ItemErrors by broker.
+        """
+        if not brokers:
+            brokers = tuple(one.broker_id for one in (await self.describe_cluster()).brokers)
+        topics = None
+        if partitions is not None:
+            topics = [
+                DescribableLogDirTopic(topic=t, partitions=numbers) for t, numbers in by_topic(partitions).items()
+            ]
+        request = DescribeLogDirsRequest(topics=topics)
+
+        async def ask(node: int | None, some: list[int]) -> dict[int, tuple[LogDir, ...] | KafkaError]:
+            answer = await self._ask(node, DESCRIBE_LOG_DIRS, request)
+            error = failure(answer.error_code, f"directories of broker {node}", DESCRIBE_LOG_DIRS, node)
+            return {some[0]: error or tuple(_log_dir(one) for one in answer.results)}
+
+        return await self._each(brokers, _Itself(self._cluster), ask, "describing directories")
+
+    async def alter_replica_log_dirs(self, broker: int, places: Mapping[TopicPartition, str]) -> None:
+        """Move a broker's replicas to other directories of it, by their absolute paths; returns when that has begun.
+
+        Raises ItemErrors by partition (LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR, ...).
+        """
+        asked = {TopicPartition(*partition): path for partition, path in places.items()}
+
+        async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
+            by_path: dict[str, dict[str, list[int]]] = {}
+            for partition in some:
+                by_path.setdefault(asked[partition], {}).setdefault(partition.topic, []).append(partition.partition)
+            dirs = [
+                AlterReplicaLogDir(
+                    path=path,
+                    topics=[AlterReplicaLogDirTopic(name=name, partitions=numbers) for name, numbers in topics.items()],
+                )
+                for path, topics in by_path.items()
+            ]
+            answer = await self._ask(node, ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest(dirs=dirs))
+            return {
+                TopicPartition(topic.topic_name, one.partition_index): failure(
+                    one.error_code,
+                    f"moving {topic.topic_name}-{one.partition_index}",
+                    ALTER_REPLICA_LOG_DIRS,
+                    node,
+                    final={ErrorCode.KAFKA_STORAGE_ERROR},
+                )
+                for topic in answer.results
+                for one in topic.partitions
+            }
+
+        await self._each(asked, ToBroker(self._cluster, broker), ask, f"moving replicas of broker {broker}")
+
+
+class _Itself(ToBroker):
+    """Items that are brokers."""
+
+    def __init__(self, cluster: Any) -> None:
+        super().__init__(cluster, -1)
+
+    async def node(self, item: Any) -> int | None:
+        """The item."""
+        return int(item)
+
+
+def _replica(one: Any) -> QuorumReplica:
+    fetched, caught_up = one.last_fetch_timestamp, one.last_caught_up_timestamp
+    return QuorumReplica(
+        one.replica_id,
+        one.replica_directory_id,
+        one.log_end_offset,
+        fetched if fetched >= 0 else None,
+        caught_up if caught_up >= 0 else None,
+    )
+
+
+def _log_dir(one: Any) -> LogDir:
+    replicas = {
+        TopicPartition(topic.name, p.partition_index): ReplicaSize(p.partition_size, p.offset_lag, p.is_future_key)
+        for topic in one.topics
+        for p in topic.partitions
+    }
+    error = code_of(one.error_code)
+    return LogDir(one.log_dir, None if error is ErrorCode.NONE else error, replicas, one.total_bytes, one.usable_bytes)

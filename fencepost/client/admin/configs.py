@@ -1,0 +1,177 @@
+"""Administering settings: of topics, brokers and groups, read with their sources and changed one by one."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from fencepost.client.admin.requests import AdminRequests, Route, ToBroker, failure, is_unsupported
+from fencepost.client.admin.topics import NO_TOPIC
+from fencepost.client.admin.types import ConfigEntry, ConfigSource, ConfigSynonym
+from fencepost.client.errors import KafkaError
+from fencepost.protocol.messages.api32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from fencepost.protocol.messages.api33_alter_configs import AlterableConfig as WholeConfig
+from fencepost.protocol.messages.api33_alter_configs import AlterConfigsRequest
+from fencepost.protocol.messages.api33_alter_configs import AlterConfigsResource as WholeResource
+from fencepost.protocol.messages.api44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from fencepost.protocol.messages.api74_list_config_resources import ListConfigResourcesRequest
+
+DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES = 32, 33, 44, 74
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
+KINDS: Final = {
+    TOPIC: "topic", BROKER: "broker", BROKER_LOGGER: "broker_logger", CLIENT_METRICS: "client_metrics", GROUP: "group"
+}  # fmt: skip
+SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+_DOCUMENTATION_SINCE, _GROUPS_SINCE = 3, 4
+_OWN: Final = {TOPIC: ConfigSource.TOPIC, BROKER: ConfigSource.BROKER}
+Changes = list[tuple[str, int, str | None]]
+
+
+class ConfigAdmin(AdminRequests):
+    """The part of the admin client that is about settings. `broker` is an id, or "" for what holds for all brokers."""
+
+    async def configs(
+        self,
+        *,
+        topic: str | None = None,
+        broker: int | str | None = None,
+        group: str | None = None,
+        documentation: bool = False,
+    ) -> dict[str, ConfigEntry]:
+        """All settings of one topic, one broker or one group (Kafka 4.0), by name.
+
+        `documentation` asks for what each of them means (Kafka 2.6). Raises KafkaError.
+        """
+        kind, name = _resource(topic, broker, group)
+        request = DescribeConfigsRequest(
+            resources=[DescribeConfigsResource(resource_type=kind, resource_name=name, configuration_keys=None)],
+            include_synonyms=True,
+            include_documentation=documentation,
+        )
+        what = f"settings of {name!r}"
+
+        async def ask(node: int | None) -> dict[str, ConfigEntry] | KafkaError:
+            least = _DOCUMENTATION_SINCE if documentation else 1
+            answer = await self._ask(node, DESCRIBE_CONFIGS, request, at_least=least)
+            one = answer.results[0]
+            error = failure(one.error_code, what, DESCRIBE_CONFIGS, node, one.error_message, final=NO_TOPIC)
+            return {entry.name: _entry(entry) for entry in one.configs} if error is None else error
+
+        return await self._one(name, self._route(broker), ask, what)
+
+    async def alter_configs(
+        self,
+        changes: Mapping[str, str | None] | None = None,
+        *,
+        topic: str | None = None,
+        broker: int | str | None = None,
+        group: str | None = None,
+        append: Mapping[str, str] | None = None,
+        subtract: Mapping[str, str] | None = None,
+        validate_only: bool = False,
+    ) -> None:
+        """Change settings of one topic, broker or group; None gives a setting back to its default. Others stay.
+
+        `append` and `subtract` change settings that are lists. Before Kafka 2.3 all settings are read and written back
+        with the changes, so that whoever changes others at the same time loses. Raises KafkaError (INVALID_CONFIG).
+        """
+        kind, name = _resource(topic, broker, group)
+        steps: Changes = [(key, DELETE if value is None else SET, value) for key, value in (changes or {}).items()]
+        steps += [(key, APPEND, value) for key, value in (append or {}).items()]
+        steps += [(key, SUBTRACT, value) for key, value in (subtract or {}).items()]
+        what = f"changing settings of {name!r}"
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=kind,
+                    resource_name=name,
+                    configs=[AlterableConfig(name=key, config_operation=way, value=value) for key, way, value in steps],
+                )
+            ],
+            validate_only=validate_only,
+        )
+
+        async def ask(node: int | None) -> KafkaError | None:
+            try:
+                answer = await self._ask(node, INCREMENTAL_ALTER_CONFIGS, request)
+            except KafkaError as error:
+                if not is_unsupported(error) or kind not in _OWN:
+                    raise
+                return await self._replace(node, kind, name, steps, validate_only)
+            one = answer.responses[0]
+            told = one.error_message
+            return failure(one.error_code, what, INCREMENTAL_ALTER_CONFIGS, node, told, final=NO_TOPIC)
+
+        await self._one(name, self._route(broker), ask, what)
+
+    async def _replace(
+        self, node: int | None, kind: int, name: str, steps: Changes, validate_only: bool
+    ) -> KafkaError | None:
+        """The same for brokers before KIP-339: whatever the resource has of its own, with the changes, as a whole."""
+        there = await (self.configs(topic=name) if kind == TOPIC else self.configs(broker=int(name) if name else ""))
+        own = {key: entry.value for key, entry in there.items() if entry.source == _OWN[kind] and not entry.sensitive}
+        for key, way, value in steps:
+            if way == DELETE:
+                own.pop(key, None)
+            elif way == SET:
+                own[key] = value
+            else:
+                before = there[key].value if key in there else None
+                listed = [part for part in (before or "").split(",") if part and part != value]
+                own[key] = ",".join([*listed, value or ""] if way == APPEND else listed)
+        entries = [WholeConfig(name=key, value=value) for key, value in own.items()]
+        request = AlterConfigsRequest(
+            resources=[WholeResource(resource_type=kind, resource_name=name, configs=entries)],
+            validate_only=validate_only,
+        )
+        one = (await self._ask(node, ALTER_CONFIGS, request)).responses[0]
+        what = f"changing settings of {name!r}"
+        return failure(one.error_code, what, ALTER_CONFIGS, node, one.error_message, final=NO_TOPIC)
+
+    async def list_config_resources(self, *kinds: str) -> list[tuple[str, str]]:
+        """(kind, name) of what has settings of its own (Kafka 4.1), sorted; of all kinds or only of these.
+
+        Kinds are "topic", "broker", "broker_logger", "client_metrics" and "group". Raises KafkaError.
+        """
+        numbers = {name: number for number, name in KINDS.items()}
+        unknown = [kind for kind in kinds if kind not in numbers]
+        if unknown:
+            raise KafkaError(f"{unknown[0]!r} is no kind of resource, these are: {sorted(numbers)}")
+        request = ListConfigResourcesRequest(resource_types=[numbers[kind] for kind in kinds])
+
+        async def ask(node: int | None) -> list[tuple[str, str]] | KafkaError:
+            answer = await self._ask(node, LIST_CONFIG_RESOURCES, request, at_least=1)
+            error = failure(answer.error_code, "listing resources", LIST_CONFIG_RESOURCES, node)
+            if error is not None:
+                return error
+            return sorted(
+                (KINDS.get(one.resource_type, str(one.resource_type)), one.resource_name)
+                for one in answer.config_resources
+            )
+
+        return await self._one("", self._any, ask, "listing resources")
+
+    def _route(self, broker: int | str | None) -> Route:
+        return ToBroker(self._cluster, broker) if isinstance(broker, int) else self._any
+
+
+def _resource(topic: str | None, broker: int | str | None, group: str | None) -> tuple[int, str]:
+    given = [(TOPIC, topic), (BROKER, None if broker is None else str(broker)), (GROUP, group)]
+    named = [(kind, name) for kind, name in given if name is not None]
+    if len(named) != 1:
+        raise KafkaError("name either a topic, a broker or a group")
+    return named[0]
+
+
+def _entry(entry: Any) -> ConfigEntry:
+    return ConfigEntry(
+        entry.name,
+        entry.value,
+        entry.config_source,
+        entry.read_only,
+        entry.is_sensitive,
+        tuple(ConfigSynonym(one.name, one.value, one.source) for one in entry.synonyms),
+        entry.documentation or None,
+    )

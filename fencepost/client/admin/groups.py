@@ -1,0 +1,294 @@
+"""Administering groups: list, describe, delete, their offsets, and members that shall go."""
+
+from collections.abc import Awaitable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator, failure, is_unsupported
+from fencepost.client.admin.types import GroupDescription, GroupListing, GroupMember, consumer_group_description
+from fencepost.client.assignors import decode_assignment
+from fencepost.client.cluster import GROUP
+from fencepost.client.errors import KafkaError
+from fencepost.client.group_requests import BY_NAME, by_topic, fetch_committed
+from fencepost.client.txn_requests import CommittedOffset
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, MemberIdentity
+from fencepost.protocol.messages.api15_describe_groups import DescribeGroupsRequest
+from fencepost.protocol.messages.api16_list_groups import ListGroupsRequest
+from fencepost.protocol.messages.api42_delete_groups import DeleteGroupsRequest
+from fencepost.protocol.messages.api47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from fencepost.protocol.messages.api69_consumer_group_describe import ConsumerGroupDescribeRequest
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.client.admin.lag import PartitionLag
+
+OFFSET_COMMIT, LEAVE_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 8, 13, 15, 16, 42, 47
+CONSUMER_GROUP_DESCRIBE = 69
+_STATES_SINCE, _KINDS_SINCE, _SEVERAL_LEAVE_SINCE = 4, 5, 3
+T = TypeVar("T")
+_NO_GROUP = ErrorCode.GROUP_ID_NOT_FOUND
+
+
+class GroupAdmin(AdminRequests):
+    """The part of the admin client that is about groups of consumers."""
+
+    async def list_groups(
+        self, *states: str, kinds: Collection[str] = (), protocol_types: Collection[str] = ()
+    ) -> list[GroupListing]:
+        """The groups of all brokers, sorted; of all states or only these, of all kinds or only these.
+
+        States are Kafka's ("Stable", "Empty", "Dead", "PreparingRebalance", "Assigning", ...; Kafka 2.6), kinds
+        "classic", "consumer", "share", "streams" (3.8). `protocol_types` ("consumer", "connect", ...) are picked here.
+        Raises KafkaError (UNSUPPORTED_VERSION) for a filter that a broker is too old for.
+        """
+        least = _KINDS_SINCE if kinds else _STATES_SINCE if states else 0
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
+        found: dict[str, GroupListing] = {}
+        await self._retry(self._cluster.refresh, "finding the brokers")
+        for broker in sorted(self._cluster.brokers):
+
+            async def ask(node: int | None) -> Any:
+                answer = await self._ask(node, LIST_GROUPS, request, at_least=least)
+                return failure(answer.error_code, "listing groups", LIST_GROUPS, node) or answer
+
+            answer = await self._one(broker, ToBroker(self._cluster, broker), ask, "listing groups")
+            for group in answer.groups:
+                if not protocol_types or group.protocol_type in protocol_types:
+                    found[group.group_id] = GroupListing(
+                        group.group_id, group.protocol_type, group.group_state, group.group_type
+                    )
+        return [found[name] for name in sorted(found)]
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        """State and members of a group, classic or consumer; one that nobody knows has the state "Dead".
+
+        Raises KafkaError (GROUP_AUTHORIZATION_FAILED, ...).
+        """
+        found = await _single(self.describe_groups(group_id))
+        return found[group_id]
+
+    async def describe_groups(self, *group_ids: str) -> dict[str, GroupDescription]:
+        """As `describe_group` for several. Raises ItemErrors by group."""
+
+        async def classic(node: int | None, some: list[str]) -> dict[str, GroupDescription | KafkaError]:
+            answer = await self._ask(node, DESCRIBE_GROUPS, DescribeGroupsRequest(groups=some))
+            return {
+                one.group_id: failure(
+                    0 if one.error_code == _NO_GROUP else one.error_code,
+                    f"group {one.group_id!r}",
+                    DESCRIBE_GROUPS,
+                    node,
+                    one.error_message,
+                )
+                or _classic_group(one)
+                for one in answer.groups
+            }
+
+        async def consumer(node: int | None, some: list[str]) -> dict[str, GroupDescription | KafkaError | None]:
+            request = ConsumerGroupDescribeRequest(group_ids=some)
+            try:
+                answer = await self._ask(node, CONSUMER_GROUP_DESCRIBE, request)
+            except KafkaError as error:
+                if not is_unsupported(error):
+                    raise
+                return dict.fromkeys(some)
+            return {one.group_id: _consumer_group(one, node) for one in answer.groups}
+
+        what = "describing groups"
+        found = await self._each(group_ids, ToCoordinator(self._cluster, GROUP), classic, what)
+        dead = [group_id for group_id, group in found.items() if group.state == "Dead"]
+        others = await self._each(dead, ToCoordinator(self._cluster, GROUP), consumer, what)
+        return found | {group_id: group for group_id, group in others.items() if group is not None}
+
+    async def delete_group(self, group_id: str) -> None:
+        """Delete an empty group and its offsets. Raises KafkaError (NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND)."""
+        await _single(self.delete_groups(group_id))
+
+    async def delete_groups(self, *group_ids: str) -> None:
+        """As `delete_group` for several. Raises ItemErrors by group."""
+
+        async def ask(node: int | None, some: list[str]) -> dict[str, KafkaError | None]:
+            answer = await self._ask(node, DELETE_GROUPS, DeleteGroupsRequest(groups_names=some))
+            return {
+                one.group_id: failure(one.error_code, f"group {one.group_id!r}", DELETE_GROUPS, node)
+                for one in answer.results
+            }
+
+        await self._each(group_ids, ToCoordinator(self._cluster, GROUP), ask, "deleting groups")
+
+    async def remove_members(
+        self,
+        group_id: str,
+        *,
+        instance_ids: Iterable[str] = (),
+        member_ids: Iterable[str] = (),
+        reason: str | None = None,
+    ) -> None:
+        """Take members out of a group (Kafka 2.4), static ones by their instance id, others by the id they were given.
+
+        Their partitions go to the others at once. A program that still runs joins again. `reason` stands in the
+        broker's log (Kafka 3.2). Raises ItemErrors by id (UNKNOWN_MEMBER_ID, ...).
+        """
+        asked = [(True, one) for one in instance_ids] + [(False, one) for one in member_ids]
+        names = {entry: entry[1] for entry in asked}
+
+        async def ask(node: int | None, some: list[str]) -> dict[str, KafkaError | None]:
+            members = [
+                MemberIdentity(
+                    member_id="" if static else name, group_instance_id=name if static else None, reason=reason
+                )
+                for static, name in names
+                if name in some
+            ]
+            request = LeaveGroupRequest(group_id=group_id, members=members)
+            answer = await self._ask(node, LEAVE_GROUP, request, at_least=_SEVERAL_LEAVE_SINCE)
+            what = f"removing from group {group_id!r}"
+            whole = failure(answer.error_code, what, LEAVE_GROUP, node)
+            if whole is not None:
+                raise whole
+            return {
+                one.group_instance_id or one.member_id: failure(one.error_code, what, LEAVE_GROUP, node)
+                for one in answer.members
+            }
+
+        await self._each(
+            names.values(), ToCoordinator(self._cluster, GROUP, group_id), ask, f"removing members of {group_id!r}"
+        )
+
+    # -- offsets of groups
+
+    async def group_offsets(self, group_id: str, *, stable: bool = True) -> dict[TopicPartition, int]:
+        """A group's committed offsets; waits for transactions that hold some, unless not `stable` ones will do."""
+        found = await self._retry(
+            lambda: fetch_committed(self._cluster, group_id, None, self._purpose, stable=stable),
+            f"offsets of group {group_id!r}",
+        )
+        return {partition: place.offset for partition, place in found.items()}
+
+    async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
+        """Set an empty group's offsets; a group that was not there is made.
+
+        A CommittedOffset brings leader epoch and metadata with it. Raises ItemErrors by partition: UNKNOWN_MEMBER_ID
+        while the group has members, UNKNOWN_TOPIC_OR_PARTITION, ...
+        """
+        asked = {TopicPartition(*p): _place(place) for p, place in offsets.items()}
+
+        async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
+            topics: dict[str, list[Any]] = {}
+            for partition in some:
+                topics.setdefault(partition.topic, []).append(
+                    OffsetCommitRequestPartition(
+                        partition_index=partition.partition,
+                        committed_offset=asked[partition].offset,
+                        committed_leader_epoch=asked[partition].leader_epoch,
+                        committed_metadata=asked[partition].metadata,
+                    )
+                )
+            request = OffsetCommitRequest(
+                group_id=group_id,
+                generation_id_or_member_epoch=-1,
+                topics=[OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()],
+            )
+            answer = await self._ask(node, OFFSET_COMMIT, request, at_least=2, at_most=BY_NAME)
+            final = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            return _by_partition(answer, f"offset of group {group_id!r} in", OFFSET_COMMIT, node, final)
+
+        route = ToCoordinator(self._cluster, GROUP, group_id)
+        await self._each(asked, route, ask, f"setting offsets of group {group_id!r}")
+
+    async def delete_group_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
+        """Forget a group's positions in `partitions`, also while it lives (KIP-496, Kafka 2.4).
+
+        Raises ItemErrors by partition: GROUP_SUBSCRIBED_TO_TOPIC where its members read the topic,
+        UNSTABLE_OFFSET_COMMIT where an open transaction holds a position; and KafkaError for the group:
+        GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP where the members are no consumers.
+        """
+
+        async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
+            topics = [
+                OffsetDeleteRequestTopic(
+                    name=name, partitions=[OffsetDeleteRequestPartition(partition_index=number) for number in numbers]
+                )
+                for name, numbers in by_topic(some).items()
+            ]
+            request = OffsetDeleteRequest(group_id=group_id, topics=topics)
+            answer = await self._ask(node, OFFSET_DELETE, request)
+            whole = failure(answer.error_code, f"group {group_id!r}", OFFSET_DELETE, node)
+            if whole is not None:
+                raise whole
+            final = {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            return _by_partition(answer, f"offset of group {group_id!r} in", OFFSET_DELETE, node, final)
+
+        route = ToCoordinator(self._cluster, GROUP, group_id)
+        what = f"deleting offsets of group {group_id!r}"
+        await self._each([TopicPartition(*p) for p in partitions], route, ask, what)
+
+    async def group_lag(self, group_id: str, *, count_bytes: int = 32 << 20) -> "list[PartitionLag]":
+        """What a group has still to read, by partition, counted in records that a read_committed reader will get.
+
+        Counting means to read what lies between: at most `count_bytes`, 0 reads nothing; where that does not suffice,
+        offsets are counted instead. Raises KafkaError.
+        """
+        from fencepost.client.admin.client import Admin
+        from fencepost.client.admin.lag import group_lag  # here: few programs ask
+
+        assert isinstance(self, Admin)
+        return await group_lag(self, group_id, count_bytes=count_bytes)
+
+
+async def _single(several: Awaitable[T]) -> T:
+    """The answer about one item; its error is raised as it is."""
+    try:
+        return await several
+    except ItemErrors as errors:
+        raise next(iter(errors.errors.values())) from None
+
+
+def _place(place: int | CommittedOffset) -> CommittedOffset:
+    return place if isinstance(place, CommittedOffset) else CommittedOffset(place)
+
+
+def _by_partition(
+    answer: Any, what: str, api_key: int, node: int | None, final: Collection[ErrorCode]
+) -> dict[TopicPartition, KafkaError | None]:
+    return {
+        TopicPartition(topic.name, one.partition_index): failure(
+            one.error_code, f"{what} {topic.name}-{one.partition_index}", api_key, node, final=final
+        )
+        for topic in answer.topics
+        for one in topic.partitions
+    }
+
+
+def _classic_group(group: Any) -> GroupDescription:
+    members = tuple(
+        GroupMember(
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            tuple(decode_assignment(member.member_assignment)) if group.protocol_type == "consumer" else (),
+        )
+        for member in group.members
+    )
+    state = group.group_state or "Dead"
+    return GroupDescription(group.group_id, state, group.protocol_type, group.protocol_data, members)
+
+
+def _consumer_group(group: Any, node: int | None) -> GroupDescription | KafkaError | None:
+    """A group of the consumer protocol (KIP-848); None where there is none."""
+    if group.error_code == _NO_GROUP:
+        return None
+    what = f"group {group.group_id!r}"
+    error = failure(group.error_code, what, CONSUMER_GROUP_DESCRIBE, node, group.error_message)
+    return error or consumer_group_description(group)

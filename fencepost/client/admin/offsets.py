@@ -1,0 +1,106 @@
+"""Administering what partitions hold: where they begin and end, by several measures, and dropping what is old."""
+
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from fencepost.client.admin.requests import AdminRequests, failure
+from fencepost.client.admin.types import OffsetInfo
+from fencepost.client.errors import KafkaError
+from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from fencepost.protocol.messages.api21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+LIST_OFFSETS, DELETE_RECORDS = 2, 21
+_PLACES: Final[Mapping[str, tuple[int, int]]] = {
+    "earliest": (-2, 1),
+    "latest": (-1, 1),
+    "max_timestamp": (-3, 7),
+    "earliest_local": (-4, 8),
+    "latest_tiered": (-5, 9),
+}
+"""Name -> the timestamp that stands for it, and the first version of ListOffsets that knows it."""
+
+
+class OffsetAdmin(AdminRequests):
+    """The part of the admin client that is about offsets and records."""
+
+    async def list_offsets(
+        self,
+        wanted: Collection[TopicPartition] | Mapping[TopicPartition, str | int],
+        *,
+        at: str | int = "latest",
+        isolation: str = "read_committed",
+    ) -> dict[TopicPartition, OffsetInfo]:
+        """Offsets by place or by time (ms since 1970), one for all (`at`) or one per partition.
+
+        Places are "earliest", "latest", "max_timestamp" (Kafka 3.0), "earliest_local" (3.4), "latest_tiered" (3.9). A
+        time means the first record that is as late. "latest" is the last stable offset for read_committed, the high
+        watermark for read_uncommitted (row I6). Raises ItemErrors by partition (UNKNOWN_TOPIC_OR_PARTITION, ...).
+        """
+        level = IsolationLevel[isolation.upper()]
+        places = dict(wanted) if isinstance(wanted, Mapping) else dict.fromkeys(wanted, at)
+        asked = {TopicPartition(*partition): _timestamp(partition, place) for partition, place in places.items()}
+        least = max((version for _, version in asked.values()), default=1)
+
+        async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, OffsetInfo | KafkaError]:
+            topics: dict[str, list[Any]] = {}
+            for partition in some:
+                entry = ListOffsetsPartition(partition_index=partition.partition, timestamp=asked[partition][0])
+                topics.setdefault(partition.topic, []).append(entry)
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                isolation_level=level,
+                topics=[ListOffsetsTopic(name=name, partitions=entries) for name, entries in topics.items()],
+                timeout_ms=self._timeout_ms,
+            )
+            answer = await self._ask(node, LIST_OFFSETS, request, at_least=least)
+            return {
+                TopicPartition(topic.name, one.partition_index): failure(
+                    one.error_code, f"offsets of {topic.name}-{one.partition_index}", LIST_OFFSETS, node
+                )
+                or OffsetInfo(one.offset, one.timestamp, one.leader_epoch)
+                for topic in answer.topics
+                for one in topic.partitions
+            }
+
+        return await self._each(asked, self._leader, ask, "listing offsets")
+
+    async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Drop all records before an offset per partition (-1: up to the high watermark); the new first offsets.
+
+        Raises ItemErrors by partition (OFFSET_OUT_OF_RANGE, POLICY_VIOLATION where the topic is only compacted, ...).
+        """
+        asked = {TopicPartition(*partition): offset for partition, offset in before.items()}
+
+        async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
+            topics: dict[str, list[Any]] = {}
+            for partition in some:
+                entry = DeleteRecordsPartition(partition_index=partition.partition, offset=asked[partition])
+                topics.setdefault(partition.topic, []).append(entry)
+            request = DeleteRecordsRequest(
+                topics=[DeleteRecordsTopic(name=name, partitions=entries) for name, entries in topics.items()],
+                timeout_ms=self._timeout_ms,
+            )
+            answer = await self._ask(node, DELETE_RECORDS, request)
+            found: dict[TopicPartition, int | KafkaError] = {}
+            for topic in answer.topics:
+                for one in topic.partitions:
+                    what = f"deleting records of {topic.name}-{one.partition_index}"
+                    error = failure(one.error_code, what, DELETE_RECORDS, node)
+                    low: int = one.low_watermark
+                    found[TopicPartition(topic.name, one.partition_index)] = low if error is None else error
+            return found
+
+        return await self._each(asked, self._leader, ask, "deleting records")
+
+
+def _timestamp(partition: TopicPartition, place: str | int) -> tuple[int, int]:
+    if isinstance(place, int):
+        return place, 1
+    if place not in _PLACES:
+        raise KafkaError(f"{partition}: {place!r} is neither a timestamp nor one of {sorted(_PLACES)}")
+    return _PLACES[place]

@@ -1,0 +1,155 @@
+"""Administering replicas: electing leaders, and moving replicas from broker to broker."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from fencepost.client.admin.cluster_types import Reassignment
+from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.admin.requests import AdminRequests, failure
+from fencepost.client.errors import KafkaError
+from fencepost.client.group_requests import by_topic
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api43_elect_leaders import ElectLeadersRequest, TopicPartitions
+from fencepost.protocol.messages.api45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from fencepost.protocol.messages.api46_list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsTopics,
+)
+from fencepost.protocol.topics import TopicPartition
+
+ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 43, 45, 46
+_UNCLEAN_SINCE, _KEEP_FACTOR_SINCE = 1, 1
+_FINAL = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+    }
+)
+
+
+class ReplicaAdmin(AdminRequests):
+    """The part of the admin client that is about leaders and replicas."""
+
+    async def elect_leaders(
+        self, partitions: Collection[TopicPartition] | None = None, *, unclean: bool = False
+    ) -> dict[TopicPartition, bool]:
+        """Let the preferred replica lead, of these partitions or all (Kafka 2.2). False: it leads already.
+
+        `unclean` (2.4) gives the lead to a replica that is not in sync where no other lives, which loses records.
+        Asked for all, brokers tell only partitions that changed or failed. Raises ItemErrors by partition
+        (PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, ...).
+        """
+        what = "electing leaders"
+        asked = None if partitions is None else [TopicPartition(*partition) for partition in partitions]
+
+        async def ask(node: int | None, some: list[TopicPartition] | None) -> dict[TopicPartition, bool | KafkaError]:
+            topics = None
+            if some is not None:
+                topics = [TopicPartitions(topic=name, partitions=numbers) for name, numbers in by_topic(some).items()]
+            request = ElectLeadersRequest(
+                election_type=int(unclean), topic_partitions=topics, timeout_ms=self._timeout_ms
+            )
+            answer = await self._ask(node, ELECT_LEADERS, request, at_least=_UNCLEAN_SINCE if unclean else 0)
+            whole = failure(answer.error_code, what, ELECT_LEADERS, node)
+            if whole is not None:
+                raise whole
+            return {
+                TopicPartition(topic.topic, one.partition_id): _elected(topic.topic, one, node)
+                for topic in answer.replica_election_results
+                for one in topic.partition_result
+            }
+
+        if asked is not None:
+            return await self._each(asked, self._controller, ask, what)
+
+        async def ask_all(node: int | None) -> dict[TopicPartition, bool | KafkaError]:
+            return await ask(node, None)
+
+        answers = await self._one("", self._controller, ask_all, what)
+        failed = {partition: one for partition, one in answers.items() if isinstance(one, KafkaError)}
+        elected = {partition: one for partition, one in answers.items() if not isinstance(one, KafkaError)}
+        if failed:
+            raise ItemErrors(what, failed, elected)
+        return elected
+
+    async def list_reassignments(
+        self, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Reassignment]:
+        """Those of the partitions (of all) whose replicas are being moved (Kafka 2.4). Raises KafkaError."""
+        topics = None
+        if partitions is not None:
+            topics = [
+                ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
+                for name, numbers in by_topic(partitions).items()
+            ]
+        request = ListPartitionReassignmentsRequest(timeout_ms=self._timeout_ms, topics=topics)
+        what = "listing reassignments"
+
+        async def ask(node: int | None) -> dict[TopicPartition, Reassignment] | KafkaError:
+            answer = await self._ask(node, LIST_REASSIGNMENTS, request)
+            error = failure(answer.error_code, what, LIST_REASSIGNMENTS, node, answer.error_message)
+            return error or {
+                TopicPartition(topic.name, one.partition_index): Reassignment(
+                    tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+                )
+                for topic in answer.topics
+                for one in topic.partitions
+            }
+
+        return await self._one("", self._controller, ask, what)
+
+    async def alter_reassignments(
+        self, changes: Mapping[TopicPartition, Sequence[int] | None], *, keep_replication_factor: bool = False
+    ) -> None:
+        """Begin to move partitions to these brokers, the preferred leader first; None gives up a move (Kafka 2.4).
+
+        `keep_replication_factor` (4.1) refuses changes that make more or fewer replicas. Returns when the moves have
+        begun. Raises ItemErrors by partition (NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT, ...).
+        """
+        asked = {TopicPartition(*partition): brokers for partition, brokers in changes.items()}
+        what = "altering reassignments"
+
+        async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
+            topics: dict[str, list[Any]] = {}
+            for partition in some:
+                brokers = asked[partition]
+                entry = ReassignablePartition(
+                    partition_index=partition.partition, replicas=None if brokers is None else list(brokers)
+                )
+                topics.setdefault(partition.topic, []).append(entry)
+            request = AlterPartitionReassignmentsRequest(
+                timeout_ms=self._timeout_ms,
+                allow_replication_factor_change=not keep_replication_factor,
+                topics=[ReassignableTopic(name=name, partitions=entries) for name, entries in topics.items()],
+            )
+            least = _KEEP_FACTOR_SINCE if keep_replication_factor else 0
+            answer = await self._ask(node, ALTER_REASSIGNMENTS, request, at_least=least)
+            whole = failure(answer.error_code, what, ALTER_REASSIGNMENTS, node, answer.error_message)
+            if whole is not None:
+                raise whole
+            return {
+                TopicPartition(topic.name, one.partition_index): failure(
+                    one.error_code,
+                    f"{topic.name}-{one.partition_index}",
+                    ALTER_REASSIGNMENTS,
+                    node,
+                    one.error_message,
+                    final=_FINAL,
+                )
+                for topic in answer.responses
+                for one in topic.partitions
+            }
+
+        await self._each(asked, self._controller, ask, what)
+
+
+def _elected(topic: str, one: Any, node: int | None) -> bool | KafkaError:
+    if one.error_code == ErrorCode.ELECTION_NOT_NEEDED:
+        return False
+    error = failure(one.error_code, f"{topic}-{one.partition_id}", ELECT_LEADERS, node, one.error_message, final=_FINAL)
+    return True if error is None else error

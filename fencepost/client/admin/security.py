@@ -1,0 +1,299 @@
+"""Administering who may do what and how much: access rules, quotas and SCRAM users."""
+
+import hashlib
+import secrets
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from fencepost.client.admin.requests import AdminRequests, failure
+from fencepost.client.admin.security_types import (
+    ANY,
+    DEFAULT,
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    QuotaEntity,
+    QuotaName,
+    ResourceType,
+    ScramCredential,
+    ScramDeletion,
+    ScramMechanism,
+    ScramUpsertion,
+    named,
+)
+from fencepost.client.errors import KafkaError
+from fencepost.protocol.messages.api29_describe_acls import DescribeAclsRequest
+from fencepost.protocol.messages.api30_create_acls import AclCreation, CreateAclsRequest
+from fencepost.protocol.messages.api31_delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from fencepost.protocol.messages.api48_describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from fencepost.protocol.messages.api49_alter_client_quotas import (
+    AlterClientQuotasRequest,
+    EntityData,
+    EntryData,
+    OpData,
+)
+from fencepost.protocol.messages.api50_describe_user_scram_credentials import (
+    DescribeUserScramCredentialsRequest,
+    UserName,
+)
+from fencepost.protocol.messages.api51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+
+DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
+DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 48, 49
+DESCRIBE_USER_SCRAM_CREDENTIALS, ALTER_USER_SCRAM_CREDENTIALS = 50, 51
+EXACT, IS_DEFAULT, ANY_NAME = 0, 1, 2
+_ENTITY_TYPES: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
+_HASHES: Final = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
+SALT_BYTES = 32
+EVERYTHING: Final = AclFilter()
+EVERYBODY: Final = QuotaEntity()
+
+
+class SecurityAdmin(AdminRequests):
+    """The part of the admin client that is about rights and limits."""
+
+    # -- access rules
+
+    async def describe_acls(self, which: AclFilter = EVERYTHING) -> list[Acl]:
+        """The access rules that match, sorted. Raises KafkaError (SECURITY_DISABLED where there is no authorizer)."""
+        request = DescribeAclsRequest(**_filter_fields(which))
+
+        async def ask(node: int | None) -> list[Acl] | KafkaError:
+            answer = await self._ask(node, DESCRIBE_ACLS, request)
+            error = failure(answer.error_code, "describing access rules", DESCRIBE_ACLS, node, answer.error_message)
+            if error is not None:
+                return error
+            return sorted(_acl(resource, one) for resource in answer.resources for one in resource.acls)
+
+        return await self._one("", self._any, ask, "describing access rules")
+
+    async def create_acls(self, *rules: Acl) -> None:
+        """Add access rules; one that is there already stays. Raises ItemErrors by rule (SECURITY_DISABLED, ...)."""
+
+        async def ask(node: int | None, some: list[Acl]) -> dict[Acl, KafkaError | None]:
+            creations = [
+                AclCreation(
+                    resource_type=rule.resource_type,
+                    resource_name=rule.name,
+                    resource_pattern_type=rule.pattern_type,
+                    principal=rule.principal,
+                    host=rule.host,
+                    operation=rule.operation,
+                    permission_type=rule.permission,
+                )
+                for rule in some
+            ]
+            answer = await self._ask(node, CREATE_ACLS, CreateAclsRequest(creations=creations))
+            return {
+                rule: failure(one.error_code, "creating an access rule", CREATE_ACLS, node, one.error_message)
+                for rule, one in zip(some, answer.results, strict=False)
+            }
+
+        await self._each(rules, self._controller, ask, "creating access rules")
+
+    async def delete_acls(self, *which: AclFilter) -> dict[AclFilter, list[Acl]]:
+        """Remove the access rules that match; what went, by filter. Raises ItemErrors by filter.
+
+        An Acl as a filter is `AclFilter(*acl)`.
+        """
+
+        async def ask(node: int | None, some: list[AclFilter]) -> dict[AclFilter, list[Acl] | KafkaError]:
+            filters = [DeleteAclsFilter(**_filter_fields(one)) for one in some]
+            answer = await self._ask(node, DELETE_ACLS, DeleteAclsRequest(filters=filters))
+            return {asked: _deleted(told, node) for asked, told in zip(some, answer.filter_results, strict=False)}
+
+        return await self._each(which, self._controller, ask, "deleting access rules")
+
+    # -- quotas
+
+    async def describe_client_quotas(
+        self,
+        which: QuotaEntity = EVERYBODY,
+        *,
+        strict: bool = False,
+    ) -> dict[QuotaEntity, dict[str, float]]:
+        """Quotas by whom they are for (Kafka 2.6): {"producer_byte_rate": bytes per second, ...}.
+
+        Of all entities that have the parts which `which` names: a name, DEFAULT, or ANY. With `strict` only of those
+        without further parts. Raises KafkaError.
+        """
+        components = [
+            ComponentData(entity_type=kind, match_type=_match(name), match=name if isinstance(name, str) else None)
+            for kind, name in _parts(which)
+        ]
+        request = DescribeClientQuotasRequest(components=components, strict=strict)
+
+        async def ask(node: int | None) -> dict[QuotaEntity, dict[str, float]] | KafkaError:
+            answer = await self._ask(node, DESCRIBE_CLIENT_QUOTAS, request)
+            told = answer.error_message
+            error = failure(answer.error_code, "describing quotas", DESCRIBE_CLIENT_QUOTAS, node, told)
+            return error or {
+                _entity(entry.entity): {one.key: one.value for one in entry.values} for entry in answer.entries or ()
+            }
+
+        return await self._one("", self._any, ask, "describing quotas")
+
+    async def alter_client_quotas(
+        self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
+    ) -> None:
+        """Set quotas, remove those given as None (Kafka 2.6). Raises ItemErrors by entity (INVALID_REQUEST, ...).
+
+        Kafka's are producer_byte_rate and consumer_byte_rate (bytes per second), request_percentage,
+        controller_mutation_rate, and for addresses connection_creation_rate.
+        """
+
+        async def ask(node: int | None, some: list[QuotaEntity]) -> dict[QuotaEntity, KafkaError | None]:
+            entries = [
+                EntryData(
+                    entity=[
+                        EntityData(entity_type=kind, entity_name=name if isinstance(name, str) else None)
+                        for kind, name in _parts(entity)
+                    ],
+                    ops=[
+                        OpData(key=key, value=0.0 if value is None else float(value), remove=value is None)
+                        for key, value in changes[entity].items()
+                    ],
+                )
+                for entity in some
+            ]
+            request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
+            answer = await self._ask(node, ALTER_CLIENT_QUOTAS, request)
+            return {
+                _entity(one.entity): failure(
+                    one.error_code, "altering a quota", ALTER_CLIENT_QUOTAS, node, one.error_message
+                )
+                for one in answer.entries
+            }
+
+        await self._each(changes, self._controller, ask, "altering quotas")
+
+    # -- SCRAM users
+
+    async def describe_user_scram_credentials(self, *users: str) -> dict[str, tuple[ScramCredential, ...]]:
+        """With which mechanisms users can log in (Kafka 2.7); of all users, if none is named.
+
+        Raises ItemErrors by user (RESOURCE_NOT_FOUND for one that has none), KafkaError for the whole.
+        """
+        what = "describing SCRAM users"
+
+        async def ask(node: int | None, some: list[str] | None) -> dict[str, tuple[ScramCredential, ...] | KafkaError]:
+            request = DescribeUserScramCredentialsRequest(
+                users=None if some is None else [UserName(name=name) for name in some]
+            )
+            answer = await self._ask(node, DESCRIBE_USER_SCRAM_CREDENTIALS, request)
+            key = DESCRIBE_USER_SCRAM_CREDENTIALS
+            whole = failure(answer.error_code, what, key, node, answer.error_message)
+            if whole is not None:
+                raise whole
+            return {
+                one.user: failure(one.error_code, f"user {one.user!r}", key, node, one.error_message)
+                or tuple(
+                    ScramCredential(named(ScramMechanism, i.mechanism), i.iterations) for i in one.credential_infos
+                )
+                for one in answer.results
+            }
+
+        if users:
+            return await self._each(users, self._controller, ask, what)
+
+        async def ask_all(node: int | None) -> dict[str, tuple[ScramCredential, ...] | KafkaError]:
+            return await ask(node, None)
+
+        answers = await self._one("", self._controller, ask_all, what)
+        return {user: told for user, told in answers.items() if not isinstance(told, KafkaError)}
+
+    async def alter_user_scram_credentials(
+        self, *, upsert: Iterable[ScramUpsertion] = (), delete: Iterable[ScramDeletion] = ()
+    ) -> None:
+        """Set and remove SCRAM credentials of users (Kafka 2.7). Raises ItemErrors by user.
+
+        RESOURCE_NOT_FOUND for the removal of what is not there, UNACCEPTABLE_CREDENTIAL for too few iterations (Kafka
+        wants 4096 to 16384), DUPLICATE_RESOURCE where a user is named twice: Kafka changes one mechanism at a time.
+        """
+        upsertions, deletions = list(upsert), list(delete)
+        salted = [_salted(one) for one in upsertions]
+
+        async def ask(node: int | None, some: list[str]) -> dict[str, KafkaError | None]:
+            request = AlterUserScramCredentialsRequest(
+                deletions=[
+                    ScramCredentialDeletion(name=one.user, mechanism=one.mechanism)
+                    for one in deletions
+                    if one.user in some
+                ],
+                upsertions=[one for one in salted if one.name in some],
+            )
+            answer = await self._ask(node, ALTER_USER_SCRAM_CREDENTIALS, request)
+            return {
+                one.user: failure(
+                    one.error_code, f"user {one.user!r}", ALTER_USER_SCRAM_CREDENTIALS, node, one.error_message
+                )
+                for one in answer.results
+            }
+
+        users = [*(one.user for one in upsertions), *(one.user for one in deletions)]
+        await self._each(users, self._controller, ask, "altering SCRAM users")
+
+
+def _filter_fields(which: AclFilter) -> dict[str, Any]:
+    return {
+        "resource_type_filter": which.resource_type,
+        "resource_name_filter": which.name,
+        "pattern_type_filter": which.pattern_type,
+        "principal_filter": which.principal,
+        "host_filter": which.host,
+        "operation": which.operation,
+        "permission_type": which.permission,
+    }
+
+
+def _acl(resource: Any, one: Any) -> Acl:
+    return Acl(
+        named(ResourceType, resource.resource_type),
+        resource.resource_name,
+        one.principal,
+        named(AclOperation, one.operation),
+        named(AclPermission, one.permission_type),
+        one.host,
+        named(PatternType, resource.pattern_type),
+    )
+
+
+def _deleted(told: Any, node: int | None) -> list[Acl] | KafkaError:
+    for one in (told, *told.matching_acls):
+        error = failure(one.error_code, "deleting access rules", DELETE_ACLS, node, one.error_message)
+        if error is not None:
+            return error
+    return sorted(_acl(one, one) for one in told.matching_acls)
+
+
+def _parts(entity: QuotaEntity) -> list[tuple[str, str | QuotaName]]:
+    """The parts that an entity has, under Kafka's names.."""
+    return [
+        (_ENTITY_TYPES[field], name) for field, name in zip(entity._fields, entity, strict=True) if name is not None
+    ]
+
+
+def _match(name: str | QuotaName) -> int:
+    return ANY_NAME if name is ANY else IS_DEFAULT if name is DEFAULT else EXACT
+
+
+def _entity(parts: Any) -> QuotaEntity:
+    fields = {kind: field for field, kind in _ENTITY_TYPES.items()}
+    given = {fields[part.entity_type]: part.entity_name for part in parts if part.entity_type in fields}
+    return QuotaEntity(**{field: DEFAULT if name is None else name for field, name in given.items()})
+
+
+def _salted(one: ScramUpsertion) -> Any:
+    """What is sent instead of a password: RFC 5802's SaltedPassword, as the broker stores keys made of it."""
+    salt = secrets.token_bytes(SALT_BYTES) if one.salt is None else one.salt
+    password = one.password.encode() if isinstance(one.password, str) else one.password
+    digest = hashlib.pbkdf2_hmac(_HASHES[one.mechanism], password, salt, one.iterations)
+    return ScramCredentialUpsertion(
+        name=one.user, mechanism=one.mechanism, iterations=one.iterations, salt=salt, salted_password=digest
+    )
