@@ -70,6 +70,8 @@ class SimFile:
         last = len(self.unsynced) - 1
         for number, change in enumerate(self.unsynced):
             left = fate(change, number == last, random)
+            if isinstance(left, Write) and isinstance(change, Write):
+                left = _over_what_stood_there(data, change, left)
             if left is not None:
                 _apply(data, left)
         left_over = SimFile(bytes(data))
@@ -193,6 +195,19 @@ def torn_at(size_bytes: int, *, zeros: bool = False) -> Fate:
         return Write(change.position, kept) if kept else None
 
     return fate
+
+
+def _over_what_stood_there(data: bytearray, wanted: Write, left: Write) -> Write:
+    """Lost bytes read as zeros only in room that was new: a write in place that is lost leaves what was there."""
+    if wanted.data.startswith(left.data):
+        return left
+    there = data[left.position : left.position + len(left.data)].ljust(len(left.data), b"\0")
+    return Write(
+        left.position,
+        bytes(
+            old if new == 0 != meant else new for old, new, meant in zip(there, left.data, wanted.data, strict=False)
+        ),
+    )
 
 
 def _apply(data: bytearray, change: Change) -> None:

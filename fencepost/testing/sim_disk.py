@@ -19,7 +19,7 @@ from fencepost.testing.disk_nodes import Fate, SimDirectory, SimFile
 NO_REGIONS = 1 << 62
 """A simulated file has no descriptor that a socket could send from: every read is bytes."""
 
-SPACE_TAKERS = frozenset({"create", "pwrite", "mkdir", "rename"})
+SPACE_TAKERS = frozenset({"create", "mkdir", "rename"})
 """The calls that a full disk refuses."""
 
 
@@ -110,10 +110,11 @@ class SimDisk:
         fault = self._io("pwrite", path)
         count = len(data) if fault is None or fault.takes_bytes is None else min(fault.takes_bytes, len(data))
         if self.room_bytes is not None:
-            if data and not self.room_bytes:
+            over = max(0, min(count, len(file.data) - offset))  # what stands there has its room
+            if count > over and not self.room_bytes + over:
                 raise _error(errno.ENOSPC, path)
-            count = min(count, self.room_bytes)
-            self.room_bytes -= count
+            count = min(count, over + self.room_bytes)
+            self.room_bytes -= count - over
         file.write(offset, bytes(data[:count]))
         file.modified_ms = self.now_ms
         return count

@@ -37,16 +37,20 @@ class OwnProgram(Program):
     def __init__(self, world: "WholeWorld", transactional_id: str, random: Random) -> None:
         super().__init__(world, transactional_id, SECOND_PROTOCOL, random)
         self.alive = 0
-        """How many of it there are: each freeze may have brought one more."""
+        """How many of it mean to stay: each freeze may have brought one more."""
 
     async def run(self) -> None:
         self.alive += 1
         try:
             await super().run()
+            self.alive -= 1
         except Superseded as end:
             self.world.tell(f"{self.transactional_id}: leaves the work to its successor: {end}")
-        finally:
-            self.alive -= 1
+
+    def superseded(self, why: str) -> Superseded:
+        """What to raise to leave the work to another. Counted at once: else two might leave it to each other."""
+        self.alive -= 1
+        return Superseded(why)
 
     async def _incarnate(self) -> None:
         self._incarnations += 1
@@ -73,7 +77,7 @@ class OwnProgram(Program):
                     await self.use(kafka, producer, name)
             except fencepost.KafkaError as error:
                 if isinstance(error, fencepost.FencedError) and self.alive > 1:
-                    raise Superseded(repr(error)) from error
+                    raise self.superseded(repr(error)) from error
                 raise GaveUp(repr(error)) from error
 
     async def use(self, kafka: fencepost.Client, producer: TransactionalProducer, name: str) -> None:
@@ -170,7 +174,7 @@ class OwnCopier(OwnProgram):
                     await self.transact(producer, f"{name}: a copy", partial(self._copy, consumer, batch))
                 elif last_round and await self._has_all(consumer):
                     if self.alive > 1:
-                        raise Superseded("all is copied")
+                        raise self.superseded("all is copied")
                     self._drained = len(consumer.assignment) == self.world.plan.partitions
 
     async def _copy(

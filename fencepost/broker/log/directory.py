@@ -17,7 +17,6 @@ from fencepost.broker.log.checkpoints import (
 from fencepost.broker.log.commit import Durability
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.deletions import FULL_DISK, Chores
-from fencepost.broker.log.file_sync import FLUSH_FAILED, is_distrusted
 from fencepost.broker.log.files import FileStore
 from fencepost.broker.log.kept_offsets import KeptOffsets
 from fencepost.broker.log.layout import (
@@ -347,13 +346,9 @@ class LogDirectory:
         log_start_offset = min(log_start_offset, opened.segments.end_offset)
         if on_disk and not self.clean and self._durability == "fsync":
             # What readers are shown must not be lost: what the crash left in the page cache, and names, go down first.
-            distrusted = is_distrusted(store)
-            if distrusted:
-                opened.segments.write_again(recovery_point)
+            # If it was killed right behind a failed flush, the cache holds pages for clean that the disk never got.
+            opened.segments.write_again(recovery_point)
             sync_all([*opened.segments.tail_pins(recovery_point), *store.pin_entries()])
-            if distrusted:
-                opened.epochs.save()
-                store.remove(FLUSH_FAILED)
             recovery_point = opened.segments.end_offset
         log = PartitionLog(
             tp,

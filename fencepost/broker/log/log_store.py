@@ -145,7 +145,7 @@ class StoredLog(Protocol):
         ...
 
     def write_again(self, offset: int) -> None:
-        """Write all that stands at `offset` and above once more: a flush of it had failed, and only bytes that are
+        """Write all that stands at `offset` and above once more: a flush of it may have failed, and only bytes that are
         written anew are surely flushed. Raises OSError.
         """
         ...

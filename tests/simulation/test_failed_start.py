@@ -1,22 +1,14 @@
-"""A start that finds no room says which write did not fit, and the next one, with room, is a start like any other."""
+"""A start that fails says of what, and the next one, on a disk that is well, is a start like any other."""
 
 import errno
-import os
 from random import Random
 
 import trio
 
+from fencepost.testing.disk_faults import Fault
 from fencepost.testing.sim_broker import SimBroker
 from fencepost.testing.sim_network import SimNetwork
 from tests.simulation.weather import SeededWeather
-
-
-def distrust(broker: SimBroker) -> None:
-    """What a life leaves whose flush failed: the next one writes the tail again, before anybody reads it."""
-    name = "/data/__cluster_metadata-0/leader-epoch-checkpoint"
-    fd = broker.disk.open(name, os.O_WRONLY | os.O_TRUNC, 0o600)
-    broker.disk.fsync(fd)
-    broker.disk.close(fd)
 
 
 async def test_its_own_cause_is_named_and_not_what_failed_after_it() -> None:
@@ -25,14 +17,14 @@ async def test_its_own_cause_is_named_and_not_what_failed_after_it() -> None:
         network = SimNetwork(nursery, SeededWeather(Random(0), ()), lambda event: None)
         broker = SimBroker(nursery, network, Random(0))
         assert await broker.start()
-        distrust(broker)
         broker.kill()
         await broker.ended()
         broker.disk.room_bytes = 0
+        broker.disk.faults.append(Fault(0, code=errno.EIO, kinds=("pwrite",)))
         assert not await broker.start()
         assert isinstance(broker.failure, OSError)
-        assert broker.failure.errno == errno.ENOSPC
-        assert "checkpoint" not in str(broker.failure), "what failed while it closed hides the cause"
+        assert broker.failure.errno == errno.EIO, "what failed while it closed hides the cause"
+        broker.disk.faults.clear()
         broker.disk.room_bytes = None
         assert await broker.start()
         nursery.cancel_scope.cancel()

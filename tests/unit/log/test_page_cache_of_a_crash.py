@@ -1,4 +1,4 @@
-"""A flush that failed must be known to the next process, whose page cache would lie to it (reliability.md on fsync)."""
+"""After a failed flush the page cache lies to the next process, which must not believe it (reliability.md on fsync)."""
 
 import errno
 from pathlib import Path
@@ -22,10 +22,16 @@ def opened(disk):
     return LogDirectory.over(files, "fsync").create(TP, TOPIC_ID, DEFAULTS)
 
 
-def killed_by_a_failed_flush(disk, log, full):
-    """What the process leaves whose flush failed, perhaps with a full disk, to one that finds the disk well again."""
+def killed_by_a_failed_flush(disk, log, *, full=False, at_once=False):
+    """What the process leaves whose flush failed, to one that finds the disk well again.
+
+    On a `full` disk it can make no file; killed `at_once` it can do nothing whatever any more.
+    """
     disk.room_bytes = 0 if full else None
+    calls = disk.io_count
     disk.faults.append(Fault(0, code=errno.EIO, kinds=("fdatasync",)))
+    if at_once:
+        disk.faults.append(Fault(calls + 1, code=errno.EIO))
     with pytest.raises(FlushFailed):
         settle(log)
     left = disk.kill()
@@ -34,15 +40,15 @@ def killed_by_a_failed_flush(disk, log, full):
     return left
 
 
-@pytest.mark.parametrize("full", [False, True])
-def test_what_a_failed_flush_left_in_the_cache_is_written_again_even_if_the_disk_was_full(full):
-    """On a full disk no file can be made to say so; emptying one that is there takes no space."""
+@pytest.mark.parametrize("death", [{}, {"full": True}, {"at_once": True}], ids=["well", "full disk", "killed at once"])
+def test_what_a_failed_flush_left_in_the_cache_is_written_again(death):
+    """No sign need be left for that: each start after a crash does it above the recovery point."""
     disk = SimDisk()
     log = opened(disk)
     send(log, batch(2))
     settle(log)
     send(log, batch(3))
-    disk = killed_by_a_failed_flush(disk, log, full)
+    disk = killed_by_a_failed_flush(disk, log, **death)
     log = opened(disk)
     settle(log)
     assert [header.record_count for header in headers(log)] == [2, 3]
@@ -52,12 +58,12 @@ def test_what_a_failed_flush_left_in_the_cache_is_written_again_even_if_the_disk
     assert bytes(disk.file(LOG).data) == bytes(disk.file(LOG).durable)
 
 
-def test_the_word_is_taken_back_once_all_is_written_again():
+def test_a_start_after_a_crash_needs_no_space():
+    """What is written again stands where it stood."""
     disk = SimDisk()
     log = opened(disk)
     send(log, batch(2))
-    disk = killed_by_a_failed_flush(disk, log, full=True)
-    checkpoint = f"/data/{TP}/leader-epoch-checkpoint"
-    assert not disk.file(checkpoint).data
-    opened(disk)
-    assert disk.file(checkpoint).data
+    disk = disk.kill()
+    disk.room_bytes = 0
+    log = opened(disk)
+    assert [header.record_count for header in headers(log)] == [2]
