@@ -4,37 +4,31 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import trio
-
-from fencepost.client.errors import AbortableError, ConnectionLost, FatalError, KafkaError, RetriableError
+from fencepost.client.errors import AbortableError, FatalError, KafkaError
 from fencepost.client.producer import BATCH_LINGER_S, Headers, Tracker
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata, abortable
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
+    from fencepost.client.accumulator import Batch
     from fencepost.client.consumer import Consumer
     from fencepost.client.two_phase import PreparedTransaction
     from fencepost.client.txn import TransactionalProducer
-
-_INDEFINITE = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NETWORK_EXCEPTION})
 
 
 class Transaction:
     """One open transaction. `send` waits only for buffer space; the end of the block waits for everything."""
 
-    def __init__(self, producer: "TransactionalProducer", tv2: bool, consumer: "Consumer | None") -> None:
+    def __init__(self, producer: "TransactionalProducer", tv2: bool, consumer: "Consumer[Any, Any] | None") -> None:
         self._producer = producer
         self.tv2 = tv2
         self.tracker = Tracker(self.fail)
         self.partitions: set[TopicPartition] = set()
         self.pending: set[TopicPartition] = set()
         self.groups: set[str] = set()
-        self.consumers: list[Consumer] = [] if consumer is None else [consumer]
-        self.offsets: list[tuple[Consumer, Mapping[TopicPartition, int]]] = []
+        self.consumers: list[Consumer[Any, Any]] = [] if consumer is None else [consumer]
+        self.offsets: list[tuple[Consumer[Any, Any], Mapping[TopicPartition, int]]] = []
         self.error: KafkaError | None = None
-        self.started = False
-        self.doubtful = False  # a request was lost on the way: it may still arrive later
         self.ending = False
         self.over = False
         self.offsets_under_way = 0
@@ -54,15 +48,20 @@ class Transaction:
         batch = await self._producer._enqueue(
             topic, value, key, partition, headers, timestamp_ms, self.linger_s, self.check
         )
+        self._follow(batch)
+
+    async def send_many(self, topic: str, records: Iterable[tuple[Any, Any]]) -> None:
+        """Hand in (key, value) pairs of one topic; the quickest way for many. Raises as `send` does."""
+        self.check()
+        await self._producer._enqueue_many(topic, records, None, self.linger_s, self._follow, self.check)
+
+    def _follow(self, batch: "Batch") -> None:
         self.tracker.follow(batch)
         self._producer._include(self, batch.queue.partition, batch)
 
-    async def send_many(self, topic: str, records: Iterable[tuple[Any, Any]]) -> None:
-        """Hand in (key, value) pairs of one topic."""
-        for key, value in records:
-            await self.send(topic, value, key=key)
-
-    async def send_offsets(self, consumer: "Consumer", offsets: Mapping[TopicPartition, int] | None = None) -> None:
+    async def send_offsets(
+        self, consumer: "Consumer[Any, Any]", offsets: Mapping[TopicPartition, int] | None = None
+    ) -> None:
         """Make the consumer's positions (or `offsets`) part of the transaction, under its member and generation.
 
         If the transaction aborts, the consumer goes back to where it last committed. Raises AbortableError when the
@@ -117,7 +116,7 @@ class Transaction:
 class TransactionContext:
     """What `producer.transaction()` returns: begins, and at the end commits, or aborts on error and on cancel."""
 
-    def __init__(self, producer: "TransactionalProducer", consumer: "Consumer | None") -> None:
+    def __init__(self, producer: "TransactionalProducer", consumer: "Consumer[Any, Any] | None") -> None:
         self._producer = producer
         self._consumer = consumer
         self._transaction: Transaction | None = None
@@ -135,25 +134,3 @@ class TransactionContext:
             await self._producer._finish(transaction)
         else:
             await self._producer._abort(transaction, error)
-
-
-class Doubt:
-    """Notes that a request may have been carried out, or may yet be, although no answer says so."""
-
-    def __init__(self, transaction: Transaction) -> None:
-        self._transaction = transaction
-        self.arose = False
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, ConnectionLost):
-            doubtful = error.sent
-        elif isinstance(error, RetriableError):
-            # The coordinator answered; only these leave open whether it wrote the change down (row T7).
-            doubtful = error.api == "EndTxn" and error.code in _INDEFINITE
-        else:
-            doubtful = isinstance(error, trio.Cancelled)
-        self.arose |= doubtful
-        self._transaction.doubtful |= doubtful

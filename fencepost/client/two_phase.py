@@ -6,15 +6,15 @@ READY --begin--> OPEN --prepare()--> PREPARED --complete(decided)--> READY
   '--- opened, nothing was open         '----- opened, and a predecessor left a transaction
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.client.background import Background
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import TransactionalProducerConfig
+from fencepost.client.core.txn_state import NO_PRODUCER, Complete, Event, Outcome, TakenOver
 from fencepost.client.errors import AbortableError, FatalError
 from fencepost.client.transaction import Transaction
-from fencepost.client.txn import State, TransactionalProducer
-from fencepost.client.txn_requests import NO_PRODUCER, TransactionLink
+from fencepost.client.txn import TransactionalProducer
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class TwoPhaseProducer(TransactionalProducer):
     transaction that is, and `complete` ends it. Until then no other can begin.
     """
 
+    two_phase = True
+
     def __init__(
         self,
         cluster: Cluster,
@@ -56,7 +58,6 @@ class TwoPhaseProducer(TransactionalProducer):
         purpose: str,
     ) -> None:
         super().__init__(cluster, background, transactional_id, config, purpose)
-        self._link = TransactionLink(cluster, transactional_id, purpose, two_phase=True)
         self.prepared: PreparedTransaction | None = None
         """The transaction that waits for its outcome."""
         self._unwritten = False
@@ -84,53 +85,46 @@ class TwoPhaseProducer(TransactionalProducer):
         if self.prepared is None:
             return False
         commit = decided == self.prepared
-        holder = self._holder
         # What nothing was written in can not commit; its abort bumps the epoch, so that the next one looks different.
         as_commit = commit and not self._unwritten
-        try:
-            self.current = await self._cluster.policy.run(
-                lambda: self._link.end(holder, commit=as_commit, tv2=True), what="completing what was prepared"
-            )
-        except FatalError as error:
-            self._break(error)
-            raise
+        told = await self._driver.drive(Complete(as_commit), "completing what was prepared")
+        if told.outcome not in (Outcome.COMMITTED, Outcome.ABORTED):
+            raise self._lost(told, "completing what was prepared")
         self.prepared, self._unwritten = None, False
         self._settle(commit)
         return commit
 
     @property
     def _holder(self) -> tuple[int, int]:
-        assert self.current is not None
-        return self.current
+        return self._driver.state.producer
 
     def _settle(self, commit: bool) -> None:
         """Tell the transaction of this process, where it was begun here, and its consumers."""
         transaction = self._transaction
         if transaction is None:
-            self._state = State.READY
             return
         if not commit and transaction.error is None:
             transaction.fail(AbortableError("it was decided to abort the transaction"))
         for consumer, offsets in transaction.offsets if commit else ():
             consumer.committed_in_transaction(offsets)
-        self._close(transaction, State.READY)
+        self._close(transaction, committed=commit)
 
     async def _open(self) -> None:
         try:
-            self.current, ongoing = await self._cluster.policy.run(
-                lambda: self._link.take_over(self._timeout_ms),
-                what=f"taking over the transactional id {self.transactional_id!r}",
+            current, ongoing = await self._policy.run(
+                self._link.take_over, what=f"taking over the transactional id {self.transactional_id!r}"
             )
         except FatalError as error:
             self._break(error)
             raise
         self.prepared = None if ongoing == NO_PRODUCER else PreparedTransaction(*ongoing)
-        self._state = State.READY if self.prepared is None else State.PREPARED
+        self._driver.note(TakenOver(current, self.prepared is not None))
 
-    async def _begin(self, consumer: "Consumer | None") -> Transaction:
+    async def _begin(self, consumer: "Consumer[Any, Any] | None") -> Transaction:
         transaction = await super()._begin(consumer)
         if not transaction.tv2:
-            self._close(transaction, State.READY)
+            self._driver.note(Event.ABORT)
+            self._close(transaction, committed=False)
             raise FatalError(
                 "two-phase commit needs transaction.version 2: before, all transactions of a producer look alike",
                 code=ErrorCode.UNSUPPORTED_VERSION,
@@ -140,8 +134,8 @@ class TwoPhaseProducer(TransactionalProducer):
     async def _prepare(self, transaction: Transaction) -> PreparedTransaction:
         await self._send_all(transaction)
         self.prepared = PreparedTransaction(*self._holder)
-        self._unwritten = not transaction.started
-        self._state = State.PREPARED
+        self._unwritten = not self._driver.state.begun
+        self._driver.note(Event.PREPARE)
         return self.prepared
 
     async def _finish(self, transaction: Transaction) -> None:

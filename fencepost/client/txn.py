@@ -1,16 +1,11 @@
 """The transactional producer: what happens inside `async with producer.transaction()` counts as a whole or not at all.
 
-NEW --init--> READY --begin--> OPEN --commit/abort answered--> READY
-                ^                |--abort without an answer---> STALE --init with (id, epoch)--> READY
-                |                |--commit without an answer--> UNKNOWN --reinitialise()--> READY
-                |                |--fenced or no right--------> BROKEN
-                |                '--prepare()--> PREPARED --complete() answered--> READY    (two_phase.py)
+What may follow what, and what each answer means, is decided in `core.txn_machine`.
 """
 
-import enum
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -18,18 +13,13 @@ from fencepost.client.accumulator import Batch
 from fencepost.client.background import Background
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import TransactionalProducerConfig
-from fencepost.client.errors import (
-    AbortableError,
-    AuthorizationError,
-    FatalError,
-    FencedError,
-    KafkaError,
-    OutcomeUnknown,
-)
+from fencepost.client.core.txn_state import NO_PRODUCER, Begin, Event, Outcome, Phase, Producer, Told
+from fencepost.client.errors import AbortableError, FatalError, FencedError, KafkaError, OutcomeUnknown
 from fencepost.client.producer import NO_LIMIT, BaseProducer
 from fencepost.client.sender import Sender
-from fencepost.client.transaction import Doubt, Transaction, TransactionContext
-from fencepost.client.txn_requests import NO_PRODUCER, CommittedOffset, GroupMetadata, TransactionLink, abortable
+from fencepost.client.transaction import Transaction, TransactionContext
+from fencepost.client.txn_driver import Doubt, TransactionDriver, error_for_outcome, may_begin
+from fencepost.client.txn_requests import CommittedOffset, GroupMetadata, TransactionLink
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -39,25 +29,17 @@ if TYPE_CHECKING:
 
 ABORT_GRACE_S = 5.0
 TV1_PRODUCE_VERSION = 11
-
-
-class State(enum.Enum):
-    """Where a transactional producer stands; the diagram is at the top of the module."""
-
-    NEW = "new"
-    READY = "ready"
-    OPEN = "open"
-    STALE = "stale"
-    UNKNOWN = "unknown"
-    PREPARED = "prepared"
-    BROKEN = "broken"
+_GONE = (Outcome.FENCED, Outcome.FORBIDDEN, Outcome.FATAL)
 
 
 class TransactionalProducer(BaseProducer):
     """A producer whose records count only in committed transactions; open it with `async with`.
 
-    Opening it fences older producers of the same transactional id and aborts what they left open (row T2).
+    Opening it fences older producers of the same transactional id and aborts what they left open (row T2). Raises
+    FencedError, AuthorizationError, or FatalError (INVALID_TRANSACTION_TIMEOUT: over the broker's maximum).
     """
+
+    two_phase = False
 
     def __init__(
         self,
@@ -69,14 +51,15 @@ class TransactionalProducer(BaseProducer):
     ) -> None:
         super().__init__(cluster, config, purpose)
         self.transactional_id = transactional_id
-        self.current: tuple[int, int] | None = None
-        self._timeout_ms = config.transaction_timeout_ms
         self._background = background
-        self._link = TransactionLink(cluster, transactional_id, purpose)
+        timeout_ms = config.transaction_timeout_ms
+        self._link = TransactionLink(cluster, transactional_id, purpose, timeout_ms, two_phase=self.two_phase)
+        self._driver = TransactionDriver(cluster, self._link)
+        self._policy = self._driver.policy
         self._scope: trio.CancelScope | None = None
-        self._state = State.NEW
         self._broken_by: KafkaError | None = None
         self._transaction: Transaction | None = None
+        self._in_doubt: Transaction | None = None
         self._adding = False
         self._added = trio.Event()
 
@@ -97,16 +80,31 @@ class TransactionalProducer(BaseProducer):
         self._scope.cancel()
         await trio.lowlevel.cancel_shielded_checkpoint()
 
-    async def reinitialise(self) -> None:
-        """After OutcomeUnknown: settle what is open and go on under a new epoch.
+    async def reinitialise(self) -> bool | None:
+        """After OutcomeUnknown: find out what became of the transaction, and be ready for the next one.
 
-        Raises FencedError when a newer producer has taken the transactional id meanwhile (row P6).
+        The coordinator is asked for the commit again, until it tells: True, it has committed, now or before; False, it
+        was aborted. None where no outcome was open. Consumers tied to the transaction ask their group where to go on.
+        Raises FencedError when a newer producer has taken the transactional id meanwhile (then only the log can tell),
+        and OutcomeUnknown when `default_api_timeout_ms` ends again without an answer.
         """
-        if self._state in (State.OPEN, State.PREPARED):
+        phase = self._driver.state.phase
+        if phase in (Phase.OPEN, Phase.COMMITTING, Phase.ABORTING, Phase.PREPARED, Phase.COMPLETING):
             raise RuntimeError("a transaction is open")
-        await self._initialise(self.current or NO_PRODUCER)
+        self._refuse_when_gone()
+        told = await self._driver.drive(Event.RECOVER, "finding out what became of the transaction")
+        transaction, self._in_doubt = self._in_doubt, None
+        for consumer in transaction.consumers if transaction is not None else ():
+            consumer.forget_positions()
+        if told.outcome in (Outcome.COMMITTED, Outcome.EXPIRED, Outcome.ABORTED):
+            return told.outcome is Outcome.COMMITTED
+        if told.outcome is Outcome.READY:
+            return None
+        if self._driver.state.phase is Phase.UNKNOWN:
+            self._in_doubt = transaction
+        raise self._lost(told, "finding out what became of the transaction")
 
-    def transaction(self, *, consumer: "Consumer | None" = None) -> TransactionContext:
+    def transaction(self, *, consumer: "Consumer[Any, Any] | None" = None) -> TransactionContext:
         """A transaction as an async context. Only one at a time.
 
         A `consumer` is tied to it from the start: on abort it goes back to where it last committed, also when
@@ -117,29 +115,42 @@ class TransactionalProducer(BaseProducer):
         return TransactionContext(self, consumer if consumer is not None else in_hand())
 
     async def _open(self) -> None:
-        await self._initialise(NO_PRODUCER)
+        what = f"initialising the transactional id {self.transactional_id!r}"
+        told = await self._driver.drive(Event.OPEN, what)
+        if told.outcome is not Outcome.READY:
+            raise self._lost(told, what)
 
     async def _prepare(self, transaction: Transaction) -> "PreparedTransaction":
         raise RuntimeError("only a producer of Client.two_phase_producer() can prepare a transaction")
 
-    async def _initialise(self, producer: tuple[int, int]) -> None:
-        try:
-            self.current = await self._cluster.policy.run(
-                lambda: self._link.initialise(self._timeout_ms, producer),
-                what=f"initialising the transactional id {self.transactional_id!r}",
-            )
-        except FatalError as error:
-            self._break(error)
-            raise
-        self._state = State.READY
+    def _lost(self, told: Told, what: str) -> KafkaError:
+        """The error for an outcome; one after which nothing can follow breaks the producer as well."""
+        error = error_for_outcome(told, self._driver.last, what)
+        if self._driver.state.phase is Phase.BROKEN:
+            broken_by = error
+            if told.outcome is Outcome.UNKNOWN:
+                broken_by = FencedError(
+                    "somebody newer has the transactional id", code=error.code, api=error.api, node=error.node
+                )
+            self._break(broken_by)
+        return error
 
     def _break(self, error: KafkaError) -> None:
-        self._state = State.BROKEN
         self._broken_by = error
         if self._sender is not None:
             self._sender.fail(error)
 
+    def _refuse_when_gone(self) -> None:
+        if self._broken_by is not None:
+            raise self._broken_by
+
     # -- what the sender asks of an identity
+
+    @property
+    def current(self) -> Producer | None:
+        """(producer id, epoch) of the transaction that is open or comes next; None before the producer is open."""
+        producer = self._driver.state.producer
+        return producer if producer != NO_PRODUCER else None
 
     @property
     def highest_produce_version(self) -> int:
@@ -147,7 +158,7 @@ class TransactionalProducer(BaseProducer):
         return NO_LIMIT if self._transaction is None or self._transaction.tv2 else TV1_PRODUCE_VERSION
 
     def acquire(self) -> None:
-        """The id comes from `_initialise` only; until then nothing can have been handed in."""
+        """The id comes from InitProducerId only; until then nothing can have been handed in."""
 
     def bump(self) -> bool:
         """Only the coordinator may raise a transactional producer's epoch."""
@@ -155,26 +166,16 @@ class TransactionalProducer(BaseProducer):
 
     # -- begin
 
-    async def _begin(self, consumer: "Consumer | None") -> Transaction:
-        match self._state:
-            case State.NEW:
-                raise RuntimeError("the producer is not open: use it with `async with`")
-            case State.OPEN:
-                raise RuntimeError("a transaction is already open on this producer")
-            case State.PREPARED:
-                raise RuntimeError("a prepared transaction waits for its outcome: call complete() first")
-            case State.UNKNOWN:
-                raise OutcomeUnknown("the last commit's outcome is unknown: call reinitialise() first")
-            case State.BROKEN:
-                assert self._broken_by is not None
-                raise self._broken_by
-            case State.STALE:
-                await self._initialise(self.current or NO_PRODUCER)
-            case State.READY:
-                await trio.lowlevel.checkpoint()
-        tv2 = await self._cluster.policy.run(self._link.speaks_tv2, what="finding the transaction coordinator")
-        self._transaction = Transaction(self, tv2, consumer)
-        self._state = State.OPEN
+    async def _begin(self, consumer: "Consumer[Any, Any] | None") -> Transaction:
+        self._refuse_when_gone()
+        may_begin(self._driver.state)
+        if self._driver.state.phase is not Phase.READY:
+            told = await self._driver.drive(Event.RECOVER, "making ready for the next transaction")
+            if told.outcome is not Outcome.READY:
+                raise self._lost(told, "making ready for the next transaction")
+        spoken = await self._policy.run(self._link.spoken, what="finding the transaction coordinator")
+        self._driver.note(Begin(spoken.tv2, spoken.bumps))
+        self._transaction = Transaction(self, spoken.tv2, consumer)
         return self._transaction
 
     def _include(self, transaction: Transaction, partition: TopicPartition, batch: Batch) -> None:
@@ -183,7 +184,7 @@ class TransactionalProducer(BaseProducer):
             return
         transaction.partitions.add(partition)
         if transaction.tv2:
-            transaction.started = True
+            self._driver.note(Event.WROTE)
             return
         batch.queue.muted = True
         transaction.pending.add(partition)
@@ -199,12 +200,10 @@ class TransactionalProducer(BaseProducer):
                 some = sorted(transaction.pending)
 
                 async def attempt(some: list[TopicPartition] = some) -> None:
-                    assert self.current is not None
-                    transaction.started = True
-                    with Doubt(transaction):
-                        await self._link.add_partitions(self.current, some)
+                    with Doubt(self._driver):
+                        await self._link.add_partitions(self._driver.state.producer, some)
 
-                await self._cluster.policy.run(attempt, what="adding partitions to the transaction")
+                await self._policy.run(attempt, what="adding partitions to the transaction")
                 transaction.pending.difference_update(some)
                 for partition in some:
                     self._accumulator.queues[partition].muted = False
@@ -220,22 +219,18 @@ class TransactionalProducer(BaseProducer):
         self, transaction: Transaction, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
         async def add() -> None:
-            assert self.current is not None
-            transaction.started = True
-            with Doubt(transaction):
-                await self._link.add_offsets(self.current, group.group_id)
+            with Doubt(self._driver):
+                await self._link.add_offsets(self._driver.state.producer, group.group_id)
 
         async def commit() -> None:
-            assert self.current is not None
-            transaction.started = True
-            with Doubt(transaction):
-                await self._link.commit_offsets(self.current, group, offsets, tv2=transaction.tv2)
+            with Doubt(self._driver):
+                await self._link.commit_offsets(self._driver.state.producer, group, offsets, tv2=transaction.tv2)
 
         try:
             if not transaction.tv2 and group.group_id not in transaction.groups:
-                await self._cluster.policy.run(add, what="adding offsets to the transaction")
+                await self._policy.run(add, what="adding offsets to the transaction")
                 transaction.groups.add(group.group_id)
-            await self._cluster.policy.run(commit, what="sending offsets to the transaction")
+            await self._policy.run(commit, what="sending offsets to the transaction")
         except KafkaError as error:
             transaction.fail(error)
             raise transaction.error or error from error
@@ -246,10 +241,10 @@ class TransactionalProducer(BaseProducer):
         """The block ended well: send everything, commit; what prevents it aborts."""
         try:
             await self._send_all(transaction)
-            if transaction.started:
+            if self._driver.state.begun:
                 await self._background.finish(lambda: self._commit(transaction), ABORT_GRACE_S)
             else:
-                self._close(transaction, State.READY)
+                await self._commit(transaction)
         except BaseException as error:
             await self._abort(transaction, error)
             raise
@@ -265,48 +260,20 @@ class TransactionalProducer(BaseProducer):
             raise transaction.error
 
     async def _commit(self, transaction: Transaction) -> None:
-        """EndTxn(commit) until it is answered. Until then the outcome is unknown, and the state says so."""
-        assert self.current is not None
-        producer, doubt = self.current, Doubt(transaction)
-
-        async def attempt() -> tuple[int, int]:
-            with doubt:
-                return await self._link.end(producer, commit=True, tv2=transaction.tv2)
-
-        self._state = State.UNKNOWN
-        try:
-            self.current = await self._cluster.policy.run(attempt, what="the commit")
-        except (KafkaError, trio.Cancelled) as error:
-            if doubt.arose:
-                self._close(transaction, State.UNKNOWN, known=False)
-                code = error.code if isinstance(error, KafkaError) else None
-                raise OutcomeUnknown("a commit was sent and not answered", code=code, api="EndTxn") from error
-            self._state = State.OPEN
-            if isinstance(error, KafkaError):
-                await self._refused(error)
-            raise
-        # A lost attempt may still arrive: TV2 has bumped the epoch past it, TV1 has to do so now (row T7).
-        stale = not transaction.tv2 and transaction.doubtful
-        for consumer, offsets in transaction.offsets:
-            consumer.committed_in_transaction(offsets)
-        self._close(transaction, State.STALE if stale else State.READY)
-
-    async def _refused(self, error: KafkaError) -> None:
-        """A commit was refused for good: find out whether somebody newer is there, or only the time was over."""
-        if isinstance(error, AuthorizationError):
-            self._break(error)
-            raise error
-        if not isinstance(error, FencedError) and error.code is not ErrorCode.INVALID_TXN_STATE:
-            raise abortable(error)
-        assert self.current is not None
-        await self._initialise(self.current)
-        self._state = State.STALE
-        raise AbortableError(
-            "the coordinator has aborted the transaction, perhaps because it stood open for longer than its timeout",
-            code=error.code,
-            api=error.api,
-            node=error.node,
-        ) from error
+        """Until the commit has an outcome; raises unless it is the one that was wanted."""
+        told = await self._driver.drive(Event.COMMIT, "the commit")
+        if told.outcome is Outcome.COMMITTED:
+            for consumer, offsets in transaction.offsets:
+                consumer.committed_in_transaction(offsets)
+            self._close(transaction, committed=True)
+            return
+        error = self._lost(told, "the commit")
+        if isinstance(error, OutcomeUnknown):
+            self._in_doubt = transaction
+            self._close(transaction, committed=None)
+        elif told.outcome is not Outcome.REFUSED:
+            self._close(transaction, committed=False)
+        raise error
 
     async def _abort(self, transaction: Transaction, cause: BaseException) -> None:
         """Take everything back, within a few shielded seconds. Raises FencedError when that is what it finds."""
@@ -314,19 +281,24 @@ class TransactionalProducer(BaseProducer):
             return
         transaction.ending = True
         with trio.CancelScope(shield=True, deadline=trio.current_time() + ABORT_GRACE_S):
+            transaction.fail(AbortableError("the transaction was aborted"))
             try:
-                transaction.fail(AbortableError("the transaction was aborted"))
-                await self._take_back(transaction)
-            except (FencedError, AuthorizationError) as error:
-                self._break(error)
-                self._close(transaction, State.BROKEN)
-                raise
-            except KafkaError as error:
-                cause.add_note(f"the abort was not confirmed: {error}")
-        if not transaction.over:
-            self._close(transaction, State.BROKEN if self._state is State.BROKEN else State.STALE)
+                await self._take_back()
+                told = await self._driver.drive(Event.ABORT, "the abort")
+                if told.outcome in _GONE:
+                    raise self._lost(told, "the abort")
+            finally:
+                if self._driver.state.phase is Phase.OPEN:  # not even asked for within the grace
+                    self._driver.note(Event.DOUBTED)
+                    self._driver.note(Event.ABORT)
+                    self._driver.note(Event.GIVE_UP)
+                self._close(transaction, committed=False)
+        if self._driver.state.phase is Phase.STALE and self._driver.last is not None:
+            cause.add_note(f"the abort was not confirmed: {self._driver.last}")
+        self._mend_sequences()
 
-    async def _take_back(self, transaction: Transaction) -> None:
+    async def _take_back(self) -> None:
+        """Nothing that the transaction has handed in is sent any more, and nothing of it is unanswered."""
         assert self._sender is not None
         dropped = AbortableError("the transaction was aborted before this record was sent")
         resending = any(queue.resend for queue in self._accumulator.active.values())
@@ -334,49 +306,36 @@ class TransactionalProducer(BaseProducer):
         if self._adding:
             await self._added.wait()
         await self._sender.quiet.wait()
-        resending |= any(queue.resend or queue.gap or queue.restart for queue in self._accumulator.queues.values())
+        resending |= any(queue.resend or queue.needs_epoch() for queue in self._accumulator.queues.values())
         self._accumulator.drop(dropped, resend_too=True)
+        if resending:
+            self._driver.note(Event.DOUBTED)
         if self._sender.fatal is not None:
             self._break(self._sender.fatal)
-        if self._state is State.BROKEN:
-            self._close(transaction, State.BROKEN)
-            return
-        if self._state is State.STALE or not transaction.started:
-            self._close(transaction, self._state if self._state is State.STALE else State.READY)
-            return
-        await self._end_with_abort(transaction, resending)
 
-    async def _end_with_abort(self, transaction: Transaction, doubtful: bool) -> None:
-        assert self.current is not None
-        producer = self.current
+    def _mend_sequences(self) -> None:
+        """A number that nobody will send needs a new epoch, which a broker before Kafka 2.5 can not give (KIP-360)."""
+        state = self._driver.state
+        if state.phase is Phase.READY and not state.tv2 and not state.bumps:
+            broken = [str(queue.partition) for queue in self._accumulator.queues.values() if queue.needs_epoch()]
+            if broken:
+                self._break(
+                    FatalError(
+                        f"records for {', '.join(broken)} were given up, and a broker before Kafka 2.5 gives no new"
+                        " epoch to go on with: open a new producer",
+                        code=ErrorCode.UNSUPPORTED_VERSION,
+                    )
+                )
 
-        async def attempt() -> tuple[int, int]:
-            with Doubt(transaction):
-                return await self._link.end(producer, commit=False, tv2=transaction.tv2)
-
-        try:
-            self.current = await self._cluster.policy.run(attempt, what="the abort")
-        except FatalError as error:
-            if error.code is not ErrorCode.INVALID_TXN_STATE:
-                raise
-            doubtful = True  # nothing was open any more; a new epoch makes sure of it
-        doubtful |= transaction.doubtful
-        if doubtful and not (transaction.tv2 and self.current != producer):
-            await self._initialise(self.current)
-        self._close(transaction, State.READY)
-
-    def _close(self, transaction: Transaction, state: State, *, known: bool = True) -> None:
-        """The transaction is over; consumers tied to it go back unless it committed."""
+    def _close(self, transaction: Transaction, *, committed: bool | None) -> None:
+        """The transaction is over; consumers tied to it go back unless it committed. None: nobody knows."""
         if transaction.over:
             return
         transaction.over = True
         self._accumulator.abandon()
-        if state is not State.BROKEN:
-            self._state = state
         self._transaction = None
-        committed = known and transaction.error is None and state is not State.BROKEN
         for consumer in transaction.consumers:
-            if not known:
+            if committed is None:
                 consumer.forget_positions()
             elif not committed:
                 consumer.rewind()

@@ -1,10 +1,24 @@
 """What a transactional producer asks of its coordinators, in the old protocol (TV1) and the new one (TV2, KIP-890)."""
 
+import logging
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
+import trio
+
 from fencepost.client.cluster import GROUP, TRANSACTION, Cluster
-from fencepost.client.errors import FENCED, STALE_MEMBER, AbortableError, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.connection import Connection
+from fencepost.client.core.txn_errors import TABLE, Meaning
+from fencepost.client.core.txn_state import NO_PRODUCER, Answer, AskEnd, AskInit, Producer
+from fencepost.client.errors import (
+    AbortableError,
+    AuthorizationError,
+    FatalError,
+    FencedError,
+    KafkaError,
+    RetriableError,
+    code_of,
+)
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (
@@ -24,8 +38,19 @@ from fencepost.protocol.topics import TopicPartition
 PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS = API_BY_KEY[0], API_BY_KEY[22], API_BY_KEY[24]
 ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = API_BY_KEY[25], API_BY_KEY[26], API_BY_KEY[28]
 FEATURE = "transaction.version"
-NO_PRODUCER = (-1, -1)
 TWO_PHASE_SINCE = 6
+BUMPS_SINCE = 3
+"""InitProducerId with the identity that one holds (KIP-360), since Kafka 2.5."""
+MEMBER_SINCE = 3
+"""TxnOffsetCommit with member and generation (KIP-447), since Kafka 2.5."""
+_LOG = logging.getLogger(__name__)
+
+
+class Spoken(NamedTuple):
+    """What the cluster can do for a transaction that begins now."""
+
+    tv2: bool
+    bumps: bool
 
 
 class GroupMetadata(NamedTuple):
@@ -48,61 +73,114 @@ class CommittedOffset(NamedTuple):
 class TransactionLink:
     """One transactional id's talk with its coordinators. Each method is one attempt and raises by the answer."""
 
-    def __init__(self, cluster: Cluster, transactional_id: str, purpose: str, *, two_phase: bool = False) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        purpose: str,
+        timeout_ms: int,
+        *,
+        two_phase: bool = False,
+    ) -> None:
         self._cluster = cluster
         self._id = transactional_id
         self._purpose = purpose
+        self._timeout_ms = timeout_ms
         self._two_phase = two_phase
+        self._coordinator: Connection | None = None
+        self._negotiated_at = 0.0
+        self._warned = False
+        self.node: int | None = None
+        """Who was asked last."""
 
-    async def speaks_tv2(self) -> bool:
-        """Whether the coordinator has transaction.version 2 finalized and all three requests are new enough (T16)."""
+    async def spoken(self) -> Spoken:
+        """Which protocol the cluster has now; asked at each begin, so a change is noticed between two transactions.
+
+        TV2 where the coordinator has transaction.version 2 finalized and speaks all three requests of it (row T16).
+        What a broker told when the connection was made is asked again when it is older than `metadata_max_age_ms`.
+        """
         node = await self._cluster.coordinator(TRANSACTION, self._id)
         connection = await self._cluster.connection(node, self._purpose)
+        now = trio.current_time()
+        if connection is not self._coordinator:
+            self._coordinator, self._negotiated_at = connection, now
+        elif now - self._negotiated_at >= self._cluster.config.metadata_max_age_ms / 1000:
+            await connection.negotiate(self._cluster.request_timeout_s)
+            self._negotiated_at = now
 
         def reaches(key: int, version: int) -> bool:
             return connection.versions.get(key, (0, -1))[1] >= version
 
         new_enough = reaches(PRODUCE.key, 12) and reaches(END_TXN.key, 5) and reaches(TXN_OFFSET_COMMIT.key, 5)
-        return connection.features.get(FEATURE, 0) >= 2 and new_enough
+        tv2 = connection.features.get(FEATURE, 0) >= 2 and new_enough
+        return Spoken(tv2, reaches(INIT_PRODUCER_ID.key, BUMPS_SINCE))
 
-    async def initialise(self, timeout_ms: int, producer: tuple[int, int]) -> tuple[int, int]:
+    # -- what the machine asks
+
+    async def ask(self, wanted: AskInit | AskEnd) -> Answer:
+        """The coordinator's answer as it is. Raises ConnectionLost; RetriableError where there is no coordinator."""
+        if isinstance(wanted, AskEnd):
+            return await self._end(wanted)
+        return await self._initialise(wanted.producer)
+
+    async def _initialise(self, producer: Producer) -> Answer:
         """A new (producer id, epoch), which fences older owners and ends what they left open (rows T2, P6).
 
-        With a `producer` it is given only if that one is still the owner; otherwise FencedError.
+        With a `producer` it is given only if that one is still the owner.
         """
-        since = 0 if producer == NO_PRODUCER else 3
         request = InitProducerIdRequest(
             transactional_id=self._id,
-            transaction_timeout_ms=timeout_ms,
+            transaction_timeout_ms=self._timeout_ms,
             producer_id=producer[0],
             producer_epoch=producer[1],
             enable2_pc=self._two_phase,
         )
-        at_least = TWO_PHASE_SINCE if self._two_phase else since
-        answer = await self._ask(TRANSACTION, self._id, INIT_PRODUCER_ID, request, at_least=at_least)
-        return answer.producer_id, answer.producer_epoch
+        least = TWO_PHASE_SINCE if self._two_phase else 0 if producer == NO_PRODUCER else BUMPS_SINCE
+        answer, _ = await self._send(TRANSACTION, self._id, INIT_PRODUCER_ID, request, at_least=least)
+        return Answer(code_of(answer.error_code), (answer.producer_id, answer.producer_epoch))
 
-    async def take_over(self, timeout_ms: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """As `initialise`, but what is open stays open, to be ended by the new owner (KIP-939, row T23).
+    async def _end(self, wanted: AskEnd) -> Answer:
+        """Commit or abort; the (producer id, epoch) of the next transaction where TV2 has bumped it (rows T7, T16)."""
+        answer, _ = await self._send(
+            TRANSACTION,
+            self._id,
+            END_TXN,
+            EndTxnRequest(
+                transactional_id=self._id,
+                producer_id=wanted.producer[0],
+                producer_epoch=wanted.producer[1],
+                committed=wanted.commit,
+            ),
+            at_least=5 if wanted.tv2 else 0,
+            at_most=5 if wanted.tv2 else 4,
+        )
+        given = wanted.tv2 and not answer.error_code and answer.producer_id >= 0
+        return Answer(code_of(answer.error_code), (answer.producer_id, answer.producer_epoch) if given else NO_PRODUCER)
 
-        The second pair is the identity under which it was written; NO_PRODUCER when nothing is open.
+    async def take_over(self) -> tuple[Producer, Producer]:
+        """A new identity, but what is open stays open, to be ended by the new owner (KIP-939, row T23).
+
+        The second is the identity under which it was written; NO_PRODUCER when nothing is open.
         """
         request = InitProducerIdRequest(
             transactional_id=self._id,
-            transaction_timeout_ms=timeout_ms,
+            transaction_timeout_ms=self._timeout_ms,
             enable2_pc=self._two_phase,
             keep_prepared_txn=True,
         )
-        answer = await self._ask(TRANSACTION, self._id, INIT_PRODUCER_ID, request, at_least=TWO_PHASE_SINCE)
+        answer, node = await self._send(TRANSACTION, self._id, INIT_PRODUCER_ID, request, at_least=TWO_PHASE_SINCE)
+        raise_for(code_of(answer.error_code), f"{self._id!r} could not be taken over", "InitProducerId", node)
         ongoing = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
         return (answer.producer_id, answer.producer_epoch), ongoing
 
-    async def add_partitions(self, producer: tuple[int, int], partitions: Collection[TopicPartition]) -> None:
+    # -- what belongs to the transaction
+
+    async def add_partitions(self, producer: Producer, partitions: Collection[TopicPartition]) -> None:
         """TV1: tell the coordinator before the first record of a partition (row T3)."""
         topics: dict[str, list[int]] = {}
         for topic, partition in partitions:
             topics.setdefault(topic, []).append(partition)
-        answer = await self._ask(
+        answer, node = await self._send(
             TRANSACTION,
             self._id,
             ADD_PARTITIONS,
@@ -114,17 +192,17 @@ class TransactionLink:
             ),
             at_most=3,
         )
-        worst = ErrorCode.NONE
-        for topic in answer.results_by_topic_v3_and_below:
-            for entry in topic.results_by_partition:
-                code = code_of(entry.partition_error_code)
-                if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED):
-                    worst = code if worst is ErrorCode.NONE or not code.retriable else worst
-        _raise_for(worst, "partitions could not be added to the transaction", "AddPartitionsToTxn")
+        codes = {
+            (topic.name, entry.partition_index): code_of(entry.partition_error_code)
+            for topic in answer.results_by_topic_v3_and_below
+            for entry in topic.results_by_partition
+        }
+        place, worst = _worst(codes, "AddPartitionsToTxn")
+        raise_for(worst, f"{place} could not be added to the transaction", "AddPartitionsToTxn", node)
 
-    async def add_offsets(self, producer: tuple[int, int], group_id: str) -> None:
+    async def add_offsets(self, producer: Producer, group_id: str) -> None:
         """TV1: tell the coordinator that a group's offsets are part of the transaction (row T4)."""
-        await self._ask(
+        answer, node = await self._send(
             TRANSACTION,
             self._id,
             ADD_OFFSETS,
@@ -132,16 +210,17 @@ class TransactionLink:
                 transactional_id=self._id, producer_id=producer[0], producer_epoch=producer[1], group_id=group_id
             ),
         )
+        code = code_of(answer.error_code)
+        raise_for(code, f"offsets of {group_id!r} could not join the transaction", "AddOffsetsToTxn", node)
 
     async def commit_offsets(
-        self,
-        producer: tuple[int, int],
-        group: GroupMetadata,
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        *,
-        tv2: bool,
+        self, producer: Producer, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], *, tv2: bool
     ) -> None:
-        """Offsets that count once the transaction commits; member and generation are checked (rows T5, T16)."""
+        """Offsets that count once the transaction commits; member and generation are checked (rows T5, T16).
+
+        A broker before Kafka 2.5 can not be told them: then a member that the group has given up is not held off, and
+        only the transactional id's own fence is left. That is logged once.
+        """
         topics: dict[str, list[Any]] = {}
         for (topic, partition), committed in offsets.items():
             topics.setdefault(topic, []).append(
@@ -152,77 +231,101 @@ class TransactionLink:
                     committed_metadata=committed.metadata,
                 )
             )
-        answer = await self._ask(
-            GROUP,
-            group.group_id,
-            TXN_OFFSET_COMMIT,
-            TxnOffsetCommitRequest(
+
+        def request(version: int) -> Any:
+            member = GroupMetadata(group.group_id) if version < MEMBER_SINCE else group
+            if member != group and not self._warned:
+                self._warned = True
+                _LOG.warning(
+                    "the broker is older than Kafka 2.5: offsets of group %r go into transactions of %r unguarded, so a"
+                    " member that the group has given up can still commit (KIP-447)",
+                    group.group_id,
+                    self._id,
+                )
+            return TxnOffsetCommitRequest(
                 transactional_id=self._id,
                 group_id=group.group_id,
                 producer_id=producer[0],
                 producer_epoch=producer[1],
-                generation_id_or_member_epoch=group.generation,
-                member_id=group.member_id,
-                group_instance_id=group.instance_id,
+                generation_id_or_member_epoch=member.generation,
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
                 topics=[TxnOffsetCommitRequestTopic(name=t, partitions=p) for t, p in topics.items()],
-            ),
-            at_least=5 if tv2 else (3 if group.generation >= 0 else 0),
-            at_most=5 if tv2 else 4,
-        )
-        for topic in answer.topics:
-            for entry in topic.partitions:
-                what = f"offset of {topic.name}-{entry.partition_index} for group {group.group_id!r}"
-                _raise_for(code_of(entry.error_code), what, "TxnOffsetCommit")
+            )
 
-    async def end(self, producer: tuple[int, int], *, commit: bool, tv2: bool) -> tuple[int, int]:
-        """Commit or abort; the (producer id, epoch) of the next transaction, which TV2 has bumped (rows T7, T16)."""
-        answer = await self._ask(
-            TRANSACTION,
-            self._id,
-            END_TXN,
-            EndTxnRequest(
-                transactional_id=self._id, producer_id=producer[0], producer_epoch=producer[1], committed=commit
-            ),
+        answer, node = await self._send(
+            GROUP,
+            group.group_id,
+            TXN_OFFSET_COMMIT,
+            request,
             at_least=5 if tv2 else 0,
             at_most=5 if tv2 else 4,
         )
-        if tv2 and answer.producer_id >= 0:
-            return answer.producer_id, answer.producer_epoch
-        return producer
+        codes = {
+            (topic.name, entry.partition_index): code_of(entry.error_code)
+            for topic in answer.topics
+            for entry in topic.partitions
+        }
+        place, worst = _worst(codes, "TxnOffsetCommit")
+        raise_for(worst, f"the offset of {place} for group {group.group_id!r}", "TxnOffsetCommit", node)
 
-    async def _ask(self, kind: int, key: str, api: Any, request: Any, **more: Any) -> Any:
-        answer = await self._cluster.ask_coordinator(kind, key, api, request, _any_code, purpose=self._purpose, **more)
-        _raise_for(code_of(_any_code(answer)), f"{api.name} of {self._id!r} was refused", api.name)
-        return answer
+    async def _send(self, kind: int, key: str, api: Any, request: Any, **more: Any) -> tuple[Any, int]:
+        """The answer, and which node it came from; a coordinator that moved is forgotten by the way."""
+        node = self.node = await self._cluster.coordinator(kind, key)
+        answer = await self._cluster.ask_coordinator(kind, key, api, request, _moved, purpose=self._purpose, **more)
+        return answer, node
 
 
-def _any_code(answer: Any) -> int:
-    """The answer's own error code, or for offsets the first "not here" among the partitions'."""
-    own = getattr(answer, "error_code", 0)
-    if own:
-        return int(own)
-    for topic in getattr(answer, "topics", ()):
-        for partition in topic.partitions:
-            if partition.error_code:
-                return int(partition.error_code)
+def _codes(answer: Any) -> list[int]:
+    codes = [getattr(answer, "error_code", 0)]
+    codes += [entry.error_code for topic in getattr(answer, "topics", ()) for entry in topic.partitions]
     for topic in getattr(answer, "results_by_topic_v3_and_below", ()):
-        for partition in topic.results_by_partition:
-            if partition.partition_error_code and code_of(partition.partition_error_code).retriable:
-                return int(partition.partition_error_code)
-    return 0
+        codes += [entry.partition_error_code for entry in topic.results_by_partition]
+    return [int(code) for code in codes if code]
 
 
-def _raise_for(code: ErrorCode, what: str, api: str) -> None:
-    if code is ErrorCode.NONE:
-        return
-    if code is ErrorCode.INVALID_PRODUCER_EPOCH and api not in ("InitProducerId", "EndTxn"):
-        # Fenced, or only timed out at the coordinator: ending the transaction tells which (KIP-588, row T11).
-        raise AbortableError(what, code=code, api=api)
-    if code in STALE_MEMBER:
-        raise AbortableError(f"{what}: this member's generation is over", code=code, api=api)
-    if code.retriable and code not in FENCED:
-        raise RetriableError(what, code=code, api=api)
-    raise error_for(code, what, api=api, in_transaction=True)
+def _moved(answer: Any) -> int:
+    """A code that says "not here" or "not yet", wherever in the answer it stands, and otherwise 0."""
+    away = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return next((code for code in _codes(answer) if code in away), 0)
+
+
+def _worst(codes: Mapping[tuple[str, int], ErrorCode], api: str) -> tuple[str, ErrorCode]:
+    """Whose code decides: one that says more than "not attempted", and rather one that no retry mends."""
+    order = [Meaning.FENCED, Meaning.FORBIDDEN, Meaning.FATAL, Meaning.STALE_EPOCH, Meaning.NOT_OPEN]
+    order += [Meaning.LOST_IDENTITY, Meaning.ABORT, Meaning.MOVED, Meaning.AGAIN, Meaning.DONE]
+    last = len(order)
+
+    def rank(item: tuple[tuple[str, int], ErrorCode]) -> int:
+        code = item[1]
+        return last - 2 if code is ErrorCode.OPERATION_NOT_ATTEMPTED else order.index(TABLE[api][code])
+
+    (topic, partition), code = min(codes.items(), key=rank, default=(("", -1), ErrorCode.NONE))
+    return f"{topic}-{partition}", code
+
+
+_KINDS: dict[Meaning, type[KafkaError]] = {
+    Meaning.AGAIN: RetriableError,
+    Meaning.MOVED: RetriableError,
+    Meaning.ABORT: AbortableError,
+    Meaning.LOST_IDENTITY: AbortableError,
+    Meaning.NOT_OPEN: AbortableError,
+    Meaning.STALE_EPOCH: AbortableError,
+    Meaning.FENCED: FencedError,
+    Meaning.FORBIDDEN: AuthorizationError,
+    Meaning.FATAL: FatalError,
+}
+
+
+def error_of(code: ErrorCode, what: str, api: str, node: int | None) -> KafkaError:
+    """The exception for a code in the answer to a transactional request, by the table of `core.txn_errors`."""
+    return _KINDS[TABLE[api][code]](what, code=code, api=api, node=node)
+
+
+def raise_for(code: ErrorCode, what: str, api: str, node: int | None) -> None:
+    """Raise `error_of`, unless all is well."""
+    if TABLE[api][code] is not Meaning.DONE:
+        raise error_of(code, what, api, node)
 
 
 def abortable(error: KafkaError) -> AbortableError:

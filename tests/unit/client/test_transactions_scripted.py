@@ -9,7 +9,6 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, ErrorCode, FencedError, OutcomeUnknown
-from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdResponse
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
 from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
@@ -148,47 +147,61 @@ async def test_tv1_takes_a_new_epoch_after_a_commit_was_asked_for_twice(script: 
     assert broker.batches[-1].place == (2, 0)
 
 
-async def test_a_commit_that_nobody_answers_is_an_unknown_outcome(script: Script) -> None:
-    """The producer must be re-initialised, with its own (id, epoch), before it may go on (P6)."""
+@pytest.mark.parametrize(
+    ("said", "committed"),
+    [(ErrorCode.NONE, True), (ErrorCode.INVALID_TXN_STATE, False), (ErrorCode.PRODUCER_FENCED, False)],
+)
+async def test_a_commit_that_nobody_answers_is_an_unknown_outcome(
+    script: Script, said: ErrorCode, committed: bool
+) -> None:
+    """`reinitialise` asks for the same commit until the coordinator tells what became of it (P6, T16, KIP-588)."""
     broker = await script()
     broker.scripts["EndTxn"] = [SILENCE] * 3
     options = {"request_timeout_ms": 100, "default_api_timeout_ms": 250}
     async with client(broker, **options) as kafka, kafka.transactional_producer("id") as producer:
-        with pytest.raises(OutcomeUnknown):
+        with pytest.raises(OutcomeUnknown) as unknown:
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
+        assert (unknown.value.api, unknown.value.node) == ("EndTxn", 1)
         with pytest.raises(OutcomeUnknown, match="reinitialise"):
             async with producer.transaction():
                 pass
-        broker.scripts["EndTxn"] = []
-        await producer.reinitialise()
+        broker.scripts["EndTxn"] = [] if committed else [EndTxnResponse(error_code=said)]
+        assert await producer.reinitialise() is committed
+        assert await producer.reinitialise() is None, "nothing is open any more"
         async with producer.transaction() as txn:
             await txn.send("t", b"b")
-    inits = [request for name, _, request in broker.requests if name == "InitProducerId"]
-    assert (inits[0].producer_id, inits[1].producer_id, inits[1].producer_epoch) == (-1, 7, 1)
+    ends = [(request.producer_epoch, request.committed) for name, _, request in broker.requests if name == "EndTxn"]
+    assert all(end == (1, True) for end in ends[:3])
+    assert ends[-1] == (2, True)
+    if not committed:
+        assert (1, False) in ends, "the abort of the same epoch tells that nobody newer is there"
 
 
 async def test_a_refusal_after_a_lost_commit_is_still_an_unknown_outcome(script: Script) -> None:
     """The lost attempt may have committed before somebody newer fenced us."""
     broker = await script()
-    broker.scripts["EndTxn"] = [HANG_UP, EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)]
+    broker.scripts["EndTxn"] = [HANG_UP] + [EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)] * 2
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
         with pytest.raises(OutcomeUnknown):
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
+        with pytest.raises(FencedError):
+            await producer.reinitialise()
 
 
 async def test_a_fenced_producer_says_so_and_stays_out(script: Script) -> None:
     broker = await script()
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
-        broker.scripts["EndTxn"] = [EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)]
-        broker.scripts["InitProducerId"] = [InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED)]
-        with pytest.raises(FencedError):
+        broker.scripts["EndTxn"] = [EndTxnResponse(error_code=ErrorCode.PRODUCER_FENCED)] * 2
+        with pytest.raises(FencedError) as fenced:
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
+        assert (fenced.value.code, fenced.value.api, fenced.value.node) == (ErrorCode.PRODUCER_FENCED, "EndTxn", 1)
         with pytest.raises(FencedError):
             async with producer.transaction():
                 pass
+    assert broker.names("InitProducerId") == ["InitProducerId"], "asking with a stale identity would disturb the newer"
 
 
 async def test_a_transaction_that_only_timed_out_is_abortable(script: Script) -> None:
@@ -263,18 +276,20 @@ async def test_a_cancelled_commit_is_waited_for_and_its_outcome_told(
         assert 5.5 < trio.current_time() - began < 8
 
 
+@pytest.mark.parametrize(("version", "asked"), [(2, "EndTxn"), (1, "InitProducerId")])
 async def test_an_abort_without_an_answer_leads_to_a_new_epoch_first(
-    script: Script, autojump_clock: trio.testing.MockClock
+    script: Script, autojump_clock: trio.testing.MockClock, version: int, asked: str
 ) -> None:
-    """A late EndTxn(abort) must not end the next transaction."""
-    broker = await script()
+    """A late EndTxn(abort) must not end the next transaction: TV2 asks until it is answered, TV1 for a new epoch."""
+    broker = await script(transaction_version=version)
     broker.scripts["EndTxn"] = [SILENCE]
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
         with pytest.raises(ZeroDivisionError):
             await give_up(producer, b"a")
         async with producer.transaction() as txn:
             await txn.send("t", b"b")
-    assert broker.names("InitProducerId", "EndTxn") == ["InitProducerId", "EndTxn", "InitProducerId", "EndTxn"]
+    assert broker.names("InitProducerId", "EndTxn") == ["InitProducerId", "EndTxn", asked, "EndTxn"]
+    assert broker.batches[-1].place[0] == 2
 
 
 async def test_an_aborted_transactions_records_never_reach_the_next_one(

@@ -1,0 +1,428 @@
+"""The client's machine against the coordinator's: lost, late and doubled requests and answers, reloads, a rival (T7, T16).
+
+What the client is told is what happened: committed if and only if told so, never two outcomes, nothing left open.
+"""
+
+from dataclasses import dataclass, replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from fencepost.client.core.txn_errors import TABLE, Meaning
+from fencepost.client.core.txn_machine import step
+from fencepost.client.core.txn_state import (
+    NO_PRODUCER,
+    Answer,
+    Anything,
+    AskEnd,
+    AskInit,
+    Begin,
+    Event,
+    NoAnswer,
+    Outcome,
+    Phase,
+    Told,
+    TxnState,
+)
+from fencepost.coordinator.txn import codec, machine, markers
+from fencepost.coordinator.txn import commands as coordinator
+from fencepost.coordinator.txn.state import (
+    DEAD,
+    Dead,
+    Ongoing,
+    PrepareAbort,
+    PrepareCommit,
+    TxnRecord,
+    TxnState as CoordinatorState,
+    holder,
+)
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+from tests.unit.txn.kit import P0, P1, Data, Partition
+
+TX = "orders"
+NONE = ErrorCode.NONE
+PLACES = st.sampled_from([P0, P1])
+
+
+@dataclass(frozen=True)
+class Write:
+    """A batch on its way: under TV2 it joins its partition to the transaction, under TV1 that was asked before."""
+
+    producer: tuple[int, int]
+    tv2: bool
+    partition: TopicPartition
+    value: str
+
+
+class Broker:
+    """The transaction coordinator and two partitions, one request at a time."""
+
+    def __init__(self, server_version: int, epoch: int) -> None:
+        self.server_version = server_version
+        self.state: CoordinatorState = DEAD
+        self.log: list[tuple[bytes | None, bytes | None]] = []
+        self.partitions = {P0: Partition(), P1: Partition()}
+        self.duty: coordinator.WriteMarkers | None = None
+        self.next_id = 1
+        self.decided: dict[str, bool] = {}
+        self.loading = 0
+        if epoch:
+            self.ask(coordinator.InitProducerId(60_000))
+            assert not isinstance(self.state, Dead)
+            producer = replace(self.state.producer, epoch=epoch)
+            self._append(TxnRecord(TX, replace(self.state, producer=producer)))
+
+    def _append(self, record: TxnRecord) -> None:
+        self.log.append(codec.encode(record, max(self.server_version, 1)))
+        if isinstance(record.state, PrepareCommit | PrepareAbort):
+            for value in self.open_values():
+                assert value not in self.decided, "a decision is taken once"
+                self.decided[value] = isinstance(record.state, PrepareCommit)
+        self.state = machine.apply(self.state, record)
+
+    def open_values(self) -> list[str]:
+        """What is in the partitions without a marker behind it, and not decided."""
+        return [
+            entry.value
+            for partition in self.partitions.values()
+            for offset, entry in enumerate(partition.entries)
+            if isinstance(entry, Data)
+            and offset >= partition.open.get(entry.producer_id, len(partition.entries))
+            and entry.value not in self.decided
+        ]
+
+    def ask(self, command: coordinator.Command) -> coordinator.Answer:
+        """One decision; its record is durable before the answer leaves."""
+        decision = machine.decide(TX, self.state, command, 1_000, self.server_version)
+        if isinstance(decision.reply, coordinator.NeedsProducerId):
+            self.next_id += 1
+            assert isinstance(command, coordinator.InitProducerId | coordinator.EndTxn | coordinator.TimeOut)
+            return self.ask(replace(command, fresh_producer_id=self.next_id))
+        for record in decision.log:
+            self._append(record)
+        for duty in decision.then:
+            assert self.duty is None, "one transaction is completed at a time"
+            self.duty = duty
+        if decision.reply.after_markers:
+            self.finish()
+        return decision.reply
+
+    def one_marker(self) -> None:
+        assert self.duty is not None
+        if self.duty.partitions:
+            partition = min(self.duty.partitions)
+            assert self.partitions[partition].mark(self.duty.marker) is NONE
+            self.duty = replace(self.duty, partitions=self.duty.partitions - {partition})
+        else:
+            self.duty = None
+            self.ask(coordinator.Complete())
+
+    def finish(self) -> None:
+        while self.duty is not None:
+            self.one_marker()
+
+    def reload(self) -> None:
+        """It dies and comes back: its state is the fold of its log, and owed markers are written again."""
+        self.state = DEAD
+        for key, value in self.log:
+            record = codec.decode(key, value)
+            assert record is not None
+            self.state = machine.apply(self.state, TxnRecord(TX, record.state))
+        self.duty = markers.owed(TX, self.state) if isinstance(self.state, PrepareCommit | PrepareAbort) else None
+
+    def add(self, producer: tuple[int, int], partition: TopicPartition, version: int) -> ErrorCode:
+        if self.loading:
+            self.loading -= 1
+            return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        return self.ask(coordinator.AddPartitions(*producer, frozenset({partition}), version)).error
+
+    def write(self, write: Write) -> ErrorCode:
+        """A batch arrives. One that is there already is recognised by its sequence (row P3), once it may be written."""
+        if write.tv2:
+            code = self.add(write.producer, write.partition, 2)
+            if code is not NONE:
+                return code
+        elif not isinstance(self.state, Ongoing) or write.partition not in self.state.partitions:
+            return ErrorCode.INVALID_TXN_STATE  # row T15
+        partition = self.partitions[write.partition]
+        if any(isinstance(entry, Data) and entry.value == write.value for entry in partition.entries):
+            return NONE
+        return partition.append(*write.producer, write.value)
+
+    def answer(self, ask: AskInit | AskEnd) -> Answer:
+        if self.loading:
+            self.loading -= 1
+            return Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if isinstance(ask, AskEnd):
+            said = self.ask(coordinator.EndTxn(*ask.producer, ask.commit, 2 if ask.tv2 else 0))
+        else:
+            said = self.ask(coordinator.InitProducerId(60_000, None if ask.producer == NO_PRODUCER else ask.producer))
+        with_identity = isinstance(ask, AskInit) or ask.tv2
+        return Answer(
+            said.error, (said.producer_id, said.epoch) if with_identity and said.error is NONE else NO_PRODUCER
+        )
+
+
+class Conversation(RuleBasedStateMachine):
+    """One client, one coordinator, a rival, and a network that keeps nothing it promises."""
+
+    @initialize(server_version=st.integers(0, 2), epoch=st.sampled_from([0, 0, 0, 32_764]))
+    def begin(self, server_version: int, epoch: int) -> None:
+        self.broker = Broker(server_version, epoch)
+        self.tv2 = server_version == 2
+        self.client = TxnState()
+        self.asking: AskInit | AskEnd | None = None
+        self.late: list[AskInit | AskEnd | Write | tuple[tuple[int, int], TopicPartition]] = []
+        self.values: list[str] = []
+        self.added: set[TopicPartition] = set()
+        self.spoilt = False
+        self.written = 0
+        self.told: dict[str, bool] = {}
+        self.fenced = False
+        self.do(Event.OPEN)
+        self.calm()
+
+    # The client
+
+    def do(self, event: Anything) -> None:
+        self.client, then = step(self.client, event)
+        if isinstance(then, AskInit | AskEnd):
+            self.asking = then
+        elif isinstance(then, Told):
+            self.asking = None
+            self.hear(then)
+
+    def hear(self, told: Told) -> None:
+        match told.outcome:
+            case Outcome.COMMITTED:
+                self.settle(True)
+            case Outcome.ABORTED | Outcome.EXPIRED:
+                self.settle(False)
+            case Outcome.REFUSED:
+                self.spoilt = True
+            case Outcome.FENCED:
+                assert self.fenced, "fenced, and nobody newer is there"
+                self.settle(False)
+            case Outcome.UNKNOWN:
+                assert self.client.phase in (Phase.UNKNOWN, Phase.BROKEN), "what nobody can answer any more"
+            case Outcome.FORBIDDEN | Outcome.FATAL:
+                raise AssertionError(f"{told} without a reason")
+            case Outcome.READY | Outcome.FAILED:
+                pass
+
+    def settle(self, committed: bool) -> None:
+        for value in self.values:
+            assert value not in self.told, "told twice"
+            self.told[value] = committed
+        self.values = []
+
+    @precondition(lambda self: self.client.phase is Phase.READY)
+    @rule(other=st.booleans())
+    def begin_transaction(self, other: bool) -> None:
+        """The cluster's level may have changed since the last one (row T16)."""
+        tv2 = self.tv2 != (other and self.broker.server_version > 0)
+        self.do(Begin(tv2=tv2, bumps=True))
+        self.values, self.spoilt, self.added = [], False, set()
+
+    @precondition(lambda self: self.client.phase is Phase.OPEN and not self.spoilt)
+    @rule(place=PLACES, fate=st.sampled_from(["ok"] * 8 + ["lost", "unheard", "late", "twice", "twice"]))
+    def write(self, place: TopicPartition, fate: str) -> None:
+        if not self.client.tv2 and place not in self.added:
+            self.add(place, fate)
+            return
+        self.written += 1
+        write = Write(self.client.producer, self.client.tv2, place, str(self.written))
+        self.do(Event.WROTE)
+        self.values.append(write.value)
+        if fate in ("late", "twice"):
+            self.late.append(write)
+        if fate != "ok":
+            self.do(Event.DOUBTED)
+        code = self.broker.write(write) if fate in ("ok", "unheard", "twice") else NONE
+        self.spoilt |= fate in ("lost", "late", "unheard") or code is not NONE
+
+    def add(self, place: TopicPartition, fate: str) -> None:
+        """TV1: until it is answered, the partition gets no record (row T3)."""
+        self.do(Event.WROTE)
+        if fate in ("late", "twice"):
+            self.late.append((self.client.producer, place))
+        if fate != "ok":
+            self.do(Event.DOUBTED)
+        if fate in ("lost", "late"):
+            return
+        code = self.broker.add(self.client.producer, place, 0)
+        if fate == "unheard":
+            return
+        if code is NONE:
+            self.added.add(place)
+        elif TABLE["AddPartitionsToTxn"][code] not in (Meaning.AGAIN, Meaning.MOVED):
+            self.spoilt = True
+
+    @precondition(lambda self: self.client.phase is Phase.OPEN)
+    @rule(commit=st.sampled_from([True, True, True, False]))
+    def end(self, commit: bool) -> None:
+        self.do(Event.COMMIT if commit and not self.spoilt else Event.ABORT)
+
+    @precondition(lambda self: self.client.phase in (Phase.STALE, Phase.UNKNOWN, Phase.NEW))
+    @rule()
+    def recover(self) -> None:
+        self.do(Event.RECOVER)
+
+    @precondition(lambda self: self.asking is not None)
+    @rule(patience=st.integers(0, 1))
+    def give_up(self, patience: int) -> None:
+        if patience:
+            self.do(Event.GIVE_UP)
+
+    @precondition(lambda self: self.asking is not None)
+    @rule(arrives=st.booleans())
+    def cancelled(self, arrives: bool) -> None:
+        """The program is cancelled while its request is on the way."""
+        assert self.asking is not None
+        if arrives:
+            self.broker.answer(self.asking)
+        self.do(NoAnswer(sent=True))
+        self.do(Event.GIVE_UP)
+
+    @precondition(lambda self: self.client.phase is Phase.OPEN and not self.spoilt and not self.broker.loading)
+    @rule()
+    def write_and_end(self) -> None:
+        """The short way to where it becomes interesting."""
+        for _ in range(2):
+            if not self.spoilt:
+                self.broker.finish()
+                self.write(P0, "ok")
+        self.end(commit=True)
+
+    @precondition(lambda self: self.asking is not None)
+    @rule(really=st.booleans())
+    def calm(self, really: bool = True) -> None:
+        """For once everything is answered at once."""
+        while really and self.asking is not None:
+            self.broker.finish()
+            self.do(self.broker.answer(self.asking))
+
+    # The network
+
+    @precondition(lambda self: self.asking is not None)
+    @rule(
+        fate=st.sampled_from(["ok", "ok", "not sent", "lost", "unheard", "unheard", "late"]),
+        again=st.sampled_from([False, False, False, True]),
+        error=st.sampled_from([None] * 6 + [ErrorCode.NOT_COORDINATOR, ErrorCode.REQUEST_TIMED_OUT]),
+    )
+    def deliver(self, fate: str, again: bool, error: ErrorCode | None) -> None:
+        """What was asked arrives, or does not; `again`: a copy of it stays on its way."""
+        assert self.asking is not None
+        ask = self.asking
+        if (fate == "late" or (again and fate != "not sent")) and ask != AskInit(NO_PRODUCER):
+            self.late.append(ask)  # a late copy of the very first request is a rival: see there
+        if fate in ("not sent", "lost", "late"):
+            self.do(NoAnswer(sent=fate != "not sent"))
+            return
+        if error is ErrorCode.NOT_COORDINATOR:
+            self.do(Answer(error))
+            return
+        answer = self.broker.answer(ask)
+        if error is ErrorCode.REQUEST_TIMED_OUT:
+            answer = Answer(error)  # the coordinator did not hear of its own replicas in time (row T7)
+        self.do(NoAnswer(sent=True) if fate == "unheard" else answer)
+
+    @precondition(lambda self: self.late)
+    @rule(which=st.integers(0, 5))
+    def late_copy(self, which: int) -> None:
+        """KAFKA-17754: somebody hears it at last, and nobody waits for the answer."""
+        self.arrive(self.late.pop(which % len(self.late)))
+
+    def arrive(self, late: AskInit | AskEnd | Write | tuple[tuple[int, int], TopicPartition]) -> None:
+        match late:
+            case AskInit() | AskEnd():
+                self.broker.answer(late)
+            case Write():
+                self.broker.write(late)
+            case (producer, place):
+                self.broker.add(producer, place, 0)
+
+    # The broker
+
+    @precondition(lambda self: self.broker.duty is not None)
+    @rule()
+    def marker(self) -> None:
+        self.broker.one_marker()
+
+    @rule()
+    def reload(self) -> None:
+        self.broker.reload()
+
+    @rule(answers=st.sampled_from([0, 0, 0, 1, 2]))
+    def load(self, answers: int) -> None:
+        """So many requests hear that it is still reading its log (row T13)."""
+        self.broker.loading = answers
+
+    @precondition(lambda self: isinstance(self.broker.state, Ongoing))
+    @rule()
+    def time_out(self) -> None:
+        """Row T10. Under TV1 it fences whoever held the transaction for good (row T11)."""
+        assert isinstance(self.broker.state, Ongoing)
+        producer = self.broker.state.producer
+        self.fenced |= self.broker.server_version < 2 or not self.client.tv2
+        self.broker.ask(coordinator.TimeOut(producer.producer_id, producer.epoch))
+
+    @rule(likely=st.integers(0, 40))
+    def rival(self, likely: int) -> None:
+        """Somebody opens the same transactional id, or a late copy of our own first request arrives."""
+        if likely == 40 and not self.broker.loading:
+            self.fenced = True
+            self.broker.ask(coordinator.InitProducerId(60_000))
+
+    # What must hold
+
+    @invariant()
+    def what_was_told_is_what_happened(self) -> None:
+        for value, committed in getattr(self, "told", {}).items():
+            if committed:
+                assert self.broker.decided.get(value) is True, f"{value} was told to be committed"
+            else:
+                assert self.broker.decided.get(value) is not True, f"{value} was told to be aborted"
+
+    @invariant()
+    def nothing_is_open_where_a_transaction_may_begin(self) -> None:
+        if not hasattr(self, "client") or self.client.phase is not Phase.READY or self.fenced:
+            return
+        state = self.broker.state
+        assert not isinstance(state, Ongoing) or holder(state) != self.client.producer
+
+    def teardown(self) -> None:
+        """The network calms down, everything late arrives, the client recovers: nothing hangs, nothing is half-done."""
+        if not hasattr(self, "client"):
+            return
+        self.broker.loading = 0
+        for _ in range(100):
+            self.broker.finish()
+            if self.asking is not None:
+                self.do(self.broker.answer(self.asking))
+            elif self.client.phase is Phase.OPEN:
+                self.do(Event.ABORT)
+            elif self.client.phase in (Phase.STALE, Phase.UNKNOWN, Phase.NEW):
+                self.do(Event.RECOVER)
+            else:
+                break
+        else:
+            raise AssertionError(f"the client never came to rest: {self.client}")
+        self.broker.finish()
+        if not self.fenced:
+            assert self.client.phase is Phase.READY
+            for late in self.late:
+                self.arrive(late)
+                self.broker.finish()
+            if not self.fenced:
+                assert not isinstance(self.broker.state, Ongoing), "a late copy opened what nobody ends"
+                assert not any(partition.open for partition in self.broker.partitions.values())
+        self.what_was_told_is_what_happened()
+        for partition in self.broker.partitions.values():
+            assert set(partition.committed()) <= {value for value, done in self.broker.decided.items() if done}
+
+
+Conversation.TestCase.settings = settings(max_examples=250, stateful_step_count=100, deadline=None)
+TestConversation = Conversation.TestCase
