@@ -1,0 +1,33 @@
+"""The client for programs without trio: the same names, blocking. One thread per Client runs trio.
+
+Whatever the async client has is here, by the same name and with the same arguments; `async with` is `with`, `await`
+falls away, `async for` is `for`. Records cross between the threads in batches, never one by one.
+"""
+
+from fencepost.sync.client import Admin, Client
+from fencepost.sync.consumer import Consumer
+from fencepost.sync.loop import TimedOut, fail_after
+from fencepost.sync.sending import (
+    Batch,
+    Delivery,
+    Producer,
+    Transaction,
+    TransactionalProducer,
+    TransactionBlock,
+    TwoPhaseProducer,
+)
+
+__all__ = [
+    "Admin",
+    "Batch",
+    "Client",
+    "Consumer",
+    "Delivery",
+    "Producer",
+    "TimedOut",
+    "Transaction",
+    "TransactionBlock",
+    "TransactionalProducer",
+    "TwoPhaseProducer",
+    "fail_after",
+]

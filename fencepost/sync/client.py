@@ -1,0 +1,50 @@
+"""The blocking client, and the blocking admin client."""
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from fencepost.client import Admin as AsyncAdmin
+from fencepost.client import Client as AsyncClient
+from fencepost.sync.loop import Loop
+from fencepost.sync.mirror import Mirror, Opened
+
+
+class Admin(Opened, of=AsyncAdmin):
+    """As fencepost.Admin, blocking. Several threads may use it."""
+
+
+class Client(Mirror, of=AsyncClient):
+    """As fencepost.Client, blocking: `with Client("127.0.0.1:9092") as kafka`.
+
+    `timeout` (seconds) bounds every single call, but not the wait for records: an idle topic is no failure. It raises
+    TimedOut, a TimeoutError. Inside `with fail_after(seconds)` every call counts. Several threads may use a Client,
+    its producers and its admin; a consumer is for one thread at a time. In a forked process every call raises
+    RuntimeError: open a Client there.
+    """
+
+    def __init__(self, bootstrap_servers: str | Iterable[str], *, timeout: float | None = None, **options: Any) -> None:
+        client = AsyncClient(bootstrap_servers, **options)
+        super().__init__(Loop(client, timeout), client)
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], *, timeout: float | None = None) -> "Client":
+        """A client out of Kafka's own dotted names ("bootstrap.servers", "linger.ms", "group.id", ...).
+
+        What belongs to producers and consumers becomes their default. Raises ConfigError for unknown names.
+        """
+        made = cls.__new__(cls)
+        client = AsyncClient.from_config(config)
+        Mirror.__init__(made, Loop(client, timeout), client)
+        return made
+
+    def __enter__(self) -> Self:
+        """Start the client's thread. Raises RuntimeError when it was opened before."""
+        self._loop.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End the thread; raises what a background task of the client raised."""
+        self._loop.close(raising=error is None)

@@ -1,0 +1,189 @@
+"""The blocking consumer: batches as they are, and single records out of batches that cross as a whole."""
+
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+from fencepost.client import Consumer as AsyncConsumer
+from fencepost.client import ConsumerBatch, ConsumerRecord
+from fencepost.client.consumed import deserialized
+from fencepost.client.txn_requests import CommittedOffset
+from fencepost.protocol.topics import TopicPartition
+from fencepost.sync.loop import Loop
+from fencepost.sync.mirror import Opened, view
+from fencepost.sync.sending import HasPositions
+
+_LOOKING = frozenset(
+    {
+        "assignment",
+        "beginning_offsets",
+        "committed",
+        "committed_offsets",
+        "end_offsets",
+        "group_id",
+        "metrics",
+        "offsets_for_times",
+        "partitions_for",
+        "paused",
+        "subscription",
+    }
+)
+"""What neither moves the consumer nor depends on where it is. Before anything else, records on this side go back."""
+
+
+class _Hand:
+    """A batch that is given to the program one record at a time."""
+
+    __slots__ = ("_at", "_batch", "_run", "last")
+
+    def __init__(self, batch: ConsumerBatch[Any, Any]) -> None:
+        self._batch = batch
+        self.last: tuple[TopicPartition, int] | None = None
+        """Place of the record that the program works on."""
+        self._run = self._at = 0
+
+    def next(self) -> ConsumerRecord[Any, Any] | None:
+        """The next record, None at the end. One that can not be deserialized raises, and is the next one still."""
+        runs = self._batch.runs
+        while self._run < len(runs):
+            partition, records = runs[self._run]
+            if self._at < len(records):
+                record: ConsumerRecord[Any, Any] = deserialized(partition, records[self._at], self._batch._config)
+                self._at += 1
+                self.last = (partition, record.offset)
+                return record
+            self._run += 1
+            self._at = 0
+        return None
+
+    def left(self) -> dict[TopicPartition, tuple[int, int]]:
+        """By partition: the offset of the first record that the program has not got, and how many there are."""
+        at, found = self._at, {}
+        for partition, records in self._batch.runs[self._run :]:
+            if at < len(records):
+                found[partition] = (records[at][0], len(records) - at)
+            at = 0
+        return found
+
+
+class Consumer(HasPositions, Opened, of=AsyncConsumer):
+    """As fencepost.Consumer, blocking; for one thread at a time, and RuntimeError for a second one.
+
+    `for record in consumer` takes `max_poll_records` at a time from the trio thread. Positions, `commit` and
+    `send_offsets` count what the program has got, not what came along with it; the group sees the whole of it as being
+    worked on, for at most `max_poll_interval_ms`.
+    """
+
+    def __init__(self, loop: Loop, inner: Any) -> None:
+        super().__init__(loop, inner)
+        self._user = threading.Lock()
+        self._hand: _Hand | None = None
+
+    def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
+        """Single records; each is being worked on until the next one is asked for."""
+        return _Records(self)
+
+    def commit(self, offsets: Any = None) -> None:
+        """Commit the positions (or `offsets`) of this member, outside of transactions, as fencepost.Consumer does."""
+        with self._alone():
+            if offsets is None:
+                offsets = self._handed_out()
+            super()._call("commit", offsets)
+
+    def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that the program will get; see fencepost.Consumer.position."""
+        with self._alone():
+            left = self._left().get(TopicPartition(*partition))
+            found: int = left[0] if left is not None else super()._call("position", partition)
+            return found
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """How much of each partition is still to come; see fencepost.Consumer.lag."""
+        with self._alone():
+            left = self._left()
+            told: dict[TopicPartition, int | None] = super()._call("lag")
+            return {p: lag if lag is None else lag + left.get(p, (0, 0))[1] for p, lag in told.items()}
+
+    def _call(self, name: str, *args: Any, patient: bool = False, **more: Any) -> Any:
+        with self._alone():
+            if name not in _LOOKING:
+                self._settle()
+            return super()._call(name, *args, patient=patient, **more)
+
+    def _alone(self) -> "_Alone":
+        return _Alone(self._user)
+
+    def _left(self) -> dict[TopicPartition, tuple[int, int]]:
+        if self._hand_is_void():
+            self._hand = None
+        return {} if self._hand is None else self._hand.left()
+
+    def _hand_is_void(self) -> bool:
+        """The records on this side come again, or are another member's now."""
+        inner = self._inner
+        return bool(inner._rewind_due or inner._void or inner._lost_in_hand)
+
+    def _handed_out(self) -> dict[TopicPartition, int] | None:
+        left = self._left()
+
+        async def positions() -> dict[TopicPartition, int]:
+            return {p: place.offset for p, place in self._inner.offsets_in_hand()[1].items()}
+
+        if not left:
+            return None
+        return {p: left[p][0] if p in left else offset for p, offset in self._loop.call(positions).items()}
+
+    def _settle(self) -> None:
+        """Records that the program has not got go back: they will be read again."""
+        left, hand, self._hand = self._left(), self._hand, None
+        if hand is None or self._hand_is_void():
+            return
+
+        async def give_back() -> None:
+            inner = self._inner
+            for partition, (offset, _) in left.items():
+                if partition in inner._fetcher.states:
+                    inner._fetcher.states[partition].jump(offset)
+            inner._moved()
+            if hand.last is not None:  # the program works on this one: it is not handled, those before it are
+                inner._handled = inner._positions() | {hand.last[0]: CommittedOffset(hand.last[1])}
+
+        self._loop.call(give_back)
+
+
+class _Alone:
+    """Holds a consumer for one thread; the same thread does not come twice. Raises RuntimeError."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self, lock: threading.Lock) -> None:
+        self._lock = lock
+
+    def __enter__(self) -> Self:
+        if not self._lock.acquire(blocking=False):
+            raise RuntimeError("a consumer is for one thread at a time, and another one uses it now")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lock.release()
+
+
+class _Records(Iterator[ConsumerRecord[Any, Any]]):
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._source = consumer._inner.batches()
+
+    def __next__(self) -> ConsumerRecord[Any, Any]:
+        consumer = self._consumer
+        with consumer._alone():
+            while True:
+                hand = consumer._hand
+                if hand is not None and not consumer._hand_is_void():
+                    record = hand.next()
+                    if record is not None:
+                        return record
+                batch = consumer._loop.call(self._source.__anext__, patient=True)
+                consumer._hand = _Hand(view(consumer._loop, batch))

@@ -1,0 +1,245 @@
+"""The thread in which trio runs, one for each Client, and the way into it from the program's threads."""
+
+import contextvars
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import trio
+
+from fencepost.client import Client as AsyncClient
+from fencepost.client import KafkaError
+
+T = TypeVar("T")
+_LOOK_AGAIN_S = 1.0
+
+
+class TimedOut(TimeoutError, trio.TooSlowError):
+    """A call took longer than `fail_after` or the client's `timeout` allow. It was cancelled as trio cancels."""
+
+
+class _Deadline(threading.local):
+    at: float | None = None
+
+
+_deadline = _Deadline()
+
+
+@contextmanager
+def fail_after(seconds: float) -> Iterator[None]:
+    """Calls of this thread inside the block raise TimedOut once `seconds` have passed. Blocks may be nested."""
+    outer, mine = _deadline.at, time.monotonic() + seconds
+    _deadline.at = mine if outer is None else min(outer, mine)
+    try:
+        yield
+    finally:
+        _deadline.at = outer
+
+
+class _Job:
+    """One call on its way through the trio thread."""
+
+    def __init__(
+        self,
+        function: Callable[..., Awaitable[Any]],
+        args: tuple[Any, ...],
+        within: float | None,
+        context: contextvars.Context,
+    ) -> None:
+        self.function, self.args, self.within, self.context = function, args, within, context
+        self.scope = trio.CancelScope()
+        self.over = threading.Event()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.finished = False
+        self.closing = False
+
+    async def run(self) -> None:
+        """In the trio thread: everything that comes of it is kept, nothing is raised."""
+        if self.within is not None:
+            self.scope.deadline = min(self.scope.deadline, trio.current_time() + self.within)
+        try:
+            with self.scope:
+                self.result = await self.function(*self.args)
+                self.finished = True
+        except BaseException as error:  # noqa: BLE001 - raised in the calling thread
+            self.error = error
+
+
+class Loop:
+    """A Client and the thread that runs it. `timeout` (seconds) bounds every call but those that wait for records.
+
+    Calls may come from several threads at once. What a call leaves in context variables stays with the calling
+    thread, as it would stay with a task.
+    """
+
+    def __init__(self, client: AsyncClient, timeout: float | None) -> None:
+        self._client = client
+        self._timeout = timeout
+        self._process = os.getpid()
+        self._thread = threading.Thread(target=self._run, name="fencepost", daemon=True)
+        self._ready = threading.Event()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._stop: trio.Event | None = None
+        self._idle = trio.Event()
+        self._jobs: set[_Job] = set()
+        self._over = False
+        self._error: BaseException | None = None
+        self._contexts = threading.local()
+
+    # -- life
+
+    def start(self) -> None:
+        """Start the thread; returns when the client is open. Raises what opening it raised."""
+        if self._token is not None:
+            raise RuntimeError("a Client can be opened only once")
+        self._check_process()
+        self._thread.start()
+        self._ready.wait()
+        if self._error is not None and self._token is None:
+            raise self._error
+
+    def close(self, *, raising: bool) -> None:
+        """End the client and its thread; calls of other threads that are under way raise KafkaError.
+
+        Raises what the client's background tasks raised, unless another exception is on its way (not `raising`).
+        """
+        if os.getpid() != self._process:
+            if raising:
+                self._check_process()
+            return
+        self._post(self._end)
+        while self._thread.is_alive():
+            self._thread.join(_LOOK_AGAIN_S)
+        error, self._error = self._error, None
+        if error is not None and raising:
+            raise error
+
+    def _end(self) -> None:
+        self._over = True
+        if self._stop is not None:
+            self._stop.set()
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._main)
+        except BaseException as error:  # noqa: BLE001 - raised in the program's thread by `call` and `close`
+            self._error = error
+        finally:
+            self._over = True
+            self._ready.set()
+
+    async def _main(self) -> None:
+        self._stop = trio.Event()
+        async with self._client:
+            self._token = trio.lowlevel.current_trio_token()
+            self._ready.set()
+            try:
+                await self._stop.wait()
+            finally:
+                self._over = True
+                for job in self._jobs:
+                    job.closing = True
+                    job.scope.cancel()
+                with trio.CancelScope(shield=True):
+                    while self._jobs:
+                        self._idle = trio.Event()
+                        await self._idle.wait()
+
+    @property
+    def lives(self) -> bool:
+        """Whether the client is open, in this process."""
+        return self._token is not None and not self._over and os.getpid() == self._process
+
+    # -- calls
+
+    def call(self, function: Callable[..., Awaitable[T]], *args: Any, patient: bool = False) -> T:
+        """Run `function(*args)` in the trio thread and wait for it; its result or exception comes out here.
+
+        `patient` calls wait for records, which is not what the client's timeout is about. An exception in the waiting
+        thread, Ctrl-C above all, cancels the call and is raised once that has ended.
+        """
+        self._check_process()
+        if threading.get_ident() == self._thread.ident:
+            raise RuntimeError("this is the client's own thread: callbacks must not call the client")
+        job = _Job(function, args, self._within(patient), self._context())
+        if not self._post(self._launch, job):
+            raise self._gone()
+        try:
+            self._wait(job)
+        except BaseException as interrupted:
+            self._post(job.scope.cancel)
+            self._wait(job)
+            if isinstance(job.error, Exception):
+                interrupted.add_note(f"the call that was interrupted ended with {job.error!r}")
+            raise
+        if job.error is not None:
+            raise job.error
+        if job.finished:
+            result: T = job.result
+            return result
+        if job.closing:
+            raise self._gone()
+        raise TimedOut("the call took longer than it was given")
+
+    def _context(self) -> contextvars.Context:
+        """The calling thread's own, in which all its calls run one after the other."""
+        found: contextvars.Context | None = getattr(self._contexts, "own", None)
+        if found is None:
+            found = self._contexts.own = contextvars.copy_context()
+        return found
+
+    def _within(self, patient: bool) -> float | None:
+        """How many seconds a call that begins now may take."""
+        left = [] if _deadline.at is None else [max(_deadline.at - time.monotonic(), 0.0)]
+        if self._timeout is not None and not patient:
+            left.append(self._timeout)
+        return min(left, default=None)
+
+    def _launch(self, job: _Job) -> None:
+        if self._over:
+            job.closing = True
+            job.over.set()
+            return
+        self._jobs.add(job)
+        trio.lowlevel.spawn_system_task(self._do, job, name=job.function, context=job.context)
+
+    async def _do(self, job: _Job) -> None:
+        try:
+            await job.run()
+        finally:
+            self._jobs.discard(job)
+            self._idle.set()
+            job.over.set()
+
+    def _wait(self, job: _Job) -> None:
+        while not job.over.wait(_LOOK_AGAIN_S):
+            if not self._thread.is_alive():
+                raise self._gone()
+
+    def _post(self, function: Callable[..., Any], *args: Any) -> bool:
+        """Have `function` called in the trio thread; False where that has ended."""
+        if self._token is None:
+            if self._thread.ident is None and function != self._end:
+                raise RuntimeError("the client is not open: use it with `with`")
+            return False
+        try:
+            self._token.run_sync_soon(function, *args)
+        except trio.RunFinishedError:
+            return False
+        return True
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._process:
+            raise RuntimeError(
+                f"this client belongs to process {self._process}, and this is {os.getpid()}: threads and connections"
+                " do not survive a fork. Open a Client of its own in each process"
+            )
+
+    def _gone(self) -> Exception:
+        if isinstance(self._error, Exception):
+            return self._error
+        return KafkaError("the client is closed")

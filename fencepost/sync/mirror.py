@@ -1,0 +1,191 @@
+"""How a blocking class is made of an async one: every public name is there, by itself, without a line for each.
+
+A coroutine function becomes a function that waits. A plain function runs in the trio thread, because nothing of the
+client may be touched from elsewhere. What they return is mirrored in turn where it is something to wait for: async
+contexts, async iterators, and instances of classes that have a mirror.
+"""
+
+import functools
+import inspect
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+from fencepost.sync.loop import Loop
+
+_MIRRORS: dict[type, type["Mirror"]] = {}
+_END = object()
+
+
+class Mirror:
+    """A blocking view of an object that lives in the trio thread."""
+
+    _of: ClassVar[type]
+
+    def __init__(self, loop: Loop, inner: Any) -> None:
+        self._loop = loop
+        self._inner = inner
+        self._entered: Any = None
+
+    def __init_subclass__(cls, *, of: type | None = None) -> None:
+        """`of` is the async class; its public names come here, except those that the class itself defines."""
+        super().__init_subclass__()
+        if of is None:
+            return
+        cls._of = of
+        _MIRRORS[of] = cls
+        for name in dir(of):
+            if not name.startswith("_") and not hasattr(cls, name):
+                setattr(cls, name, _mirrored(name, inspect.getattr_static(of, name)))
+        if hasattr(of, "__aenter__") and not hasattr(cls, "__enter__"):
+            cls.__enter__ = _enter  # type: ignore[attr-defined]
+            cls.__exit__ = _exit  # type: ignore[attr-defined]
+        if hasattr(of, "__aiter__") and not hasattr(cls, "__iter__"):
+            cls.__iter__ = _iterate  # type: ignore[attr-defined]
+
+    def __getattr__(self, name: str) -> Any:
+        """What the async object has only since it was made."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if callable(getattr(self._inner, name)):
+            return functools.partial(self._call, name)
+        return self._look(name)
+
+    def _call(self, name: str, *args: Any, patient: bool = False, **more: Any) -> Any:
+        """Call the method of that name in the trio thread; mirrors among its arguments are seen through."""
+        args = tuple(plain(one) for one in args)
+        more = {key: plain(one) for key, one in more.items()}
+
+        async def run() -> Any:
+            made = getattr(self._inner, name)(*args, **more)
+            return await made if inspect.iscoroutine(made) else made
+
+        return view(self._loop, self._loop.call(run, patient=patient))
+
+    def _look(self, name: str) -> Any:
+        """An attribute, read in the trio thread as long as that lives."""
+
+        async def run() -> Any:
+            return getattr(self._inner, name)
+
+        return view(self._loop, self._loop.call(run) if self._loop.lives else getattr(self._inner, name))
+
+    def _settle(self) -> None:
+        """Hand over what is still on this side, before the block ends."""
+
+
+def _enter(self: Mirror) -> Any:
+    """Open it."""
+    done: list[Any] = []
+
+    async def enter() -> None:
+        done.append(await self._inner.__aenter__())
+
+    try:
+        self._loop.call(enter)
+    except BaseException as error:
+        if done:  # it is open, and nobody will close it: the calling thread was interrupted
+            self._loop.call(self._inner.__aexit__, type(error), error, error.__traceback__)
+        raise
+    self._entered = self if done[0] is self._inner else view(self._loop, done[0])
+    return self._entered
+
+
+def _exit(
+    self: Mirror, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+) -> bool | None:
+    """Close it; with an exception it ends as the async one does."""
+    if error is None and isinstance(self._entered, Mirror):
+        try:
+            self._entered._settle()
+        except BaseException as wrong:
+            self._loop.call(self._inner.__aexit__, type(wrong), wrong, wrong.__traceback__)
+            raise
+    return bool(self._loop.call(self._inner.__aexit__, kind, error, trace))
+
+
+def _iterate(self: Mirror) -> "Stream":
+    """One after the other, as they come."""
+
+    async def begin() -> AsyncIterator[Any]:
+        begun: AsyncIterator[Any] = self._inner.__aiter__()
+        return begun
+
+    return Stream(self._loop, self._loop.call(begin))
+
+
+class Stream(Iterator[Any]):
+    """An async iterator, blocking. A deadline that ends a wait loses nothing: go on with `next`."""
+
+    def __init__(self, loop: Loop, source: AsyncIterator[Any]) -> None:
+        self._loop = loop
+        self._source = source
+
+    def __next__(self) -> Any:
+        found = self._loop.call(self._step, patient=True)
+        if found is _END:
+            raise StopIteration
+        return view(self._loop, found)
+
+    async def _step(self) -> Any:
+        try:
+            return await self._source.__anext__()
+        except StopAsyncIteration:
+            return _END
+
+    def close(self) -> None:
+        """End it early, as leaving a `for` does not."""
+        end = getattr(self._source, "aclose", None)
+        if end is not None:
+            self._loop.call(end)
+
+
+class _Context(Mirror):
+    """An async context of a class without a mirror of its own."""
+
+    __enter__ = _enter
+    __exit__ = _exit
+
+
+class Opened(Mirror):
+    """What a blocking client hands out to be opened with `with`."""
+
+    def __enter__(self) -> Self:
+        """Open it. Raises what opening it raises."""
+        entered: Self = _enter(self)
+        return entered
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        """Close it; an exception of the block, Ctrl-C too, ends it as the async one is ended."""
+        return _exit(self, kind, error, trace)
+
+
+def plain(value: Any) -> Any:
+    """What the async side takes: the object behind a mirror."""
+    return value._inner if isinstance(value, Mirror) else value
+
+
+def view(loop: Loop, value: Any) -> Any:
+    """What the program gets to see of a value that came out of the trio thread."""
+    for kind in type(value).__mro__:
+        if kind in _MIRRORS:
+            return _MIRRORS[kind](loop, value)
+    if hasattr(value, "__anext__"):
+        return Stream(loop, value)
+    return _Context(loop, value) if hasattr(value, "__aenter__") else value
+
+
+def _mirrored(name: str, found: Any) -> Any:
+    """The blocking form of one attribute of an async class."""
+    if isinstance(found, property | functools.cached_property):
+        return property(lambda self: self._look(name), doc=found.__doc__)
+    if isinstance(found, classmethod | staticmethod) or not callable(found):
+        return found
+
+    @functools.wraps(found)
+    def method(self: Mirror, *args: Any, **more: Any) -> Any:
+        return self._call(name, *args, **more)
+
+    return method

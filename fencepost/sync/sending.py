@@ -1,0 +1,119 @@
+"""Records on their way to the trio thread: many at a time, whatever way the program hands them in."""
+
+import threading
+import time
+from collections.abc import Iterable
+from itertools import islice
+from typing import Any
+
+from fencepost.client.deliveries import Delivery as AsyncDelivery
+from fencepost.client.producer import Producer as AsyncProducer
+from fencepost.client.producer import SendMany
+from fencepost.client.transaction import Transaction as AsyncTransaction
+from fencepost.client.transaction import TransactionContext
+from fencepost.client.two_phase import TwoPhaseProducer as AsyncTwoPhaseProducer
+from fencepost.client.txn import TransactionalProducer as AsyncTransactionalProducer
+from fencepost.sync.loop import Loop
+from fencepost.sync.mirror import Mirror, Opened
+
+CHUNK = 500
+"""How many records cross at a time."""
+WAIT_S = 0.005
+"""How long a record waits for others on this side, while the program hands in more."""
+
+
+class Sending(Mirror):
+    """What takes records one by one: they cross in batches. Several threads may hand in records.
+
+    What is wrong with one of them is raised by a later call, at the latest at the end of the block.
+    """
+
+    def __init__(self, loop: Loop, inner: Any) -> None:
+        super().__init__(loop, inner)
+        self._records: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
+        self._since = 0.0
+        self._lock = threading.RLock()
+
+    def send(self, topic: str, value: Any = None, **more: Any) -> None:
+        """Hand in one record, with the arguments of the async one; it crosses with others, within some milliseconds.
+
+        Waits while the buffer is full. Raises what earlier records met, too.
+        """
+        with self._lock:
+            now = time.monotonic()
+            if not self._records:
+                self._since = now
+            self._records.append(((topic, value), more))
+            if len(self._records) >= CHUNK or now - self._since > WAIT_S:
+                self._settle()
+
+    def send_many(self, topic: str, records: Iterable[tuple[Any, Any]], **more: Any) -> None:
+        """Hand in (key, value) pairs of one topic, 500 at a time; `records` is iterated in this thread."""
+        source = iter(records)
+        with self._lock:
+            while chunk := list(islice(source, CHUNK)):
+                self._call("send_many", topic, chunk, **more)
+
+    def _call(self, name: str, *args: Any, patient: bool = False, **more: Any) -> Any:
+        self._settle()
+        return super()._call(name, *args, patient=patient, **more)
+
+    def _settle(self) -> None:
+        with self._lock:
+            records, self._records = self._records, []
+            if records:
+                self._loop.call(self._hand_over, records)
+
+    async def _hand_over(self, records: list[tuple[tuple[Any, ...], dict[str, Any]]]) -> None:
+        for args, more in records:
+            await self._inner.send(*args, **more)
+
+
+class Batch(Sending, Opened, of=SendMany):
+    """Many records: the end of the block waits for all acknowledgements. See fencepost.client.producer.SendMany."""
+
+
+class Transaction(Sending, of=AsyncTransaction):
+    """One open transaction, as fencepost.Transaction."""
+
+    def send_offsets(self, consumer: Any, offsets: Any = None) -> None:
+        """Make the consumer's positions (or `offsets`) part of the transaction; see fencepost.Transaction.
+
+        In the middle of an iteration over single records, those count that the program has got.
+        """
+        if offsets is None and isinstance(consumer, HasPositions):
+            offsets = consumer._handed_out()
+        self._call("send_offsets", consumer, offsets)
+
+
+class HasPositions(Mirror):
+    """A consumer, as a transaction sees it."""
+
+    def _handed_out(self) -> Any:
+        """Positions that differ from those of the async consumer, as offsets to commit; None if none do."""
+        raise NotImplementedError
+
+
+class TransactionBlock(Opened, of=TransactionContext):
+    """What `transaction()` returns: begins with the `with`, commits at its end, aborts on any exception and Ctrl-C."""
+
+
+class Delivery(Mirror, of=AsyncDelivery):
+    """A record that is on its way, as fencepost.Delivery."""
+
+
+class Producer(Opened, of=AsyncProducer):
+    """As fencepost.Producer, blocking. Several threads may use it."""
+
+    def send_many(self, topic: str, records: Iterable[tuple[Any, Any]], **more: Any) -> None:
+        """Send (key, value) pairs of one topic and wait for all acknowledgements; raises as `batch` does."""
+        with self.batch() as batch:
+            batch.send_many(topic, records, **more)
+
+
+class TransactionalProducer(Opened, of=AsyncTransactionalProducer):
+    """As fencepost.TransactionalProducer, blocking."""
+
+
+class TwoPhaseProducer(TransactionalProducer, of=AsyncTwoPhaseProducer):
+    """As fencepost.TwoPhaseProducer, blocking."""

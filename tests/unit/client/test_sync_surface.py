@@ -1,0 +1,125 @@
+"""The blocking client has all that the async one has, by the same names and with the same arguments."""
+
+import inspect
+import threading
+from typing import Any
+
+import pytest
+import trio
+import trio.lowlevel
+
+import fencepost
+from fencepost import sync
+from fencepost.client.deliveries import Delivery
+from fencepost.client.producer import SendMany
+from fencepost.client.transaction import Transaction, TransactionContext
+from fencepost.sync.loop import Loop
+from fencepost.sync.mirror import Mirror, Stream, view
+
+PAIRS: list[tuple[type, type]] = [
+    (fencepost.Client, sync.Client),
+    (fencepost.Producer, sync.Producer),
+    (SendMany, sync.Batch),
+    (Delivery, sync.Delivery),
+    (fencepost.TransactionalProducer, sync.TransactionalProducer),
+    (fencepost.TwoPhaseProducer, sync.TwoPhaseProducer),
+    (TransactionContext, sync.TransactionBlock),
+    (Transaction, sync.Transaction),
+    (fencepost.Consumer, sync.Consumer),
+    (fencepost.Admin, sync.Admin),
+]
+PROTOCOLS = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__", "__anext__": "__next__"}
+MORE_HERE = {("Client", "from_config"): {"timeout"}}
+"""Arguments that only the blocking client has: deadlines are trio's otherwise."""
+
+
+def names_of(kind: type) -> list[str]:
+    return [name for name in dir(kind) if not name.startswith("_") or name in PROTOCOLS]
+
+
+@pytest.mark.parametrize(("async_one", "blocking"), PAIRS, ids=lambda kind: kind.__name__)
+def test_what_exists_there_exists_here(async_one: type, blocking: type) -> None:
+    missing = [name for name in names_of(async_one) if not hasattr(blocking, PROTOCOLS.get(name, name))]
+    assert missing == []
+
+
+@pytest.mark.parametrize(("async_one", "blocking"), PAIRS, ids=lambda kind: kind.__name__)
+def test_arguments_are_the_same(async_one: type, blocking: type) -> None:
+    for name in names_of(async_one):
+        theirs, ours = getattr(async_one, name), getattr(blocking, PROTOCOLS.get(name, name))
+        if isinstance(inspect.getattr_static(async_one, name), property) or not callable(theirs):
+            continue
+        assert not inspect.iscoroutinefunction(ours), name
+        given = inspect.signature(ours).parameters
+        takes_all = any(p.kind is p.VAR_KEYWORD for p in given.values())
+        for parameter in inspect.signature(theirs).parameters.values():
+            assert parameter.name in given or (takes_all and parameter.kind is parameter.KEYWORD_ONLY), (
+                f"{blocking.__name__}.{name} does not take {parameter.name!r}"
+            )
+        more = set(given) - set(inspect.signature(theirs).parameters) - {"more"}
+        assert more == MORE_HERE.get((blocking.__name__, name), set()), name
+
+
+@pytest.mark.parametrize(("async_one", "blocking"), PAIRS, ids=lambda kind: kind.__name__)
+def test_nothing_here_is_undocumented(async_one: type, blocking: type) -> None:
+    assert blocking.__doc__
+    assert [name for name in dir(blocking) if not name.startswith("_") and not _documented(blocking, name)] == []
+
+
+def _documented(kind: type, name: str) -> bool:
+    return bool(inspect.getdoc(inspect.getattr_static(kind, name)))
+
+
+class Lamp:
+    """Something async, as a colleague may add it tomorrow."""
+
+    def __init__(self) -> None:
+        self.lit = False
+
+    @property
+    def colour(self) -> str:
+        """Which colour it has."""
+        return "green"
+
+    async def light(self, brightness: int = 1) -> int:
+        """Light it."""
+        await trio.lowlevel.checkpoint()
+        self.lit = True
+        return brightness
+
+    def off(self) -> str:
+        """Put it out; tells in which thread."""
+        return threading.current_thread().name
+
+    def other(self) -> "Lamp":
+        """Another one."""
+        return Lamp()
+
+    async def flashes(self) -> Any:
+        """An async generator."""
+        for n in range(3):
+            await trio.lowlevel.checkpoint()
+            yield n
+
+
+def test_a_new_method_needs_no_line() -> None:
+    class BlockingLamp(Mirror, of=Lamp):
+        """As Lamp, blocking."""
+
+    loop = Loop(fencepost.Client("127.0.0.1:1"), None)
+    loop.start()
+    try:
+        lamp = BlockingLamp(loop, Lamp())
+        assert lamp.light(brightness=3) == 3
+        assert lamp.lit
+        assert lamp.colour == "green"
+        assert lamp.off() == "fencepost"
+        assert isinstance(lamp.other(), BlockingLamp)
+        flashes = lamp.flashes()
+        assert isinstance(flashes, Stream)
+        assert list(flashes) == [0, 1, 2]
+        assert view(loop, 3) == 3
+        with pytest.raises(AttributeError):
+            lamp.dance()
+    finally:
+        loop.close(raising=True)
