@@ -9,11 +9,8 @@ from fencepost.client.background import Background
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumed import K, V
-from fencepost.client.errors import KafkaError
-from fencepost.client.membership import Membership
-from fencepost.client.reading import Reading, reader_in_hand
-from fencepost.client.txn_requests import CommittedOffset
-from fencepost.protocol.topics import TopicPartition
+from fencepost.client.group.subscriber import CLOSE_COMMIT_MS, Subscriber
+from fencepost.client.reading import reader_in_hand
 
 
 def in_hand() -> "Consumer[Any, Any] | None":
@@ -22,7 +19,7 @@ def in_hand() -> "Consumer[Any, Any] | None":
     return reader if isinstance(reader, Consumer) else None
 
 
-class Consumer(Reading[K, V]):
+class Consumer(Subscriber[K, V]):
     """Reads topics; open it with `async with kafka.consumer("orders", group="billing")`.
 
     With a group it is a member from the start and partitions come and go between two batches; without one it reads
@@ -32,78 +29,38 @@ class Consumer(Reading[K, V]):
     def __init__(
         self, cluster: Cluster, background: Background, topics: tuple[str, ...], config: ConsumerConfig, purpose: str
     ) -> None:
-        super().__init__(cluster, config, purpose)
-        self._background = background
-        self._topics = topics
+        super().__init__(cluster, background, topics, config, purpose)
         self._scopes: list[trio.CancelScope] = []
-
-    # -- life
 
     async def __aenter__(self) -> Self:
         self._open = True
         self._committed_at = trio.current_time()
         self._scopes.append(self._background.start_soon(self._fetcher.run))
-        if self.group_id is not None and self._topics:
-            self._membership = Membership(self._cluster, self._config, self._topics, self, self._purpose)
-            self._scopes.append(self._background.start_soon(self._run_membership, self._membership))
-        elif self._topics:
-            partitions = []
-            for name in self._topics:
-                info = await self._cluster.topic(name, create=False)
-                partitions += [TopicPartition(name, number) for number in range(len(info.partitions))]
-            self._assign(partitions)
+        if self.group_id is None and self._interest is not None:
+            for name in self._interest.topics:
+                await self._cluster.topic(name, create=False)
+            await self._look_at(self._interest)
+        if self.group_id is not None and self._config.enable_auto_commit:
+            self._scopes.append(self._background.start_soon(self._commit_now_and_then))
+        self._begin_group_tasks()
         await trio.lowlevel.checkpoint()
         return self
-
-    async def _run_membership(self, membership: Membership) -> None:
-        try:
-            await membership.run()
-        except KafkaError as error:
-            self._fetcher.fail(error)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._open = False
         try:
-            if error is None and self._config.enable_auto_commit:
-                self._hand = None
-                await self._commit_positions()
+            if error is None and self._config.enable_auto_commit and self.group_id is not None:
+                await self._auto_commit(self._done(), deadline_ms=CLOSE_COMMIT_MS)
         finally:
             for scope in self._scopes:
                 scope.cancel()
-            self._hand = None
+            self._end_group_tasks()
             self._resting = True
             if self._membership is not None:
-                await self._membership.leave()
+                await self._membership.leave("the consumer is being closed")
             self._fetcher.states = {}
             self._fetcher.close_sessions(self._background)
             for suffix in ("", "-join"):
                 self._cluster.release(self._purpose + suffix)
-
-    # -- what membership asks
-
-    async def revoke(self) -> None:
-        """The group rebalances: commit what is due, stop reading."""
-        states = self._fetcher.states
-        self._fetcher.states = {}
-        if self._config.enable_auto_commit and self._membership is not None:
-            done = {
-                partition: CommittedOffset(state.position, state.leader_epoch)
-                for partition, state in states.items()
-                if state.position is not None and state.position != state.rewind_point
-            }
-            if done:
-                await self._commit(self._membership.metadata, done)
-
-    def lose(self) -> None:
-        """The group has given our partitions to others: whatever is in hand can not be committed."""
-        self._fetcher.states = {}
-
-    def assign_from_group(self, partitions: list[TopicPartition]) -> None:
-        """The partitions of a new generation."""
-        self._rewind_due = False
-        self._fetcher.states = {partition: self._fetcher.new_state(partition) for partition in partitions}
-        self._fetcher.metrics.rebalances += 1
-        self._fetcher.wake()
-        self._fetcher.announce()

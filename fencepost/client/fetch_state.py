@@ -233,6 +233,11 @@ class PartitionState:
                 break
         return None
 
+    def last_given(self) -> int | None:
+        """The offset of the record that was given last, while its batch is still here."""
+        chunk = self.chunks[0] if self.chunks else None
+        return chunk.records[chunk.at - 1].offset if chunk is not None and chunk.at else None
+
     def give_back_one(self, record: Record) -> None:
         """The record that `take_one` gave could not be handed on: it is the next one again."""
         chunk = self.chunks[0] if self.chunks else None

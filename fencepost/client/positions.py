@@ -3,18 +3,16 @@
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-import trio
-
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.reset import EARLIEST, LATEST
-from fencepost.client.errors import AbortableError, ConfigError, KafkaError
+from fencepost.client.errors import ConfigError, KafkaError
 from fencepost.client.fetch_metrics import COORDINATOR
 from fencepost.client.fetch_requests import offsets_by_time
 from fencepost.client.fetch_state import PartitionState
 from fencepost.client.fetcher import Fetcher
-from fencepost.client.group_requests import commit_offsets, fetch_committed
-from fencepost.client.membership import Membership
+from fencepost.client.group.membership import Membership
+from fencepost.client.group_requests import fetch_committed
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
@@ -39,8 +37,11 @@ class Positions:
         self.group_id = config.group_id
         self._fetcher = Fetcher(cluster, config, purpose, self._ask_committed if config.group_id else None)
         self._membership: Membership | None = None
-        self._hand: GroupMetadata | None = None
         self._resting = True
+        self._asked = 0
+        self._waits = False
+        self._lost_in_hand = False
+        self._handled: dict[TopicPartition, CommittedOffset] = {}
         self._rewind_due = False
         self._void = False
         self._open = False
@@ -219,37 +220,7 @@ class Positions:
         await self._cluster.policy.run(attempt, what="offsets")
         return {partition: found[partition] for partition in wanted}
 
-    # -- offsets
-
-    async def committed(self, *partitions: TopicPartition) -> dict[TopicPartition, int | None]:
-        """The group's committed offsets (of the assigned partitions, if none is named); None where there is none."""
-        wanted = list(partitions or self._fetcher.states)
-        found = await self._cluster.policy.run(lambda: self._ask_committed(wanted), what="committed offsets")
-        return {partition: found[partition].offset if partition in found else None for partition in wanted}
-
-    async def commit(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """Commit the positions (or `offsets`) of this member, outside of transactions.
-
-        Raises KafkaError (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS) when the group has moved on.
-        """
-        if offsets is None:
-            await self._commit_positions()
-        else:
-            group = self._hand or self._group()
-            await self._commit(group, {TopicPartition(*p): CommittedOffset(o) for p, o in offsets.items()})
-
-    async def _commit_positions(self) -> None:
-        group, positions = self.offsets_in_hand()
-        if positions:
-            await self._commit(group, positions)
-
-    async def _commit(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        began = trio.current_time()
-        await self._cluster.policy.run(
-            lambda: commit_offsets(self._cluster, group, offsets, self._purpose), what="committing offsets"
-        )
-        self._fetcher.metrics.committed(trio.current_time() - began)
-        self.committed_in_transaction({partition: place.offset for partition, place in offsets.items()})
+    # -- the group
 
     async def _ask_committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
         return await fetch_committed(self._cluster, self._group().group_id, partitions, self._purpose)
@@ -258,58 +229,3 @@ class Positions:
         if self.group_id is None:
             raise KafkaError("this consumer has no group", code=ErrorCode.INVALID_GROUP_ID)
         return self._membership.metadata if self._membership is not None else GroupMetadata(self.group_id)
-
-    # -- for transactions
-
-    def offsets_in_hand(self) -> tuple[GroupMetadata, dict[TopicPartition, CommittedOffset]]:
-        """Who this consumer is in its group (as of the batch in hand), and the positions not committed yet.
-
-        Raises AbortableError when the membership under which the batch in hand was read is known to be over.
-        """
-        if self._void:
-            raise RuntimeError("the last commit's outcome is unknown: read the records again instead of retrying them")
-        group = self._hand or self._group()
-        if self._hand is not None and self._hand != self._group():
-            raise AbortableError(
-                "the group has given this batch's partitions away", code=ErrorCode.ILLEGAL_GENERATION, api="Heartbeat"
-            )
-        return group, {
-            partition: CommittedOffset(state.position, state.leader_epoch)
-            for partition, state in self._fetcher.states.items()
-            if state.position is not None and state.position != state.rewind_point
-        }
-
-    def committed_in_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """These offsets are committed: an abort goes back no further."""
-        for partition, offset in offsets.items():
-            state = self._fetcher.states.get(partition)
-            if state is not None:
-                state.rewind_point = offset
-
-    def rewind(self) -> None:
-        """Go back to where the last commit was; what was read since comes again.
-
-        While a batch is in hand this waits for the next read: a program may also try the same batch once more, and
-        when that commits there is nothing to go back for.
-        """
-        if self._resting:
-            self._go_back()
-        else:
-            self._rewind_due = True
-
-    def _go_back(self) -> None:
-        self._rewind_due = False
-        for state in self._fetcher.states.values():
-            if state.rewind_point is not None and state.rewind_point != state.position:
-                state.start_at(state.rewind_point)
-        self._fetcher.wake()
-
-    def forget_positions(self) -> None:
-        """Nobody knows what is committed: ask the group before reading on; the batch in hand must not be retried."""
-        self._void = not self._resting
-        for state in self._fetcher.states.values():
-            if self.group_id is not None:
-                state.jump(None)
-            elif state.rewind_point is not None:
-                state.start_at(state.rewind_point)
-        self._fetcher.wake()

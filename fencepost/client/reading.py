@@ -9,10 +9,10 @@ import trio
 
 from fencepost.client.chunk import Chunk, RawFetch
 from fencepost.client.cluster import Cluster
+from fencepost.client.committing import Committing
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumed import ConsumerBatch, ConsumerRecord, K, V, as_consumed, deserialized
 from fencepost.client.fetch_state import PartitionState
-from fencepost.client.positions import Positions
 from fencepost.client.read_errors import CorruptRecords, DeserializationFailed
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
 from fencepost.protocol.records import Record, unpack_records
@@ -32,7 +32,7 @@ def reader_in_hand() -> "Reading[Any, Any] | None":
     return consumer if consumer is not None and consumer.group_id is not None and not consumer.at_rest() else None
 
 
-class Reading(Positions, Generic[K, V]):
+class Reading(Committing, Generic[K, V]):
     """The part of a consumer that gives records to the program. What it gave is in hand until more is asked for."""
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, purpose: str) -> None:
@@ -40,6 +40,7 @@ class Reading(Positions, Generic[K, V]):
         self._committed_at = 0.0
         self._turn = 0
         self._given = 0
+        self._gave_one = False
         self._plain = config.key_deserializer is None and config.value_deserializer is None
         self._current: PartitionState | None = None
         self._prefix: tuple[str, int] = ("", 0)
@@ -120,6 +121,7 @@ class Reading(Positions, Generic[K, V]):
     async def _done_with_last(self) -> None:
         """The program asks for more: what it had is done with."""
         self._rest()
+        self._gave_one = False
         if self._membership is not None:
             await self._membership.let_act()
         if self._config.enable_auto_commit:
@@ -142,6 +144,7 @@ class Reading(Positions, Generic[K, V]):
                 state, record = self._one_of_another()
             if state is not None and record is not None:
                 self._give()
+                self._gave_one = True
                 return self._told(state, record)
             await self._wait_available(1)
             await self._unpack_ahead(1)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from fencepost.client.assignors import encode_assignment, encode_subscription
+from fencepost.client.core.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api08_offset_commit as m8
 from fencepost.protocol.messages import api11_join_group as m11
@@ -64,7 +64,7 @@ def commit(wire: Wire, name: str, topic: str, *offsets: int, member: tuple[str, 
 
 def join(wire: Wire, name: str, topic: str, instance_id: str | None = None) -> tuple[str, int]:
     """Become the only member of a group, and be given the topic's first partition."""
-    protocols = [m11.JoinGroupRequestProtocol(name="range", metadata=encode_subscription([topic]))]
+    protocols = [m11.JoinGroupRequestProtocol(name="range", metadata=encode_subscription(Subscription((topic,))))]
     fields = {"group_id": name, "session_timeout_ms": 30_000, "rebalance_timeout_ms": 30_000}
     fields |= {"protocol_type": "consumer", "protocols": protocols, "group_instance_id": instance_id}
     joined = wire.call(11, 9, m11.JoinGroupRequest(member_id="", **fields))

@@ -7,6 +7,7 @@ of them are functions of what the members say: whoever leads deals out the same.
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fencepost.client.core import sticky
 from fencepost.client.core.consumer_protocol import (
@@ -121,6 +122,24 @@ ASSIGNORS: Mapping[str, Assignor] = {
         Assignor("cooperative-sticky", assign_cooperative, _cooperative_data, cooperative=True),
     )
 }
+
+
+_JAVA_NAMES = {
+    "RangeAssignor": "range",
+    "RoundRobinAssignor": "roundrobin",
+    "StickyAssignor": "sticky",
+    "CooperativeStickyAssignor": "cooperative-sticky",
+}
+
+
+def strategy_names(written: Any) -> tuple[str, ...]:
+    """An option's value: names in a list or with commas, Java's class names too. Raises ValueError."""
+    parts = written.split(",") if isinstance(written, str) else written
+    short = [str(part).strip().rpartition(".")[2] for part in parts]
+    try:
+        return tuple(assignor.name for assignor in strategies([_JAVA_NAMES.get(name, name) for name in short]))
+    except ConfigError as wrong:
+        raise ValueError(f"is not right: {wrong}") from None
 
 
 def strategies(names: Sequence[str]) -> tuple[Assignor, ...]:

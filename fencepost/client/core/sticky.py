@@ -97,15 +97,23 @@ class _Deal:
                 self._readers.setdefault(topic, []).append(member.member_id)
 
     def run(self) -> None:
-        """Fill, then level until no chain is left; each chain lowers the sum of squares, so this ends."""
+        """Fill, then level: first with what nobody had, and only then with what has an owner.
+
+        So what a cooperative round has taken off its owners goes, in the next one, where the first wanted it.
+        """
         owned = {partition for all_ in self._held.values() for partition in all_}
         free = [partition for partition in self._partitions if partition not in owned]
         for partition in sorted(free, key=lambda one: len(self._readers[one.topic])):
             self._held[min(self._readers[partition.topic], key=self._wealth)].add(partition)
+        self._level(frozenset(free))
+        self._level(frozenset(self._partitions))
+
+    def _level(self, movable: frozenset[TopicPartition]) -> None:
+        """Hand over until no chain is left; each one lowers the sum of squares, so this ends."""
         level = set(self._held)
         while level:
             richest = max(level, key=self._wealth)
-            if self._give_away(richest):
+            if self._give_away(richest, movable):
                 level = set(self._held)
             else:
                 level.discard(richest)
@@ -113,14 +121,16 @@ class _Deal:
     def _wealth(self, member_id: str) -> tuple[int, int]:
         return len(self._held[member_id]), self._place[member_id]
 
-    def _give_away(self, giver: str) -> bool:
+    def _give_away(self, giver: str, movable: frozenset[TopicPartition]) -> bool:
         """Take one partition off `giver` along the shortest chain to a member with at least two fewer, if any."""
         came_by: dict[str, tuple[str, TopicPartition]] = {}
         seen, line = {giver}, deque([giver])
         target = len(self._held[giver]) - 2
         while line:
             holder = line.popleft()
-            for topic, partition in sorted({p.topic: p for p in sorted(self._held[holder], reverse=True)}.items()):
+            for topic, partition in sorted(
+                {p.topic: p for p in sorted(self._held[holder] & movable, reverse=True)}.items()
+            ):
                 for reader in sorted(self._readers[topic], key=self._wealth):
                     if reader in seen:
                         continue

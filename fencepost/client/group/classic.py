@@ -1,0 +1,216 @@
+"""A member of a classic group at work: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, an eye on the topics (G1, G2)."""
+
+from functools import partial
+from typing import Any
+
+import trio
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.config import ConsumerConfig
+from fencepost.client.core.assignors import strategies
+from fencepost.client.core.classic_member import NO_GENERATION, ClassicMember, Joined, JoinedMember
+from fencepost.client.core.group_steps import EXPELLED, Deal, Fail, GiveUp, Join, Step, Sync, Take
+from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
+from fencepost.client.group.interest import Interest
+from fencepost.client.group.membership import Membership, Reader
+from fencepost.client.txn_requests import GroupMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from fencepost.protocol.messages.api12_heartbeat import HeartbeatRequest
+from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, MemberIdentity
+from fencepost.protocol.messages.api14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from fencepost.protocol.registry import API_BY_KEY
+
+JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = (API_BY_KEY[key] for key in (11, 12, 13, 14))
+PROTOCOL_TYPE = "consumer"
+_JOIN_SLACK_S = 5.0
+_STATIC_SINCE = {"JoinGroup": 5}
+_TELLING = EXPELLED | {ErrorCode.FENCED_INSTANCE_ID}
+
+
+class ClassicMembership(Membership):
+    """Moves a ClassicMember on."""
+
+    def __init__(
+        self, cluster: Cluster, config: ConsumerConfig, interest: Interest, reader: Reader, purpose: str
+    ) -> None:
+        super().__init__(cluster, config, interest, reader, purpose)
+        offered = strategies(config.partition_assignment_strategy)
+        self._machine = ClassicMember(offered, interest.topics, config.group_instance_id)
+        self._looked_at = -float("inf")
+
+    def _identity(self) -> tuple[int, str]:
+        machine = self._machine
+        return (NO_GENERATION, "") if machine.generation == NO_GENERATION else (machine.generation, machine.member_id)
+
+    def _next(self) -> Step:
+        return self._machine.step()
+
+    def _given_up(self, step: GiveUp) -> None:
+        self._machine.given_up(step.partitions, lost=step.lost)
+
+    def _taken(self, step: Take) -> None:
+        self._machine.taken(step.partitions)
+
+    def _subscribed(self) -> None:
+        self._looked_at = -float("inf")
+        self._machine.subscribe(self._interest.among(self._cluster))
+
+    def _expel(self, reason: str) -> None:
+        self._machine.expelled(reason)
+
+    def refused(self, group: GroupMetadata, code: ErrorCode) -> None:
+        if code in _TELLING:
+            self._machine.heard(group.generation, code, "OffsetCommit")
+            self._happened()
+
+    async def _do(self, step: Step) -> bool:
+        match step:
+            case Join():
+                await self._attempt(partial(self._join, step))
+            case Deal(topics):
+                await self._attempt(partial(self._deal, topics))
+            case Sync():
+                await self._attempt(partial(self._sync, step))
+            case Fail(code, api):
+                self._reader.fail(error_for(code, f"group {self.group_id!r} refused the member", api=api))
+                return False
+            case _:
+                await self._sleep()
+        return not self._failed
+
+    # -- joining
+
+    @property
+    def _join_timeout_s(self) -> float:
+        return self._config.max_poll_interval_ms / 1000 + _JOIN_SLACK_S
+
+    async def _join(self, step: Join) -> None:
+        if self._interest.pattern is not None:
+            await self._look_for_topics()
+            again = self._machine.step()  # the pattern may fit other topics than it did
+            if not isinstance(again, Join):
+                return
+            step = again
+        config = self._config
+
+        def request(version: int) -> Any:
+            return JoinGroupRequest(
+                group_id=self.group_id,
+                session_timeout_ms=config.session_timeout_ms,
+                rebalance_timeout_ms=config.max_poll_interval_ms,
+                member_id=step.member_id,
+                group_instance_id=config.group_instance_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in step.protocols],
+                reason=step.reason,
+            )
+
+        answer = await self._ask(
+            JOIN_GROUP,
+            request,
+            purpose=f"{self._purpose}-join",
+            timeout_s=self._join_timeout_s,
+            at_least=0 if config.group_instance_id is None else _STATIC_SINCE["JoinGroup"],
+        )
+        code = code_of(answer.error_code)
+        self._machine.joined(
+            Joined(
+                code,
+                answer.member_id,
+                answer.generation_id,
+                answer.protocol_name or "",
+                answer.leader,
+                answer.skip_assignment,
+                [JoinedMember(one.member_id, one.group_instance_id, one.metadata) for one in answer.members],
+            )
+        )
+        if code is not ErrorCode.NONE and code is not ErrorCode.MEMBER_ID_REQUIRED:
+            await self._backoff.pause()
+
+    async def _deal(self, topics: tuple[str, ...]) -> None:
+        await self._cluster.refresh(topics)
+        self._machine.dealt(self._partition_counts(topics))
+
+    def _partition_counts(self, topics: Any) -> dict[str, int]:
+        known = self._cluster.topics
+        return {topic: len(known[topic].partitions) for topic in topics if topic in known}
+
+    async def _sync(self, step: Sync) -> None:
+        answer = await self._ask(
+            SYNC_GROUP,
+            lambda version: SyncGroupRequest(
+                group_id=self.group_id,
+                generation_id=step.generation,
+                member_id=step.member_id,
+                group_instance_id=self._config.group_instance_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=step.strategy,
+                assignments=[
+                    SyncGroupRequestAssignment(member_id=member_id, assignment=data)
+                    for member_id, data in step.assignments
+                ],
+            ),
+            purpose=f"{self._purpose}-join",
+            timeout_s=self._join_timeout_s,
+        )
+        self._machine.synced(step.generation, code_of(answer.error_code), bytes(answer.assignment))
+
+    # -- staying
+
+    async def beat(self) -> None:
+        while True:
+            await trio.sleep(self._config.heartbeat_interval_ms / 1000)
+            if self._machine.beats and not self._away and not self._failed:
+                try:
+                    await self._beat_once()
+                    await self._look_around()
+                except RetriableError:
+                    continue  # the session timeout, which is the broker's, decides how long this may go on
+                except KafkaError as error:
+                    self._give_way(error)
+                self._happened()
+
+    async def _beat_once(self) -> None:
+        machine = self._machine
+        generation = machine.generation
+        answer = await self._ask(
+            HEARTBEAT,
+            lambda version: HeartbeatRequest(
+                group_id=self.group_id,
+                generation_id=generation,
+                member_id=machine.member_id,
+                group_instance_id=self._config.group_instance_id,
+            ),
+            purpose=self._purpose,
+        )
+        machine.heard(generation, code_of(answer.error_code))
+
+    async def _look_around(self) -> None:
+        """New topics that a pattern fits; and for the leader, whether any topic of the group has changed."""
+        if self._interest.pattern is not None:
+            await self._look_for_topics()
+        if watched := self._machine.watched:
+            if any(self._cluster.is_stale(topic) for topic in watched):
+                await self._cluster.refresh(sorted(watched))
+            self._machine.looked(self._partition_counts(watched))
+
+    async def _look_for_topics(self) -> None:
+        now = trio.current_time()
+        if now - self._looked_at >= self._cluster.config.metadata_max_age_ms / 1000:
+            await self._cluster.refresh(None)
+            self._looked_at = now
+            self._machine.subscribe(self._interest.among(self._cluster))
+
+    # -- leaving
+
+    async def _say_goodbye(self, reason: str) -> None:
+        member_id = self._machine.member_id
+        if not member_id or self._config.group_instance_id is not None:
+            return
+
+        def request(version: int) -> Any:
+            identity = MemberIdentity(member_id=member_id, group_instance_id=None, reason=reason)
+            return LeaveGroupRequest(group_id=self.group_id, member_id=member_id, members=[identity])
+
+        await self._farewell(LEAVE_GROUP, request)

@@ -1,0 +1,171 @@
+"""A member of a KIP-848 group at work: everything goes by ConsumerGroupHeartbeat, and the broker assigns (G4)."""
+
+import base64
+from functools import partial
+from typing import Any
+
+import trio
+
+from fencepost.client.cluster import Cluster
+from fencepost.client.config import ConsumerConfig
+from fencepost.client.core.consumer_member import JOIN, Beat, BeatAnswer, ConsumerMember, Place, Wish
+from fencepost.client.core.group_steps import Fail, GiveUp, Resolve, Step, Take
+from fencepost.client.errors import FencedError, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.group.interest import Interest
+from fencepost.client.group.membership import Membership, Reader
+from fencepost.client.txn_requests import GroupMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    TopicPartitions,
+)
+from fencepost.protocol.registry import API_BY_KEY
+
+CONSUMER_GROUP_HEARTBEAT = API_BY_KEY[68]
+_PATTERN_SINCE = OWN_ID_SINCE = 1
+_FIRST_INTERVAL_S = 1.0
+
+
+def _wish(interest: Interest, assignor: str | None) -> Wish:
+    return Wish(tuple(sorted(interest.topics)), interest.pattern, assignor)
+
+
+class ConsumerMembership(Membership):
+    """Moves a ConsumerMember on."""
+
+    def __init__(
+        self, cluster: Cluster, config: ConsumerConfig, interest: Interest, reader: Reader, purpose: str
+    ) -> None:
+        super().__init__(cluster, config, interest, reader, purpose)
+        wish = _wish(interest, config.group_remote_assignor)
+        self._machine = ConsumerMember("", wish, config.group_instance_id)
+        chance = bytes(int(cluster.random.random() * 256) for _ in range(16))
+        self._own_id = base64.urlsafe_b64encode(chance).decode().rstrip("=")
+        self._interval_s = _FIRST_INTERVAL_S
+        self._waits_since: float | None = None
+
+    def _identity(self) -> tuple[int, str]:
+        machine = self._machine
+        return (-1, "") if machine.epoch == JOIN else (machine.epoch, machine.member_id)
+
+    def _next(self) -> Step:
+        return self._machine.step()
+
+    def _given_up(self, step: GiveUp) -> None:
+        self._machine.given_up(step.partitions, lost=step.lost)
+        self._happened()
+
+    def _taken(self, step: Take) -> None:
+        self._machine.taken(step.partitions)
+        self._happened()
+
+    def _subscribed(self) -> None:
+        self._machine.subscribe(_wish(self._interest, self._config.group_remote_assignor))
+
+    def _expel(self, reason: str) -> None:
+        self._machine.expelled()
+
+    def refused(self, group: GroupMetadata, code: ErrorCode) -> None:
+        self._machine.refused(group.generation, code)
+        self._happened()
+
+    async def _do(self, step: Step) -> bool:
+        match step:
+            case Resolve(topic_ids):
+                await self._attempt(partial(self._learn_names, topic_ids))
+            case Fail(code, api):
+                self._reader.fail(error_for(code, f"group {self.group_id!r} refused the member", api=api))
+                return False
+            case _:
+                await self._sleep()
+        return not self._failed
+
+    async def _learn_names(self, topic_ids: frozenset[bytes]) -> None:
+        names = self._cluster.names
+        if not topic_ids <= names.keys():
+            await self._cluster.refresh(self._interest.topics if self._interest.pattern is None else None)
+        self._machine.named({topic_id: names[topic_id] for topic_id in topic_ids if topic_id in names})
+        if not topic_ids & names.keys():
+            await self._backoff.pause()  # made a moment ago, or gone again: the next heartbeat tells
+
+    # -- heartbeats
+
+    async def beat(self) -> None:
+        while True:
+            if not self._machine.beat_is_due or self._away:
+                await self._pause()
+            if self._machine.beats and not self._away and not self._failed:
+                try:
+                    await self._beat_once()
+                except RetriableError:
+                    self._machine.unanswered()
+                    await self._backoff.pause()
+                except KafkaError as error:
+                    self._give_way(error)
+                self._happened()
+
+    async def _pause(self) -> None:
+        """Until the next heartbeat is due, which may be at once because the machine has something to tell."""
+        with trio.move_on_after(self._interval_s):
+            while self._away or not self._machine.beat_is_due:
+                await self._wake.wait()
+
+    async def _beat_once(self) -> None:
+        sent = self._machine.beat()
+        answer = await self._ask(
+            CONSUMER_GROUP_HEARTBEAT,
+            partial(self._request, sent),
+            purpose=self._purpose,
+            at_least=_PATTERN_SINCE if self._interest.pattern is not None else 0,
+        )
+        code = code_of(answer.error_code)
+        assigned: frozenset[Place] | None = None
+        if answer.assignment is not None:
+            topics = answer.assignment.topic_partitions
+            assigned = frozenset((bytes(topic.topic_id), number) for topic in topics for number in topic.partitions)
+        self._machine.answered(sent, BeatAnswer(code, answer.member_id, answer.member_epoch, assigned))
+        if answer.heartbeat_interval_ms > 0:
+            self._interval_s = answer.heartbeat_interval_ms / 1000
+        if code is ErrorCode.NONE:
+            self._backoff.reset()
+        else:
+            await self._backoff.pause()
+        self._mind_the_place(answer.error_message)
+
+    def _request(self, sent: Beat, version: int) -> Any:
+        wish = sent.wish
+        pattern = None if wish is None else wish.pattern or ""
+        member_id = sent.member_id or (self._own_id if version >= OWN_ID_SINCE else "")
+        return ConsumerGroupHeartbeatRequest(
+            group_id=self.group_id,
+            member_id=member_id,
+            member_epoch=sent.epoch,
+            instance_id=self._config.group_instance_id,
+            rebalance_timeout_ms=self._config.max_poll_interval_ms if sent.is_full else -1,
+            subscribed_topic_names=None if wish is None else list(wish.topics),
+            subscribed_topic_regex=pattern if version >= _PATTERN_SINCE else None,
+            server_assignor=None if wish is None else wish.assignor,
+            topic_partitions=None if sent.owned is None else _by_topic(sent.owned),
+        )
+
+    def _mind_the_place(self, message: str | None) -> None:
+        """A static place is free when its predecessor's session is over; one that is never free is somebody's."""
+        if not self._machine.waits_for_place:
+            self._waits_since = None
+        elif self._waits_since is None:
+            self._waits_since = trio.current_time()
+        elif trio.current_time() - self._waits_since > self._cluster.config.default_api_timeout_ms / 1000:
+            code = ErrorCode.UNRELEASED_INSTANCE_ID
+            self._give_way(FencedError(message or "the static place is taken", code=code, api="ConsumerGroupHeartbeat"))
+
+    async def _say_goodbye(self, reason: str) -> None:
+        bye = self._machine.goodbye()
+        if bye is not None:
+            await self._farewell(CONSUMER_GROUP_HEARTBEAT, partial(self._request, bye))
+
+
+def _by_topic(places: frozenset[Place]) -> list[Any]:
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(places):
+        topics.setdefault(topic_id, []).append(number)
+    return [TopicPartitions(topic_id=topic_id, partitions=numbers) for topic_id, numbers in topics.items()]

@@ -1,0 +1,263 @@
+"""What both group protocols share: partitions change only between two batches, and who does not come back has to go.
+
+A membership has two tasks, `run` (what the machine says is next) and `beat` (heartbeats), so that a callback of the
+program or a batch in its hand never keeps the member from saying that it lives; and `watch`, which looks after the
+program.
+"""
+
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
+
+import trio
+
+from fencepost.client.cluster import GROUP, Cluster
+from fencepost.client.config import ConsumerConfig
+from fencepost.client.core.group_steps import GiveUp, Step, Take
+from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of
+from fencepost.client.group.interest import Interest
+from fencepost.client.txn_requests import GroupMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+logger = logging.getLogger(__name__)
+T = TypeVar("T")
+LEAVE_GRACE_S = 2.0
+_LOOKS_PER_INTERVAL = 10
+_LOOK_S_MAX = 1.0
+
+
+class Reader(Protocol):
+    """What membership needs of its consumer."""
+
+    def at_rest(self) -> bool:
+        """No batch is in the program's hand, so partitions may change."""
+        ...
+
+    def sign_of_life(self) -> object:
+        """Another value whenever the program has asked for something; None while it waits for records."""
+        ...
+
+    async def give_up(self, partitions: frozenset[TopicPartition], *, lost: bool) -> None:
+        """These partitions go: commit what is due (unless they are lost), tell the program, stop reading."""
+        ...
+
+    async def take(self, partitions: frozenset[TopicPartition]) -> None:
+        """These partitions come: tell the program, read them."""
+        ...
+
+    def fail(self, error: KafkaError) -> None:
+        """The program's next call raises this."""
+        ...
+
+
+class Membership(ABC):
+    """One member of one group, from its tasks' start to `leave`."""
+
+    def __init__(
+        self, cluster: Cluster, config: ConsumerConfig, interest: Interest, reader: Reader, purpose: str
+    ) -> None:
+        assert config.group_id is not None
+        self._cluster = cluster
+        self._config = config
+        self._interest = interest
+        self._reader = reader
+        self._purpose = purpose
+        self.group_id = config.group_id
+        self._metadata = GroupMetadata(self.group_id, instance_id=config.group_instance_id)
+        self._wake = trio.Event()
+        self._moved = trio.Event()
+        self._wants_rest = False
+        self._away = False
+        self._failed = False
+        self._life = trio.CancelScope()
+        self._backoff = cluster.policy.backoff()
+
+    # -- what the consumer asks and says
+
+    @property
+    def metadata(self) -> GroupMetadata:
+        """Group, generation (or epoch) and member, as offset commits name them (KIP-447); one object per generation."""
+        generation, member_id = self._identity()
+        known = self._metadata
+        if known.generation != generation or known.member_id != member_id:
+            instance_id = self._config.group_instance_id
+            known = self._metadata = GroupMetadata(self.group_id, generation, member_id, instance_id)
+        return known
+
+    @property
+    def is_member(self) -> bool:
+        """Whether the group knows us at the moment, as far as we know."""
+        return self._identity()[0] >= 0
+
+    def resting(self) -> None:
+        """The program has handed its batch back: what waits for this may go on."""
+        if self._wants_rest or self._away:
+            self._happened()
+
+    async def let_act(self) -> None:
+        """Wait, at rest, while the group takes partitions away; at once if there is nothing to take."""
+        while self._wants_rest:
+            await self._moved.wait()
+
+    def subscribe(self, interest: Interest) -> None:
+        """Want something else from now on."""
+        self._interest = interest
+        self._subscribed()
+        self._happened()
+
+    @abstractmethod
+    def refused(self, group: GroupMetadata, code: ErrorCode) -> None:
+        """A commit under that name was refused: what that tells of the membership."""
+
+    @abstractmethod
+    async def beat(self) -> None:
+        """Heartbeat until cancelled."""
+
+    # -- what each protocol does in its own way
+
+    @abstractmethod
+    def _identity(self) -> tuple[int, str]:
+        """Generation and member id; (-1, "") outside of the group."""
+
+    @abstractmethod
+    def _next(self) -> Step:
+        """The machine's next step."""
+
+    @abstractmethod
+    async def _do(self, step: Step) -> bool:
+        """A step that is not about giving up and taking; False when it was the last."""
+
+    @abstractmethod
+    def _given_up(self, step: GiveUp) -> None: ...
+
+    @abstractmethod
+    def _taken(self, step: Take) -> None: ...
+
+    @abstractmethod
+    def _subscribed(self) -> None: ...
+
+    @abstractmethod
+    async def _say_goodbye(self, reason: str) -> None:
+        """Tell the group, if it is to be told."""
+
+    @abstractmethod
+    def _expel(self, reason: str) -> None:
+        """From now on the machine is outside, and what it had is lost."""
+
+    # -- life
+
+    async def run(self) -> None:
+        """Be a member until cancelled, or until the group will not have us, which the reader is told."""
+        while True:
+            with trio.CancelScope() as self._life:
+                while await self._advance(self._next()):
+                    pass
+                return
+            await self._go_missing()
+
+    async def _advance(self, step: Step) -> bool:
+        match step:
+            case GiveUp():
+                await self._give_up(step)
+            case Take():
+                await self._reader.take(step.partitions)
+                self._taken(step)
+            case _:
+                return await self._do(step)
+        return True
+
+    async def _give_up(self, step: GiveUp) -> None:
+        self._wants_rest = True
+        try:
+            while not step.lost and not self._reader.at_rest():
+                await self._sleep()
+                if self._next() != step:
+                    return  # lost meanwhile, or something else is to go
+            await self._reader.give_up(step.partitions, lost=step.lost)
+            self._given_up(step)
+        finally:
+            self._wants_rest = False
+            self._moved.set()
+            self._moved = trio.Event()
+
+    async def _sleep(self, seconds: float | None = None) -> None:
+        """Until something happens, or for so long."""
+        with trio.move_on_after(math.inf if seconds is None else seconds):
+            await self._wake.wait()
+
+    def _happened(self) -> None:
+        """Whoever waits looks again; who does not wait looks before he does."""
+        self._wake.set()
+        self._wake = trio.Event()
+
+    async def watch(self) -> None:
+        """See whether the program comes back within `max_poll_interval_ms`; leave the group if it does not."""
+        limit_s = self._config.max_poll_interval_ms / 1000
+        sign, seen = self._reader.sign_of_life(), trio.current_time()
+        while True:
+            await trio.sleep(min(limit_s / _LOOKS_PER_INTERVAL, _LOOK_S_MAX))
+            new = self._reader.sign_of_life()
+            if new is None or new != sign:
+                sign, seen = new, trio.current_time()
+            elif trio.current_time() - seen > limit_s and not self._away:
+                self._away = True
+                self._life.cancel()
+
+    async def _go_missing(self) -> None:
+        """The program is not there: leave, so that others read on, and come back when it does."""
+        reason = f"the program has not asked for records for {self._config.max_poll_interval_ms} ms"
+        logger.warning("group %s: this member leaves: %s (max_poll_interval_ms)", self.group_id, reason)
+        sign = self._reader.sign_of_life()
+        await self._say_goodbye(reason)
+        self._expel(reason)
+        step = self._next()
+        if isinstance(step, GiveUp):
+            await self._reader.give_up(step.partitions, lost=True)
+            self._given_up(step)
+        while self._reader.sign_of_life() == sign:
+            await self._sleep(_LOOK_S_MAX)
+        self._away = False
+
+    async def leave(self, reason: str) -> None:
+        """Tell the group at once, within two seconds; a static member keeps its place for its successor (KIP-345)."""
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + LEAVE_GRACE_S):
+            await self._say_goodbye(reason)
+        self._expel(reason)
+
+    # -- requests
+
+    async def _ask(self, api: Any, request: Callable[[int], Any], **more: Any) -> Any:
+        ask: Callable[..., Awaitable[Any]] = self._cluster.ask_coordinator
+        return await ask(GROUP, self.group_id, api, request, lambda answer: int(answer.error_code), **more)
+
+    async def _attempt(self, call: Callable[[], Awaitable[T]]) -> T | None:
+        """One call; None, after a pause, where it may be tried again. What no try would mend the reader is told."""
+        try:
+            answer = await call()
+        except RetriableError as error:
+            logger.debug("group %s: %s", self.group_id, error)
+            await self._backoff.pause()
+            return None
+        except KafkaError as error:
+            self._give_way(error)
+            return None
+        self._backoff.reset()
+        return answer
+
+    def _give_way(self, error: KafkaError) -> None:
+        """The group is closed to us: say so to the program, and end."""
+        self._reader.fail(error)
+        self._failed = True
+
+    async def _farewell(self, api: Any, request: Callable[[int], Any]) -> None:
+        """A request to which no answer is needed."""
+        try:
+            answer = await self._ask(api, request, purpose=self._purpose)
+        except (RetriableError, FatalError) as error:
+            logger.debug("group %s: the farewell did not arrive, the session's end will tell: %s", self.group_id, error)
+            return
+        if answer.error_code:
+            logger.debug("group %s: the farewell was answered %s", self.group_id, code_of(answer.error_code).name)
