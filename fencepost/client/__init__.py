@@ -9,15 +9,17 @@ if TYPE_CHECKING:
     from fencepost.client.consumer import Consumer
     from fencepost.client.errors import (
         AbortableError,
+        AuthenticationError,
         AuthorizationError,
         ConfigError,
+        DeliveryError,
         FatalError,
         FencedError,
         KafkaError,
         OutcomeUnknown,
         RetriableError,
     )
-    from fencepost.client.producer import Producer, RecordMetadata
+    from fencepost.client.producer import Delivery, Producer, RecordMetadata
     from fencepost.client.transaction import Transaction
     from fencepost.client.two_phase import PreparedTransaction, TwoPhaseProducer
     from fencepost.client.txn import TransactionalProducer
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 _HOME = {
     "AbortableError": "errors",
     "Admin": "admin",
+    "AuthenticationError": "errors",
     "AuthorizationError": "errors",
     "Client": "client",
     "CommittedOffset": "txn_requests",
@@ -33,6 +36,8 @@ _HOME = {
     "Consumer": "consumer",
     "ConsumerBatch": "consumed",
     "ConsumerRecord": "consumed",
+    "Delivery": "producer",
+    "DeliveryError": "errors",
     "FatalError": "errors",
     "FencedError": "errors",
     "GroupMetadata": "txn_requests",
@@ -50,6 +55,7 @@ _HOME = {
 __all__ = [
     "AbortableError",
     "Admin",
+    "AuthenticationError",
     "AuthorizationError",
     "Client",
     "CommittedOffset",
@@ -57,6 +63,8 @@ __all__ = [
     "Consumer",
     "ConsumerBatch",
     "ConsumerRecord",
+    "Delivery",
+    "DeliveryError",
     "FatalError",
     "FencedError",
     "GroupMetadata",

@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import trio
 
 from fencepost.client.background import Background
-from fencepost.client.cluster import Cluster, Dial
+from fencepost.client.cluster import Cluster
 from fencepost.client.config import (
     ClientConfig,
     ConsumerConfig,
@@ -19,15 +19,19 @@ from fencepost.client.config import (
     from_dotted,
     parse,
 )
-from fencepost.client.connection import open_socket
 from fencepost.client.retry import Random
+from fencepost.client.wire import Dial, open_socket
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
     from fencepost.client.consumer import Consumer
     from fencepost.client.producer import Producer
+    from fencepost.client.serializers import AnySerializer
     from fencepost.client.two_phase import TwoPhaseProducer
     from fencepost.client.txn import TransactionalProducer
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 class Client:
@@ -53,6 +57,7 @@ class Client:
             name: value for name, value in (_defaults or {}).items() if name != "bootstrap_servers"
         }
         self.config = parse(ClientConfig, {"bootstrap_servers": bootstrap_servers, **options}, defaults=self._defaults)
+        self.config.check()
         self._random: Random = random if random is not None else random_module.Random()
         self._wall_clock = wall_clock
         self._dial = dial
@@ -107,8 +112,24 @@ class Client:
             raise RuntimeError("the client is not open: use it with `async with`")
         return self._cluster
 
-    def producer(self, **options: Any) -> "Producer":
-        """An idempotent producer, to be opened with `async with`; options are those of ProducerConfig."""
+    @overload
+    def producer(
+        self, *, key_serializer: "AnySerializer[K]", value_serializer: "AnySerializer[V]", **options: Any
+    ) -> "Producer[K, V]": ...
+    @overload
+    def producer(self, *, key_serializer: "AnySerializer[K]", **options: Any) -> "Producer[K, bytes]": ...
+    @overload
+    def producer(self, *, value_serializer: "AnySerializer[V]", **options: Any) -> "Producer[bytes, V]": ...
+    @overload
+    def producer(self, *, serializer: "AnySerializer[V]", **options: Any) -> "Producer[bytes, V]": ...
+    @overload
+    def producer(self, **options: Any) -> "Producer[bytes, bytes]": ...
+    def producer(self, **options: Any) -> "Producer[Any, Any]":
+        """An idempotent producer, to be opened with `async with`; options are those of ProducerConfig.
+
+        With `key_serializer` and `value_serializer` (see `fencepost.client.serializers`) keys and values have their
+        types; without, they are bytes.
+        """
         from fencepost.client.producer import Producer
 
         config = parse(ProducerConfig, options, defaults=self._defaults)
@@ -135,7 +156,7 @@ class Client:
         config = parse(TransactionalProducerConfig, options, defaults=self._defaults)
         return TwoPhaseProducer(self.cluster, self._tasks, transactional_id, config, self._purpose("2pc"))
 
-    def consumer(self, *topics: str, **options: Any) -> "Consumer":
+    def consumer(self, *topics: str, **options: Any) -> "Consumer[Any, Any]":
         """A consumer of `topics`, to be opened with `async with`; options are those of ConsumerConfig."""
         from fencepost.client.consumer import Consumer
 

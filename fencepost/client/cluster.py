@@ -1,49 +1,34 @@
 """What is known of the cluster: brokers, topics, coordinators, features; and the connections to its brokers."""
 
-import socket
+import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import trio
 
 from fencepost.client.background import Background
 from fencepost.client.config import ClientConfig
-from fencepost.client.connection import Connection, open_socket
+from fencepost.client.connection import Connection
+from fencepost.client.connections import Address, Connections
+from fencepost.client.core.partitions import NO_LEADER as NO_LEADER
+from fencepost.client.core.partitions import PartitionInfo as PartitionInfo
+from fencepost.client.core.partitions import TopicInfo as TopicInfo
+from fencepost.client.core.partitions import newer_of
 from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.retry import Random, RetryPolicy
+from fencepost.client.wire import Dial, open_socket
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRequest
 from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.protocol.topics import TopicPartition
 
+_LOG = logging.getLogger(__name__)
 METADATA, FIND_COORDINATOR = API_BY_KEY[3], API_BY_KEY[10]
 GROUP, TRANSACTION = 0, 1
-NO_LEADER = -1
 LOST_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-Address = tuple[str, int]
 Request = Any | Callable[[int], Any]
-Dial = Callable[[str, int, float], Awaitable[socket.socket]]
-"""What makes a connected socket to a host and port within some seconds; raises ConnectionLost as `open_socket`."""
-
-
-class PartitionInfo(NamedTuple):
-    """Who leads a partition; `leader` is -1 while nobody does."""
-
-    leader: int
-    leader_epoch: int
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-
-
-class TopicInfo(NamedTuple):
-    """One topic as the last Metadata answer told it; `partitions` by number, `topic_id` zero on old brokers."""
-
-    name: str
-    topic_id: bytes
-    partitions: tuple[PartitionInfo, ...]
-    internal: bool
 
 
 class Cluster:
@@ -60,8 +45,8 @@ class Cluster:
         self.config = config
         self.random = random
         self.wall_clock = wall_clock
-        self._dial = dial
         self._background = background
+        self._connections = Connections(config, background, random, dial)
         self.policy = RetryPolicy(
             config.retry_backoff_ms, config.retry_backoff_max_ms, config.default_api_timeout_ms, random
         )
@@ -72,9 +57,10 @@ class Cluster:
         self.controller_id = -1
         self._learned_at: dict[str, float] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
-        self._connections: dict[tuple[Address, str], Connection] = {}
-        self._connecting: dict[tuple[Address, str], trio.Lock] = {}
         self._last_bootstrap = 0
+        self._told_at: float | None = None
+        self._wanted: dict[str, float] = {}
+        self._tending = False
 
     @property
     def request_timeout_s(self) -> float:
@@ -94,63 +80,49 @@ class Cluster:
             address = self.brokers.get(node)
             if address is None:
                 raise ConnectionLost(f"broker {node} is not part of the cluster now", sent=False, node=node)
-        return await self._connection(address, node, purpose)
-
-    async def _connection(self, address: Address, node: int | None, purpose: str) -> Connection:
-        key = (address, purpose)
-        found = self._connections.get(key)
-        if found is not None and not found.closed:
-            if node is not None:
-                found.node = node
-            return found
-        async with self._connecting.setdefault(key, trio.Lock()):
-            found = self._connections.get(key)
-            if found is not None and not found.closed:
-                return found
-            made = self._connections[key] = await self._connect(address, node)
-            return made
-
-    async def _connect(self, address: Address, node: int | None) -> Connection:
-        timeout_s = self.config.socket_connection_setup_timeout_ms / 1000
-        sock = await self._dial(*address, timeout_s)
-        made = Connection(sock, address, node, self.config.client_id, self.config.receive_message_max_bytes)
-        self._background.start_soon(made.run)
-        try:
-            await made.negotiate(timeout_s)
-        except BaseException:
-            made.close("its versions could not be negotiated")
-            raise
-        return made
+        return await self._connections.get(address, node, purpose)
 
     def release(self, purpose: str) -> None:
         """Close the connections of one purpose, when its owner is done."""
-        for key in [key for key in self._connections if key[1] == purpose]:
-            self._connections.pop(key).close("its owner was closed")
-        for key in [key for key in self._connecting if key[1] == purpose]:
-            del self._connecting[key]
+        self._connections.release(purpose)
 
     def close(self) -> None:
         """Close every connection."""
-        for connection in self._connections.values():
-            connection.close("the client was closed")
-        self._connections.clear()
+        self._connections.close()
 
     async def any_connection(self) -> Connection:
-        """A connection to whichever broker answers: one that is open, a known one, or a bootstrap server (KIP-899)."""
-        for (_, purpose), connection in self._connections.items():
-            if purpose == "" and not connection.closed:
-                return connection
+        """A connection to whichever broker answers: one that is open, a known one, or a bootstrap server (KIP-899).
+
+        Those that failed a moment ago come last.
+        """
+        found = self._connections.find("")
+        if found is not None:
+            return found
         bootstrap = self.config.bootstrap_servers
         self._last_bootstrap += 1
         turned = [bootstrap[(self._last_bootstrap + i) % len(bootstrap)] for i in range(len(bootstrap))]
         known = [address for address in self.brokers.values() if address not in bootstrap]
+        if self.brokers and self.config.metadata_recovery_strategy == "none":
+            known, turned = list(self.brokers.values()), []
+        now = trio.current_time()
+        addresses = sorted([*known, *turned], key=lambda address: self._connections.retry_at(address) > now)
         last: ConnectionLost | None = None
-        for address in [*known, *turned]:
+        for address in addresses:
             try:
-                return await self._connection(address, None, "")
+                return await self._connections.get(address, None, "")
             except ConnectionLost as error:
                 last = error
         raise last or ConnectionLost("no broker is known", sent=False)
+
+    def _bootstrap_again(self, why: str) -> None:
+        """Forget where the brokers were, and begin with the bootstrap servers (KIP-1102)."""
+        if self.config.metadata_recovery_strategy == "none":
+            return
+        _LOG.warning("beginning with the bootstrap servers again: %s", why)
+        self.brokers.clear()
+        self._coordinators.clear()
+        self._connections.close(f"beginning with the bootstrap servers again: {why}")
+        self._told_at = trio.current_time()
 
     async def ask(
         self,
@@ -187,16 +159,66 @@ class Cluster:
                 entries = entries or []
             return MetadataRequest(topics=entries, allow_auto_topic_creation=create)
 
-        answer = await self.ask(None, METADATA, request)
+        try:
+            answer = await self.ask(None, METADATA, request)
+        except ConnectionLost:
+            self._give_up_on_brokers()
+            raise
+        if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._bootstrap_again("the broker says that this is another cluster now")
+            raise RetriableError("no metadata", code=ErrorCode.REBOOTSTRAP_REQUIRED, api="Metadata")
         if answer.error_code:
             raise error_for(code_of(answer.error_code), "no metadata", api="Metadata")
         self._learn(answer, everything=wanted is None)
+        for name in wanted or ():
+            self._want(name)
         return {topic.name: code_of(topic.error_code) for topic in answer.topics if topic.error_code}
 
+    def _give_up_on_brokers(self) -> None:
+        """Known brokers that have told nothing for too long are no brokers of this cluster any more (KIP-1102)."""
+        now = trio.current_time()
+        if self._told_at is None:
+            self._told_at = now
+        trigger_s = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        if self.brokers and now - self._told_at >= trigger_s:
+            self._bootstrap_again(f"no metadata for {trigger_s:g} s")
+
+    def _want(self, name: str) -> None:
+        """A topic is in use: what is known of it is kept fresh."""
+        self._wanted[name] = trio.current_time()
+        if not self._tending:
+            self._tending = True
+            self._background.start_soon(self._keep_fresh)
+
+    async def _keep_fresh(self) -> None:
+        """Ask for topics in use before what is known of them is older than `metadata_max_age_ms`; forget the others."""
+        backoff = self.policy.backoff()
+        max_age_s, max_idle_s = self.config.metadata_max_age_ms / 1000, self.config.metadata_max_idle_ms / 1000
+        while self._wanted:
+            known = [self._learned_at[name] for name in self._wanted if name in self._learned_at]
+            await trio.sleep_until(min(known, default=trio.current_time()) + max_age_s)
+            now = trio.current_time()
+            for name in [name for name, used_at in self._wanted.items() if used_at + max_idle_s < now]:
+                del self._wanted[name]
+                self.forget_topic(name)
+            old = [name for name in self._wanted if name in self._learned_at and self.is_stale(name)]
+            try:
+                if old:
+                    used = dict(self._wanted)
+                    await self.refresh(old)
+                    self._wanted.update({name: used[name] for name in old if name in self._wanted})
+                backoff.reset()
+            except KafkaError as error:
+                _LOG.info("no fresh metadata: %s", error)  # whoever needs it asks, and is told
+                await trio.sleep(max(max_age_s / 10, backoff.next_delay()))
+        self._tending = False
+
     def _learn(self, answer: Any, *, everything: bool) -> None:
+        self._told_at = trio.current_time()
         self.cluster_id = answer.cluster_id
         self.controller_id = answer.controller_id
         self.brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        self._connections.keep(self.brokers.values())
         if everything:
             self.topics.clear()
             self.names.clear()
@@ -212,15 +234,13 @@ class Cluster:
                 self.names.pop(old.topic_id, None)
             self.names[topic.topic_id] = topic.name
             self._learned_at[topic.name] = now
-            self.topics[topic.name] = TopicInfo(
-                topic.name,
-                topic.topic_id,
-                tuple(
-                    PartitionInfo(p.leader_id, p.leader_epoch, tuple(p.replica_nodes), tuple(p.isr_nodes))
-                    for p in partitions
-                ),
-                topic.is_internal,
+            told = tuple(
+                PartitionInfo(p.leader_id, p.leader_epoch, tuple(p.replica_nodes), tuple(p.isr_nodes))
+                for p in partitions
             )
+            if old is not None and old.topic_id == topic.topic_id and any(topic.topic_id):
+                told = newer_of(old.partitions, told)
+            self.topics[topic.name] = TopicInfo(topic.name, topic.topic_id, told, topic.is_internal)
 
     async def topic(self, name: str, *, create: bool = True, deadline_ms: float | None = None) -> TopicInfo:
         """What is known of a topic, asked for if it is unknown or too old; waits until the topic exists.
@@ -257,6 +277,7 @@ class Cluster:
         topic = self.topics.get(partition.topic)
         if topic is None or partition.partition >= len(topic.partitions):
             return NO_LEADER
+        self._want(partition.topic)
         return topic.partitions[partition.partition].leader
 
     async def leader_of(self, partition: TopicPartition) -> int:
@@ -272,6 +293,33 @@ class Cluster:
         if leader == NO_LEADER:
             raise RetriableError(f"{partition} has no leader", code=ErrorCode.LEADER_NOT_AVAILABLE)
         return leader
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """The leader's epoch as far as is known, or -1 (also with brokers that do not tell it)."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return -1
+        return topic.partitions[partition.partition].leader_epoch
+
+    def leader_hint(self, partition: TopicPartition, leader: int, epoch: int, endpoints: Iterable[Any] = ()) -> bool:
+        """An answer named the partition's new leader, and where it is (KIP-951). True if that was news, and is known.
+
+        `endpoints` have node_id, host and port. Only an epoch above the known one counts.
+        """
+        topic = self.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions) or leader < 0:
+            return False
+        old = topic.partitions[partition.partition]
+        if epoch <= old.leader_epoch:
+            return False
+        for endpoint in endpoints:
+            self.brokers[endpoint.node_id] = (endpoint.host, endpoint.port)
+        if leader not in self.brokers:
+            return False
+        partitions = list(topic.partitions)
+        partitions[partition.partition] = old._replace(leader=leader, leader_epoch=epoch)
+        self.topics[partition.topic] = topic._replace(partitions=tuple(partitions))
+        return True
 
     # -- coordinators and the controller
 

@@ -2,20 +2,26 @@
 
 import difflib
 
-# ruff: noqa: RUF009 - `_option` makes dataclass fields
+# ruff: noqa: RUF009 - `option` makes dataclass fields
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeVar
 
+from fencepost.client.core.assignors import strategy_names
+from fencepost.client.core.reset import ResetPolicy, parse_reset
 from fencepost.client.errors import ConfigError
+from fencepost.client.options import addresses, boolean, choice, function, integer, option, text
+from fencepost.client.partitioner import PartitionFunction
+from fencepost.client.security import WRITTEN, SecurityConfig, translated
+from fencepost.client.serializers import AnySerializer, Serializer
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.topics import IsolationLevel
 
 T = TypeVar("T")
-Convert = Callable[[Any], Any]
 
 # Short names for what is written most; a factor turns seconds into milliseconds.
 _SHORT: dict[str, tuple[str, int | None]] = {
+    **{written: (name, None) for written, name in WRITTEN.items()},
     "linger": ("linger_ms", 1000),
     "timeout": ("transaction_timeout_ms", 1000),
     "compression": ("compression_type", None),
@@ -24,36 +30,6 @@ _SHORT: dict[str, tuple[str, int | None]] = {
     "serializer": ("value_serializer", None),
     "deserializer": ("value_deserializer", None),
 }
-
-
-def _boolean(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str) and value.lower() in ("true", "false"):
-        return value.lower() == "true"
-    raise ValueError("must be true or false")
-
-
-def _integer(low: int, high: int = 2**31 - 1) -> Convert:
-    def convert(value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int | str | float):
-            raise ValueError("must be a whole number")
-        number = int(value)
-        if number != float(value) or not low <= number <= high:
-            raise ValueError(f"must be a whole number from {low} to {high}")
-        return number
-
-    return convert
-
-
-def _choice(*allowed: str) -> Convert:
-    def convert(value: Any) -> str:
-        text = str(value).lower()
-        if text not in allowed:
-            raise ValueError(f"must be one of {', '.join(allowed)}")
-        return text
-
-    return convert
 
 
 def _compression(value: Any) -> Compression:
@@ -74,97 +50,110 @@ def _isolation(value: Any) -> IsolationLevel:
         raise ValueError("must be read_committed or read_uncommitted") from None
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError("must be a string that is not empty")
+def _gzip_level(value: Any) -> int:
+    level = integer(-1, 9)(value)
+    if not level:
+        raise ValueError("must be -1 (zlib's default) or from 1 to 9")
+    return int(level)
+
+
+def _serializer(value: Any) -> Any:
+    if not callable(value) and not isinstance(value, Serializer):
+        raise ValueError("must be a function or have a method serialize(topic, headers, value)")
     return value
 
 
-def _callable(value: Any) -> Any:
-    if not callable(value):
-        raise ValueError("must be a function")
-    return value
-
-
-def _addresses(value: Any) -> tuple[tuple[str, int], ...]:
-    parts = value.split(",") if isinstance(value, str) else list(value)
-    found = []
-    for part in parts:
-        host, _, port = str(part).strip().rpartition(":")
-        if not host or not port.isdigit():
-            raise ValueError(f"{part!r} is not host:port")
-        found.append((host.strip("[]"), int(port)))
-    if not found:
-        raise ValueError("names no server")
-    return tuple(found)
-
-
-def _option(default: Any, convert: Convert) -> Any:
-    return field(default=default, metadata={"convert": convert})
+def _reset(value: Any) -> ResetPolicy:
+    return value if isinstance(value, ResetPolicy) else parse_reset(str(value).lower())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ClientConfig:
-    """What a Client needs: where the cluster is, and how patient to be. Times in milliseconds, sizes in bytes."""
+class ClientConfig(SecurityConfig):
+    """What a Client needs: where the cluster is, and how patient to be. Times in milliseconds, sizes in bytes.
 
-    bootstrap_servers: tuple[tuple[str, int], ...] = field(metadata={"convert": _addresses})
-    client_id: str = _option("fencepost", _text)
-    request_timeout_ms: int = _option(30_000, _integer(1))
-    default_api_timeout_ms: int = _option(60_000, _integer(1))
-    metadata_max_age_ms: int = _option(300_000, _integer(1))
-    retry_backoff_ms: int = _option(20, _integer(1))
-    retry_backoff_max_ms: int = _option(1_000, _integer(1))
-    socket_connection_setup_timeout_ms: int = _option(10_000, _integer(1))
-    receive_message_max_bytes: int = _option(128 << 20, _integer(1 << 10))
-    security_protocol: str = _option("plaintext", _choice("plaintext"))
+    How it proves who it is: SecurityConfig.
+    """
+
+    bootstrap_servers: tuple[tuple[str, int], ...] = field(metadata={"convert": addresses})
+    client_id: str = option("fencepost", text)
+    client_dns_lookup: str = option("use_all_dns_ips", choice("use_all_dns_ips"))
+    request_timeout_ms: int = option(30_000, integer(1))
+    default_api_timeout_ms: int = option(60_000, integer(1))
+    metadata_max_age_ms: int = option(300_000, integer(1))
+    metadata_max_idle_ms: int = option(300_000, integer(5_000))
+    metadata_recovery_strategy: str = option("rebootstrap", choice("rebootstrap", "none"))
+    metadata_recovery_rebootstrap_trigger_ms: int = option(300_000, integer(0))
+    retry_backoff_ms: int = option(20, integer(1))
+    retry_backoff_max_ms: int = option(1_000, integer(1))
+    reconnect_backoff_ms: int = option(50, integer(0))
+    reconnect_backoff_max_ms: int = option(1_000, integer(0))
+    socket_connection_setup_timeout_ms: int = option(10_000, integer(1))
+    socket_connection_setup_timeout_max_ms: int = option(30_000, integer(1))
+    connections_max_idle_ms: int = option(540_000, integer(1))
+    receive_message_max_bytes: int = option(128 << 20, integer(1 << 10))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ProducerConfig:
     """What a producer needs. Idempotence and acks=all are not a choice here."""
 
-    acks: str = _option("all", _choice("all", "-1"))
-    enable_idempotence: str = _option("true", _choice("true"))
-    linger_ms: int = _option(0, _integer(0))
-    batch_size: int = _option(128 << 10, _integer(1))
-    compression_type: Compression = _option(Compression.NONE, _compression)
-    buffer_memory: int = _option(32 << 20, _integer(1 << 10, 2**40))
-    max_request_size: int = _option(1 << 20, _integer(1 << 10))
-    delivery_timeout_ms: int = _option(120_000, _integer(1))
-    max_in_flight_requests_per_connection: int = _option(5, _integer(1, 5))
-    key_serializer: Callable[[Any], bytes] | None = _option(None, _callable)
-    value_serializer: Callable[[Any], bytes] | None = _option(None, _callable)
+    acks: str = option("all", choice("all", "-1"))
+    enable_idempotence: str = option("true", choice("true"))
+    linger_ms: int = option(0, integer(0))
+    batch_size: int = option(128 << 10, integer(1))
+    compression_type: Compression = option(Compression.NONE, _compression)
+    buffer_memory: int = option(32 << 20, integer(1 << 10, 2**40))
+    max_request_size: int = option(1 << 20, integer(1 << 10))
+    delivery_timeout_ms: int = option(120_000, integer(1))
+    max_in_flight_requests_per_connection: int = option(5, integer(1, 5))
+    max_block_ms: int = option(60_000, integer(0))
+    compression_gzip_level: int = option(-1, _gzip_level)
+    compression_lz4_level: int = option(9, integer(1, 17))
+    compression_zstd_level: int = option(3, integer(-131_072, 22))
+    partitioner: PartitionFunction | None = option(None, function)
+    partitioner_ignore_keys: bool = option(False, boolean)
+    partitioner_adaptive_partitioning_enable: bool = option(True, boolean)
+    partitioner_availability_timeout_ms: int = option(0, integer(0))
+    key_serializer: AnySerializer[Any] | None = option(None, _serializer)
+    value_serializer: AnySerializer[Any] | None = option(None, _serializer)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransactionalProducerConfig(ProducerConfig):
     """What a transactional producer needs beyond that: how long the coordinator lets a transaction stand open."""
 
-    transaction_timeout_ms: int = _option(60_000, _integer(1))
+    transaction_timeout_ms: int = option(60_000, integer(1))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ConsumerConfig:
     """What a consumer needs. Unlike Kafka's own clients it reads committed records from the beginning, unless told."""
 
-    group_id: str | None = _option(None, _text)
-    group_instance_id: str | None = _option(None, _text)
-    isolation_level: IsolationLevel = _option(IsolationLevel.READ_COMMITTED, _isolation)
-    auto_offset_reset: str = _option("earliest", _choice("earliest", "latest", "none"))
-    enable_auto_commit: bool = _option(False, _boolean)
-    auto_commit_interval_ms: int = _option(5_000, _integer(1))
-    fetch_min_bytes: int = _option(1, _integer(0))
-    fetch_max_wait_ms: int = _option(500, _integer(0))
-    fetch_max_bytes: int = _option(50 << 20, _integer(1))
-    max_partition_fetch_bytes: int = _option(1 << 20, _integer(1))
-    max_poll_records: int = _option(500, _integer(1))
-    max_poll_interval_ms: int = _option(300_000, _integer(1))
-    session_timeout_ms: int = _option(45_000, _integer(1))
-    heartbeat_interval_ms: int = _option(3_000, _integer(1))
-    partition_assignment_strategy: str = _option("range", _choice("range", "roundrobin"))
-    check_crcs: bool = _option(True, _boolean)
-    key_deserializer: Callable[[bytes], Any] | None = _option(None, _callable)
-    value_deserializer: Callable[[bytes], Any] | None = _option(None, _callable)
+    group_id: str | None = option(None, text)
+    group_instance_id: str | None = option(None, text)
+    isolation_level: IsolationLevel = option(IsolationLevel.READ_COMMITTED, _isolation)
+    auto_offset_reset: ResetPolicy = option(ResetPolicy("earliest"), _reset)
+    enable_auto_commit: bool = option(False, boolean)
+    auto_commit_interval_ms: int = option(5_000, integer(1))
+    fetch_min_bytes: int = option(1, integer(0))
+    fetch_max_wait_ms: int = option(500, integer(0))
+    fetch_max_bytes: int = option(50 << 20, integer(1))
+    max_partition_fetch_bytes: int = option(1 << 20, integer(1))
+    queued_max_bytes: int = option(64 << 20, integer(1 << 10, 2**40))
+    client_rack: str = option("", str)
+    max_poll_records: int = option(500, integer(1))
+    max_poll_interval_ms: int = option(300_000, integer(1))
+    session_timeout_ms: int = option(45_000, integer(1))
+    heartbeat_interval_ms: int = option(3_000, integer(1))
+    partition_assignment_strategy: tuple[str, ...] = option(("range", "cooperative-sticky"), strategy_names)
+    group_protocol: str = option("classic", choice("classic", "consumer"))
+    group_remote_assignor: str | None = option(None, text)
+    on_assigned: Callable[..., Any] | None = option(None, function)
+    on_revoked: Callable[..., Any] | None = option(None, function)
+    on_lost: Callable[..., Any] | None = option(None, function)
+    check_crcs: bool = option(True, boolean)
+    key_deserializer: Callable[[bytes], Any] | None = option(None, function)
+    value_deserializer: Callable[[bytes], Any] | None = option(None, function)
 
 
 ROLES: tuple[type, ...] = (ClientConfig, TransactionalProducerConfig, ConsumerConfig)
@@ -199,9 +188,9 @@ def from_dotted(config: Mapping[str, Any]) -> dict[str, Any]:
     """Kafka's own dotted names (`bootstrap.servers`) -> long snake_case names; unknown ones raise ConfigError."""
     known = {name for role in ROLES for name in names_of(role)}
     long: dict[str, Any] = {}
-    for dotted, value in config.items():
-        name = dotted.replace(".", "_")
+    for name, value in translated(config).items():
         if name not in known:
+            dotted = name.replace("_", ".")
             raise ConfigError(f"unknown option {dotted!r}{_nearest(name, sorted(known), dots=True)}")
         long[name] = value
     return long
@@ -218,7 +207,8 @@ def _converted(entry: Any, values: Mapping[str, Any]) -> Any:
     try:
         return entry.metadata["convert"](value)
     except (ValueError, TypeError) as wrong:
-        raise ConfigError(f"option {entry.name!r}: {value!r} {wrong}") from None
+        shown = "the value" if entry.metadata.get("secret") else repr(value)
+        raise ConfigError(f"option {entry.name!r}: {shown} {wrong}") from None
 
 
 def _nearest(written: str, wanted: list[str], *, dots: bool = False) -> str:

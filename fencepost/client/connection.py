@@ -1,15 +1,22 @@
 """One connection to one broker: requests go out in order without waiting, answers come back by correlation id."""
 
-import errno
-import os
-import socket
+import math
 import struct
 from collections import deque
 from typing import Any
 
 import trio
 
-from fencepost.client.errors import ConnectionLost, FatalError, KafkaError, code_of
+from fencepost.client.errors import (
+    AuthenticationError,
+    ConnectionLost,
+    FatalError,
+    KafkaError,
+    RetriableError,
+    code_of,
+)
+from fencepost.client.pending import Pending as Pending
+from fencepost.client.wire import Wire
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.registry import API_BY_KEY, Api
@@ -20,57 +27,12 @@ _READ_BYTES = 64 << 10
 _FAIRNESS = 16
 _API_VERSIONS = API_BY_KEY[18]
 SOFTWARE_NAME = "fencepost"
-
-
-class Pending:
-    """A request that was handed to the socket and is not answered yet."""
-
-    __slots__ = ("_answered", "_connection", "_frame", "_lost", "api", "version")
-
-    def __init__(self, connection: "Connection", api: Api, version: int) -> None:
-        self._connection = connection
-        self.api = api
-        self.version = version
-        self._answered = trio.Event()
-        self._frame: tuple[memoryview, int] | None = None
-        self._lost: ConnectionLost | None = None
-
-    def arrive(self, frame: memoryview, body_start: int) -> None:
-        """The reader found the answer."""
-        self._frame = (frame, body_start)
-        self._answered.set()
-
-    def lose(self, why: str) -> None:
-        """The connection ended first."""
-        self._lost = ConnectionLost(why, sent=True, api=self.api.name, node=self._connection.node)
-        self._answered.set()
-
-    async def frame(self, timeout_s: float) -> tuple[memoryview, int]:
-        """The answer as bytes, and where its body begins.
-
-        Raises ConnectionLost (with `sent`) when the connection ends first or `timeout_s` passes; the latter closes
-        the connection, because whatever is behind the missing answer would be late, too.
-        """
-        with trio.move_on_after(timeout_s):
-            await self._answered.wait()
-        if self._lost is not None:
-            raise self._lost
-        if self._frame is None:
-            why = f"no answer within {timeout_s:g} s"
-            self._connection.close(why)
-            raise ConnectionLost(why, sent=True, api=self.api.name, node=self._connection.node)
-        return self._frame
-
-    async def wait(self, timeout_s: float) -> Any:
-        """The decoded answer; raises as `frame` does, and KafkaError where the bytes make no sense."""
-        frame, start = await self.frame(timeout_s)
-        try:
-            return self.api.response.decode(frame, self.version, start)
-        except DecodeError as wrong:
-            self._connection.close(f"an answer that can not be read: {wrong}")
-            raise KafkaError(
-                f"the answer can not be read: {wrong}", api=self.api.name, node=self._connection.node
-            ) from wrong
+MOST_PENDING = 1000
+"""Requests without an answer on one connection. Nothing that is written as it should be comes near it."""
+MOST_UNSENT_BYTES = 128 << 20
+_MOST_BYTES_AT_FIRST = 1 << 20
+"""What a broker may answer before it has proved who it is."""
+_TLS_ALERT = b"\x15\x03"
 
 
 class Connection:
@@ -80,9 +42,10 @@ class Connection:
     """
 
     def __init__(
-        self, sock: socket.socket, address: tuple[str, int], node: int | None, client_id: str, max_frame_bytes: int
+        self, wire: Wire, address: tuple[str, int], node: int | None, client_id: str, max_frame_bytes: int
     ) -> None:
-        self._socket = sock
+        self._wire = wire
+        self._socket = wire.socket
         self.address = address
         self.node = node
         self._client_id = client_id
@@ -90,8 +53,24 @@ class Connection:
         self._next_correlation = 0
         self._pending: dict[int, Pending] = {}
         self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
+        self._held: deque[tuple[Pending, list[memoryview]]] = deque()
+        self._holds = 0
         self._to_send = trio.Event()
         self.closed_because: str | None = None
+        self.failure: KafkaError | None = None
+        """Why it ended, where another attempt would end the same way."""
+        self.ended = trio.Event()
+        self.quiet_until = -math.inf
+        """Until when, by trio's clock, the broker wants nothing from us."""
+        self.last_used = trio.current_time()
+        self.answers = 0
+        self.ready = False
+        """Whether it is set up: who is who, and which versions are spoken."""
+        self.hung_up = False
+        """Whether the broker ended it."""
+        self.proved = False
+        """Whether a request was answered after it was set up."""
         self._reads = 0
         self.versions: dict[int, tuple[int, int]] = {}
         self.features: dict[str, int] = {}
@@ -101,18 +80,25 @@ class Connection:
         """Whether the connection has ended; nothing more can be asked then."""
         return self.closed_because is not None
 
-    def close(self, why: str) -> None:
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for an answer."""
+        return not self._pending
+
+    def close(self, why: str, failure: KafkaError | None = None) -> None:
         """End the connection; requests without an answer fail with `why`. May be called again."""
         if self.closed_because is not None:
             return
         self.closed_because = why
-        trio.lowlevel.notify_closing(self._socket)
-        self._socket.close()
+        self.failure = failure
+        self._wire.close()
         self._unsent.clear()
+        self._held.clear()
         self._to_send.set()
+        self.ended.set()
         pending, self._pending = self._pending, {}
         for request in pending.values():
-            request.lose(f"connection to {self.address[0]}:{self.address[1]} ended: {why}")
+            request.lose(f"connection to {self.address[0]}:{self.address[1]} ended: {why}", failure)
 
     def version_for(self, api: Api, *, at_most: int = 1 << 15, at_least: int = 0) -> int:
         """The highest version both sides speak within the bounds. Raises FatalError when there is none.
@@ -133,38 +119,82 @@ class Connection:
             )
         return best
 
-    def post(self, api: Api, version: int, request: Any) -> Pending:
-        """Queue one request behind those already posted, without waiting. Raises ConnectionLost if closed."""
+    def post(self, api: Api, version: int, request: Any, *, urgent: bool = False) -> Pending:
+        """Queue one request behind those already posted, without waiting. Raises ConnectionLost if closed.
+
+        Raises RetriableError if too much is on its way already. `urgent` passes by those that are kept back.
+        """
         if self.closed_because is not None:
-            raise ConnectionLost(self.closed_because, sent=False, api=api.name, node=self.node)
+            raise self.failure or ConnectionLost(self.closed_because, sent=False, api=api.name, node=self.node)
+        if len(self._pending) >= MOST_PENDING or self._unsent_bytes > MOST_UNSENT_BYTES:
+            raise RetriableError("too much is on its way to this broker", api=api.name, node=self.node)
         correlation = self._next_correlation
         self._next_correlation = (correlation + 1) & 0x7FFFFFFF
         body = api.request.encode(request, version)
         header = write_request_header(api, version, correlation, self._client_id)
         pending = self._pending[correlation] = Pending(self, api, version)
-        self._unsent.append(memoryview(_SIZE.pack(len(header) + len(body)) + header))
-        self._unsent.append(memoryview(body))
-        try:
-            self._send_some()
-        except OSError as error:
-            self.close(str(error))
-        if self._unsent:
-            self._to_send.set()
+        self.last_used = trio.current_time()
+        parts = [memoryview(_SIZE.pack(len(header) + len(body)) + header), memoryview(body)]
+        self._unsent_bytes += len(parts[0]) + len(body)
+        if self._holds and not urgent:
+            pending.sent = False
+            self._held.append((pending, parts))
+            return pending
+        self._unsent.extend(parts)
+        self._push()
         return pending
 
-    async def ask(self, api: Api, version: int, request: Any, timeout_s: float) -> Any:
+    def _push(self) -> None:
+        """Send what can be sent at once, and leave the rest to `_write`."""
+        try:
+            done = self._send_some()
+        except (OSError, AuthenticationError) as error:
+            self._broke(error)
+            return
+        if not done:
+            self._to_send.set()
+
+    async def ask(self, api: Api, version: int, request: Any, timeout_s: float, *, urgent: bool = False) -> Any:
         """Post one request and wait for its answer; see `Pending.wait` for what is raised."""
-        return await self.post(api, version, request).wait(timeout_s)
+        return await self.post(api, version, request, urgent=urgent).wait(timeout_s)
+
+    # -- keeping requests back
+
+    def rest(self, seconds: float) -> None:
+        """Send nothing for so long: the broker's quota is used up, and it would not read it either (KIP-219)."""
+        until = trio.current_time() + seconds
+        if seconds <= 0 or until <= self.quiet_until or self.closed:
+            return
+        if self.quiet_until == -math.inf:
+            self.hold()
+        self.quiet_until = until
+        self._to_send.set()
+
+    def hold(self) -> None:
+        """Keep back what is posted from now on, until `release`."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """Send what was kept back, once everybody who held it has let go."""
+        self._holds -= 1
+        if self._holds or self.closed:
+            return
+        while self._held:
+            pending, parts = self._held.popleft()
+            pending.sent = True
+            self._unsent.extend(parts)
+        self._push()
 
     def _send_some(self) -> bool:
-        """Write what the socket takes now; True when nothing is left. Raises OSError."""
+        """Write what the socket takes now; True when nothing is left. Raises OSError, AuthenticationError."""
         unsent = self._unsent
         while unsent:
             parts = [unsent[i] for i in range(min(len(unsent), 32))]
             try:
-                sent = self._socket.sendmsg(parts)
+                sent = self._wire.send(parts)
             except (BlockingIOError, InterruptedError):
                 return False
+            self._unsent_bytes -= sent
             while sent:
                 first = unsent[0]
                 if sent >= len(first):
@@ -175,7 +205,7 @@ class Connection:
                     sent = 0
             while unsent and not len(unsent[0]):
                 unsent.popleft()
-        return True
+        return self._wire.flush()
 
     async def run(self) -> None:
         """Read answers and write what did not fit at once, until the connection is closed."""
@@ -189,9 +219,13 @@ class Connection:
 
     async def _write(self) -> None:
         while True:
-            await self._to_send.wait()
+            with trio.move_on_at(math.inf if self.quiet_until == -math.inf else self.quiet_until):
+                await self._to_send.wait()
             if self.closed:
                 return
+            if self.quiet_until != -math.inf and self.quiet_until <= trio.current_time():
+                self.quiet_until = -math.inf
+                self.release()
             try:
                 if self._send_some():
                     self._to_send = trio.Event()
@@ -199,8 +233,12 @@ class Connection:
                     await trio.lowlevel.wait_writable(self._socket)
             except trio.ClosedResourceError:
                 return
-            except OSError as error:
-                self.close(str(error))
+            except (OSError, AuthenticationError) as error:
+                self._broke(error)
+
+    def _broke(self, error: Exception) -> None:
+        self.hung_up = isinstance(error, ConnectionResetError | BrokenPipeError)
+        self.close(str(error), error if isinstance(error, AuthenticationError) else None)
 
     async def _read(self) -> None:
         buffer = bytearray(_READ_BYTES)
@@ -214,8 +252,8 @@ class Connection:
             position = 0
             while filled - position >= _SIZE.size:
                 (size,) = _SIZE.unpack_from(buffer, position)
-                if not _SIZE.size <= size <= self._max_frame_bytes:
-                    self.close(f"a frame of {size} bytes")
+                if not _SIZE.size <= size <= (self._max_frame_bytes if self.ready else _MOST_BYTES_AT_FIRST):
+                    self._refuse_frame(size, bytes(view[position : position + 2]))
                     return
                 position += _SIZE.size
                 here = min(size, filled - position)
@@ -232,6 +270,13 @@ class Connection:
             view[: filled - position] = bytes(view[position:filled])
             filled -= position
 
+    def _refuse_frame(self, size: int, start: bytes) -> None:
+        if start == _TLS_ALERT and not self.answers:
+            why = "the broker speaks TLS: security_protocol has to be 'ssl' or 'sasl_ssl'"
+            self.close(why, AuthenticationError(why, node=self.node))
+        else:
+            self.close(f"a frame of {size} bytes")
+
     async def _receive_all(self, into: memoryview) -> bool:
         done = 0
         while done < len(into):
@@ -245,17 +290,18 @@ class Connection:
         """Some bytes from the socket; 0 when the connection is closed by now."""
         while not self.closed:
             try:
-                count = self._socket.recv_into(into)
+                count = self._wire.recv_into(into)
             except (BlockingIOError, InterruptedError):
                 try:
                     await trio.lowlevel.wait_readable(self._socket)
                 except trio.ClosedResourceError:
                     return 0
                 continue
-            except OSError as error:
-                self.close(str(error))
+            except (OSError, AuthenticationError) as error:
+                self._broke(error)
                 return 0
             if not count:
+                self.hung_up = True
                 self.close("the broker closed it")
                 return 0
             self._reads += 1
@@ -274,8 +320,11 @@ class Connection:
             _, start = read_response_header(pending.api, pending.version, frame)
         except DecodeError as wrong:
             self.close(f"an answer whose header can not be read: {wrong}")
-            pending.lose(str(wrong))
+            pending.lose(str(wrong), None)
             return False
+        self.answers += 1
+        self.proved = self.ready
+        self.last_used = trio.current_time()
         pending.arrive(frame, start)
         return True
 
@@ -287,7 +336,10 @@ class Connection:
         if int.from_bytes(frame[start : start + 2], "big") == ErrorCode.UNSUPPORTED_VERSION:
             answer = await self.ask(_API_VERSIONS, 0, request, timeout_s)
         else:
-            answer = _API_VERSIONS.response.decode(frame, version, start)
+            try:
+                answer = _API_VERSIONS.response.decode(frame, version, start)
+            except DecodeError as wrong:
+                raise KafkaError(f"this is no Kafka broker: {wrong}", api="ApiVersions", node=self.node) from wrong
         if answer.error_code != ErrorCode.NONE:
             raise KafkaError(
                 "the broker does not tell its versions",
@@ -297,42 +349,6 @@ class Connection:
             )
         self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
         self.features = {entry.name: entry.max_version_level for entry in answer.finalized_features}
-
-
-async def open_socket(host: str, port: int, timeout_s: float) -> socket.socket:
-    """A connected, non-blocking TCP socket; each address of `host` is tried. Raises ConnectionLost(sent=False)."""
-    where = f"{host}:{port}"
-    last: OSError = OSError(errno.EHOSTUNREACH, "no address")
-    with trio.move_on_after(timeout_s):
-        try:
-            found = await trio.socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise ConnectionLost(f"{where}: {error}", sent=False) from error
-        for family, kind, protocol, _, address in found:
-            sock = socket.socket(family, kind, protocol)
-            try:
-                await _connect(sock, address)
-            except OSError as error:
-                sock.close()
-                last = error
-            except BaseException:
-                sock.close()
-                raise
-            else:
-                return sock
-        raise ConnectionLost(f"{where}: {last}", sent=False) from last
-    raise ConnectionLost(f"{where}: no connection within {timeout_s:g} s", sent=False)
-
-
-async def _connect(sock: socket.socket, address: Any) -> None:
-    sock.setblocking(False)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    code = sock.connect_ex(address)
-    if code == errno.EINPROGRESS:
-        await trio.lowlevel.wait_writable(sock)
-        code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-    if code:
-        raise OSError(code, os.strerror(code))
 
 
 def _software_version() -> str:

@@ -40,6 +40,25 @@ class RetriableError(KafkaError):
     """The same call may succeed later. The library has already retried until its deadline ended."""
 
 
+class DeliveryError(RetriableError):
+    """A record's batch was given up before anybody acknowledged it, mostly because `delivery_timeout_ms` was over.
+
+    `may_be_written` False: it is certainly not in the log. True: it may be, and sending it again may double it.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        may_be_written: bool,
+        code: ErrorCode | None = None,
+        api: str | None = None,
+        node: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code, api=api, node=node)
+        self.may_be_written = may_be_written
+
+
 class AbortableError(KafkaError):
     """The transaction can not commit and was (or must be) aborted; the producer lives on (KIP-890, KIP-1050)."""
 
@@ -54,6 +73,13 @@ class FencedError(FatalError):
 
 class AuthorizationError(FatalError):
     """The cluster's administrator has not given this client the right."""
+
+
+class AuthenticationError(FatalError):
+    """Client and broker could not come to trust each other: a wrong password, certificate, mechanism or listener.
+
+    Not tried again: neither side would say anything else.
+    """
 
 
 class OutcomeUnknown(FatalError):

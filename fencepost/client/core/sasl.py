@@ -1,0 +1,112 @@
+"""SASL's mechanisms as values: what is sent first, and what is answered to each challenge."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fencepost.client.core.scram import Scram
+
+PLAIN, OAUTHBEARER = "PLAIN", "OAUTHBEARER"
+SCRAM_SHA_256, SCRAM_SHA_512 = "SCRAM-SHA-256", "SCRAM-SHA-512"
+MECHANISMS = (PLAIN, SCRAM_SHA_256, SCRAM_SHA_512, OAUTHBEARER)
+_SEPARATOR = "\x01"
+_TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
+_EXTENSION_NAME = re.compile(r"[A-Za-z]+")
+_EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
+
+
+class SaslError(Exception):
+    """The exchange can not go on; the message says why, and never holds a secret."""
+
+
+class Exchange(Protocol):
+    """One run of a mechanism. The broker's answer to `first()` goes to `step`, and so on until it returns None."""
+
+    def first(self) -> bytes:
+        """What the client says first."""
+        ...
+
+    def step(self, challenge: bytes) -> bytes | None:
+        """What to answer; None when all is said and the broker is believed. Raises SaslError or ScramError."""
+        ...
+
+
+@dataclass(frozen=True)
+class OAuthToken:
+    """What a token provider returns: the token itself and SASL extensions (KIP-342), such as a cluster's id."""
+
+    value: str = field(repr=False)
+    extensions: Mapping[str, str] = field(default_factory=dict)
+
+
+class PlainExchange:
+    """PLAIN (RFC 4616): name and password as they are; only TLS keeps them from being overheard."""
+
+    def __init__(self, username: str, password: str) -> None:
+        if "\0" in username + password:
+            raise SaslError("a user name or a password can not hold a zero byte")
+        self._message = f"\0{username}\0{password}".encode()
+
+    def first(self) -> bytes:
+        """The one message."""
+        return self._message
+
+    def step(self, challenge: bytes) -> None:
+        """Nothing is left to say."""
+
+
+class ScramExchange:
+    """SCRAM: see `core/scram.py`."""
+
+    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+        self._scram = Scram(mechanism, username, password, nonce)
+
+    def first(self) -> bytes:
+        """Who we are."""
+        return self._scram.first()
+
+    def step(self, challenge: bytes) -> bytes | None:
+        """Our proof, then None once the broker has given its own."""
+        answer = self._scram.step(challenge)
+        return None if self._scram.finished else answer
+
+
+class OAuthExchange:
+    """OAUTHBEARER (RFC 7628, KIP-255)."""
+
+    def __init__(self, token: OAuthToken) -> None:
+        if not _TOKEN.fullmatch(token.value):
+            raise SaslError("the token is empty, or holds what a bearer token can not hold (RFC 6750)")
+        for name, value in token.extensions.items():
+            if name == "auth" or not _EXTENSION_NAME.fullmatch(name) or not _EXTENSION_VALUE.fullmatch(value):
+                raise SaslError(f"the SASL extension {name!r} has a name or a value that can not be (RFC 7628)")
+        fields = [f"auth=Bearer {token.value}", *(f"{name}={value}" for name, value in token.extensions.items())]
+        self._message = ("n,," + "".join(_SEPARATOR + one for one in fields) + _SEPARATOR * 2).encode()
+        self._refused: bytes | None = None
+
+    def first(self) -> bytes:
+        """The token."""
+        return self._message
+
+    def step(self, challenge: bytes) -> bytes | None:
+        """None if it was taken; else the broker told why in JSON, and wants to be acknowledged before it says no."""
+        if self._refused is not None:
+            raise SaslError(f"the broker refused the token: {self._refused.decode(errors='replace')}")
+        if not challenge:
+            return None
+        self._refused = challenge[:500]
+        return _SEPARATOR.encode()
+
+
+def exchange_for(
+    mechanism: str, *, username: str = "", password: str = "", nonce: str = "", token: OAuthToken | None = None
+) -> Exchange:
+    """The exchange of a mechanism. Raises SaslError for a token or a name that can not be sent."""
+    if mechanism == PLAIN:
+        return PlainExchange(username, password)
+    if mechanism == OAUTHBEARER:
+        if token is None:
+            raise SaslError("there is no token")
+        return OAuthExchange(token)
+    return ScramExchange(mechanism, username, password, nonce)

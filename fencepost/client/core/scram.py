@@ -1,0 +1,103 @@
+"""SCRAM (RFC 5802, RFC 7677) as Kafka's brokers speak it: proof of a password without sending it, both ways.
+
+Kafka takes user names and passwords as UTF-8 without SASLprep, and binds no channel.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from collections.abc import Callable
+
+FEWEST_ITERATIONS = 4096
+"""RFC 7677; fewer would make a password that somebody overhears too cheap to guess."""
+MOST_ITERATIONS = 1_000_000
+"""More is nothing that a broker asks; it would only keep this program busy."""
+HASHES: dict[str, str] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+_NO_BINDING = b"n,,"
+
+
+class ScramError(Exception):
+    """The other side does not keep to the protocol, does not know the password itself, or said no."""
+
+
+class Scram:
+    """One authentication, by the client. `nonce` has to be fresh and not to be guessed: printable, without commas."""
+
+    def __init__(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+        self._hash = HASHES[mechanism]
+        self._password = password.encode()
+        self._nonce = nonce
+        name = username.replace("=", "=3D").replace(",", "=2C")
+        self._first_bare = f"n={name},r={nonce}".encode()
+        self._expected: bytes | None = None
+        self.finished = False
+        self._next: Callable[[bytes], bytes] = self._prove
+
+    def first(self, *, extensions: str = "") -> bytes:
+        """The first message; `extensions` as Kafka wants them ("tokenauth=true" for a delegation token)."""
+        if extensions:
+            self._first_bare += f",{extensions}".encode()
+        return _NO_BINDING + self._first_bare
+
+    def step(self, challenge: bytes) -> bytes:
+        """What to answer to the broker's message. Raises ScramError. After the last, `finished` is true."""
+        return self._next(challenge)
+
+    def _prove(self, challenge: bytes) -> bytes:
+        said = _attributes(challenge, "rsi")
+        if not said["r"].startswith(self._nonce) or said["r"] == self._nonce:
+            raise ScramError("the broker's nonce does not continue ours")
+        try:
+            salt, iterations = base64.b64decode(said["s"], validate=True), int(said["i"])
+        except (ValueError, binascii.Error):
+            raise ScramError("the broker's salt or number of iterations can not be read") from None
+        if not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
+            raise ScramError(f"{iterations} iterations, which is not {FEWEST_ITERATIONS} to {MOST_ITERATIONS}")
+        salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
+        client_key = self._hmac(salted, b"Client Key")
+        stored_key = hashlib.new(self._hash, client_key).digest()
+        without_proof = b"c=" + base64.b64encode(_NO_BINDING) + b",r=" + said["r"].encode()
+        auth = self._first_bare + b"," + challenge + b"," + without_proof
+        signature = self._hmac(stored_key, auth)
+        proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+        self._expected = self._hmac(self._hmac(salted, b"Server Key"), auth)
+        self._next = self._verify
+        return without_proof + b",p=" + base64.b64encode(proof)
+
+    def _verify(self, challenge: bytes) -> bytes:
+        """The broker proves that it knows the password, too; else somebody else has taken its place."""
+        assert self._expected is not None
+        said = _attributes(challenge, "")
+        if "e" in said:
+            raise ScramError(f"the broker refused: {said['e']}")
+        try:
+            signature = base64.b64decode(said.get("v", ""), validate=True)
+        except (ValueError, binascii.Error):
+            signature = b""
+        if not hmac.compare_digest(signature, self._expected):
+            raise ScramError("the broker could not prove that it knows the password: this may be somebody else")
+        self.finished = True
+        return b""
+
+    def _hmac(self, key: bytes, message: bytes) -> bytes:
+        return hmac.digest(key, message, self._hash)
+
+
+def _attributes(message: bytes, needed: str) -> dict[str, str]:
+    """ "a=b,c=d" as a dictionary. Raises ScramError when it is none, or lacks one that is `needed`."""
+    found: dict[str, str] = {}
+    try:
+        for part in message.decode().split(","):
+            name, equals, value = part.partition("=")
+            if len(name) != 1 or not equals:
+                raise ValueError
+            found.setdefault(name, value)
+    except ValueError:
+        raise ScramError("the broker's message can not be read") from None
+    if "m" in found:
+        raise ScramError("the broker demands an extension that nobody knows")
+    for name in needed:
+        if name not in found:
+            raise ScramError(f"the broker refused: {found['e']}" if "e" in found else f"the broker sent no {name!r}")
+    return found

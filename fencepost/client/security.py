@@ -1,0 +1,215 @@
+"""How a client and a cluster come to trust each other: TLS, SASL, and the options of both."""
+
+import os
+import re
+import ssl
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+# ruff: noqa: RUF009 - `option` makes dataclass fields
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.client.core.sasl import MECHANISMS, OAUTHBEARER, OAuthToken
+from fencepost.client.errors import ConfigError
+from fencepost.client.options import Secret, boolean, choice, function, option, secret, text
+
+TokenProvider = Callable[[], Awaitable[str | OAuthToken] | str | OAuthToken]
+PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL = "plaintext", "ssl", "sasl_plaintext", "sasl_ssl"
+_TLS_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+
+
+def _versions(value: Any) -> tuple[str, ...]:
+    names = [part.strip() for part in value.split(",")] if isinstance(value, str) else list(value)
+    if not names or any(name not in _TLS_VERSIONS for name in names):
+        raise ValueError(f"must name some of {', '.join(_TLS_VERSIONS)}")
+    return tuple(names)
+
+
+def _context(value: Any) -> ssl.SSLContext:
+    if not isinstance(value, ssl.SSLContext):
+        raise ValueError("must be an ssl.SSLContext")
+    return value
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SecurityConfig:
+    """Who we are, and whom we trust. Files and strings are PEM; passwords are never shown."""
+
+    security_protocol: str = option(PLAINTEXT, choice(PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL))
+    ssl_cafile: str | None = option(None, text)
+    ssl_ca_pem: str | None = option(None, text)
+    ssl_certfile: str | None = option(None, text)
+    ssl_keyfile: str | None = option(None, text)
+    ssl_certificate_pem: str | None = option(None, text)
+    ssl_key_pem: Secret | None = option(None, secret, secret=True)
+    ssl_key_password: Secret | None = option(None, secret, secret=True)
+    ssl_check_hostname: bool = option(True, boolean)
+    ssl_verify: bool = option(True, boolean)
+    ssl_ciphers: str | None = option(None, text)
+    ssl_enabled_protocols: tuple[str, ...] = option(tuple(_TLS_VERSIONS), _versions)
+    ssl_context: ssl.SSLContext | None = option(None, _context)
+    sasl_mechanism: str | None = option(None, choice(*MECHANISMS))
+    sasl_username: str | None = option(None, text)
+    sasl_password: Secret | None = option(None, secret, secret=True)
+    sasl_oauth_token_provider: TokenProvider | None = option(None, function)
+
+    @property
+    def tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self.security_protocol in (SSL, SASL_SSL)
+
+    @property
+    def sasl(self) -> bool:
+        """Whether connections begin with SASL."""
+        return self.security_protocol in (SASL_PLAINTEXT, SASL_SSL)
+
+    def check(self) -> None:
+        """Raise ConfigError for options that do not fit together."""
+        if self.sasl:
+            if self.sasl_mechanism is None:
+                raise ConfigError(f"security_protocol {self.security_protocol!r} needs sasl_mechanism")
+            if self.sasl_mechanism == OAUTHBEARER:
+                if self.sasl_oauth_token_provider is None:
+                    raise ConfigError("OAUTHBEARER needs sasl_oauth_token_provider")
+            elif self.sasl_username is None or self.sasl_password is None:
+                raise ConfigError(f"{self.sasl_mechanism} needs sasl_username and sasl_password")
+        elif self.sasl_mechanism is not None or self.sasl_username is not None:
+            raise ConfigError("SASL options need security_protocol 'sasl_ssl' or 'sasl_plaintext'")
+        if not self.tls and (self.ssl_context or self.ssl_cafile or self.ssl_ca_pem or self.ssl_certfile):
+            raise ConfigError("ssl options need security_protocol 'ssl' or 'sasl_ssl'")
+        if (self.ssl_keyfile or self.ssl_key_pem) and not (self.ssl_certfile or self.ssl_certificate_pem):
+            raise ConfigError("a client's key needs its certificate, too: ssl_certfile or ssl_certificate_pem")
+
+
+def ssl_context(config: SecurityConfig) -> ssl.SSLContext | None:
+    """What TLS connections are made with, or None. Raises ConfigError for what OpenSSL does not take."""
+    if not config.tls:
+        return None
+    if config.ssl_context is not None:
+        return config.ssl_context
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = config.ssl_check_hostname and config.ssl_verify
+    if not config.ssl_verify:
+        context.verify_mode = ssl.CERT_NONE
+    versions = [_TLS_VERSIONS[name] for name in config.ssl_enabled_protocols]
+    context.minimum_version, context.maximum_version = min(versions), max(versions)
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    if config.ssl_ciphers is not None:
+        with _told("ssl_ciphers"):
+            context.set_ciphers(config.ssl_ciphers)
+    if config.ssl_cafile is None and config.ssl_ca_pem is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        with _told("ssl_cafile or ssl_ca_pem"):
+            context.load_verify_locations(cafile=config.ssl_cafile, cadata=config.ssl_ca_pem)
+    _load_own_certificate(context, config)
+    return context
+
+
+def _load_own_certificate(context: ssl.SSLContext, config: SecurityConfig) -> None:
+    if not config.ssl_certfile and not config.ssl_certificate_pem:
+        return
+
+    def password() -> str:
+        if config.ssl_key_password is None:
+            raise ConfigError("the client's key is encrypted, and there is no ssl_key_password")
+        return str(config.ssl_key_password)
+
+    with _told("ssl_certfile and ssl_keyfile, or their PEM strings"):
+        if config.ssl_certificate_pem is None and config.ssl_key_pem is None:
+            context.load_cert_chain(config.ssl_certfile or "", config.ssl_keyfile, password)
+            return
+        certificate = config.ssl_certificate_pem or _content(config.ssl_certfile)
+        key = config.ssl_key_pem or _content(config.ssl_keyfile)
+        with _as_file(f"{certificate}\n{key}\n") as path:
+            context.load_cert_chain(path, None, password)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:  # an ssl.SSLError is an OSError
+        if isinstance(error, ConfigError):
+            raise
+        why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"{what} can not be used: {why}") from None
+
+
+def _content(path: str | None) -> str:
+    if path is None:
+        return ""
+    with open(path, encoding="ascii") as file:
+        return file.read()
+
+
+@contextmanager
+def _as_file(content: str) -> Iterator[str]:
+    """A file for OpenSSL, which takes keys from nothing else: in memory where there is such a thing."""
+    if hasattr(os, "memfd_create") and os.path.isdir("/proc/self/fd"):
+        descriptor = os.memfd_create("pem", os.MFD_CLOEXEC)
+        try:
+            os.write(descriptor, content.encode())
+            yield f"/proc/self/fd/{descriptor}"
+        finally:
+            os.close(descriptor)
+    else:
+        with tempfile.NamedTemporaryFile("w", suffix=".pem", encoding="ascii") as file:  # mode 0600
+            file.write(content)
+            file.flush()
+            yield file.name
+
+
+# -- what Kafka's and librdkafka's configurations call them
+
+DOTTED = {
+    "metadata.broker.list": "bootstrap_servers",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_username",
+    "sasl.password": "sasl_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.truststore.location": "ssl_cafile",
+    "ssl.truststore.certificates": "ssl_ca_pem",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.keystore.location": "ssl_certfile",
+    "ssl.keystore.certificate.chain": "ssl_certificate_pem",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.keystore.key": "ssl_key_pem",
+    "ssl.cipher.suites": "ssl_ciphers",
+    "enable.ssl.certificate.verification": "ssl_verify",
+    "oauth_cb": "sasl_oauth_token_provider",
+}
+"""Other names for one option: Kafka's Java client's, and librdkafka's."""
+WRITTEN = {
+    "sasl_mechanisms": "sasl_mechanism",
+    "sasl_plain_username": "sasl_username",
+    "sasl_plain_password": "sasl_password",
+    "ssl_password": "ssl_key_password",
+}
+"""Names that aiokafka and kafka-python have for keyword arguments."""
+_JAAS = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+
+
+def translated(dotted: Mapping[str, Any]) -> dict[str, Any]:
+    """Security options by their names in a property file -> ours; all others as they are. Raises ConfigError."""
+    result: dict[str, Any] = {}
+    for name, value in dotted.items():
+        if name in ("ssl.truststore.type", "ssl.keystore.type"):
+            if str(value).upper() != "PEM":
+                raise ConfigError(
+                    f"{name}: only PEM can be read; `openssl pkcs12 -nodes` or `keytool` converts {value}"
+                )
+        elif name == "ssl.endpoint.identification.algorithm":
+            if str(value).lower() not in ("", "none", "https"):
+                raise ConfigError(f"{name}: must be https, or none")
+            result["ssl.check.hostname"] = str(value).lower() == "https"
+        elif name == "sasl.jaas.config":
+            found = {key: re.sub(r"\\(.)", r"\1", said) for key, said in _JAAS.findall(str(value))}
+            if set(found) != {"username", "password"}:
+                raise ConfigError(f'{name}: only username="..." and password="..." are understood')
+            result.update({f"sasl.{key}": said for key, said in found.items()})
+        else:
+            result[name] = value
+    return {DOTTED.get(name, name).replace(".", "_"): value for name, value in result.items()}

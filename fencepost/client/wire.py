@@ -1,0 +1,240 @@
+"""Bytes to and from a broker: a plain non-blocking socket, or TLS over one; and how a socket comes to be connected.
+
+TLS is OpenSSL between two buffers in memory instead of OpenSSL on the socket: each read of the socket takes what has
+come, many TLS records at once, and neither side ever waits inside of OpenSSL, so that cancelling leaves nothing behind.
+"""
+
+import socket
+import ssl
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import trio
+
+from fencepost.client.errors import AuthenticationError, ConnectionLost
+
+_READ_BYTES = 128 << 10
+_JOIN_BYTES = 64 << 10
+"""Small pieces become one TLS record, large ones are taken in steps of this size: what lies encrypted is bounded."""
+_NOT_TLS = {
+    "WRONG_VERSION_NUMBER",
+    "HTTP_REQUEST",
+    "UNKNOWN_PROTOCOL",
+    "RECORD_LAYER_FAILURE",
+    "PACKET_LENGTH_TOO_LONG",
+}
+_NO_COMMON = {"UNSUPPORTED_PROTOCOL", "NO_PROTOCOLS_AVAILABLE", "NO_CIPHERS_AVAILABLE", "NO_SHARED_CIPHER"}
+
+
+Dial = Callable[[str, int, float], Awaitable[socket.socket]]
+"""What makes a connected socket to a host and port within some seconds; raises ConnectionLost as `open_socket`."""
+
+
+class Wire(Protocol):
+    """What a connection needs of its transport. None of these waits."""
+
+    socket: socket.socket
+    """What to wait on until it is readable or writable."""
+
+    def recv_into(self, into: Any) -> int:
+        """Some bytes; 0 at the end. Raises BlockingIOError when there is nothing yet, OSError, AuthenticationError."""
+        ...
+
+    def send(self, parts: Sequence[Any]) -> int:
+        """How many bytes of `parts` were taken. Raises BlockingIOError when none can be now, OSError."""
+        ...
+
+    def flush(self) -> bool:
+        """Whether everything that was taken has left. Raises OSError."""
+        ...
+
+    def close(self) -> None:
+        """End it; may be called again."""
+        ...
+
+
+class PlainWire:
+    """The socket as it is."""
+
+    __slots__ = ("recv_into", "send", "socket")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.socket = sock
+        self.recv_into = sock.recv_into
+        self.send = sock.sendmsg
+
+    def flush(self) -> bool:
+        """Nothing is ever kept here."""
+        return True
+
+    def close(self) -> None:
+        """Close the socket."""
+        trio.lowlevel.notify_closing(self.socket)
+        self.socket.close()
+
+
+class TlsWire:
+    """TLS over a socket. `handshake` comes first."""
+
+    def __init__(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> None:
+        self.socket = sock
+        self._come = ssl.MemoryBIO()
+        self._leaving = ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._come, self._leaving, server_hostname=host)
+        self._read = memoryview(bytearray(_READ_BYTES))
+        self._rest = memoryview(b"")
+
+    async def handshake(self) -> None:
+        """Agree on keys, and check the broker's certificate. Raises AuthenticationError, HandshakeEnded, OSError."""
+        while True:
+            try:
+                self._tls.do_handshake()
+                done = True
+            except ssl.SSLWantReadError:
+                done = False
+            except ssl.SSLError as error:
+                self._tell_alert()
+                raise refusal(error) from error
+            while not self.flush():
+                await trio.lowlevel.wait_writable(self.socket)
+            if done:
+                return
+            try:
+                ended = self._take_in()
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self.socket)
+            else:
+                if ended:
+                    raise HandshakeEnded("it was closed during the TLS handshake: is that listener one of TLS?")
+
+    def recv_into(self, into: Any) -> int:
+        """As `Wire.recv_into`."""
+        while True:
+            try:
+                return self._tls.read(len(into), into)  # type: ignore[return-value] # a number, with a buffer
+            except ssl.SSLWantReadError:
+                self.flush()  # an answer to what was read, such as new keys
+            except ssl.SSLZeroReturnError:
+                return 0
+            except ssl.SSLError as error:
+                raise refusal(error) from error
+            if self._take_in():
+                return 0
+
+    def send(self, parts: Sequence[Any]) -> int:
+        """As `Wire.send`."""
+        if not self.flush():
+            raise BlockingIOError
+        first = parts[0]
+        if len(first) < _JOIN_BYTES and len(parts) > 1:
+            chosen: list[Any] = []
+            size = 0
+            for part in parts:
+                size += len(part)
+                if size > _JOIN_BYTES and chosen:
+                    break
+                chosen.append(part)
+            first = b"".join(chosen)
+        try:
+            taken = self._tls.write(first[:_JOIN_BYTES])
+        except ssl.SSLError as error:
+            raise refusal(error) from error
+        self.flush()
+        return taken
+
+    def flush(self) -> bool:
+        """As `Wire.flush`."""
+        while True:
+            if not self._rest:
+                self._rest = memoryview(self._leaving.read())
+                if not self._rest:
+                    return True
+            try:
+                sent = self.socket.send(self._rest)
+            except (BlockingIOError, InterruptedError):
+                return False
+            self._rest = self._rest[sent:]
+
+    def close(self) -> None:
+        """Say good-bye, if that does not have to wait, and close the socket."""
+        if self.socket.fileno() < 0:
+            return
+        try:
+            self._tls.unwrap()
+        except (ssl.SSLError, ValueError):
+            self._tell_alert()  # nobody waits for the other side's good-bye
+        trio.lowlevel.notify_closing(self.socket)
+        self.socket.close()
+
+    def _take_in(self) -> bool:
+        """Hand to OpenSSL what the socket has; whether it has ended. Raises BlockingIOError, OSError."""
+        count = self.socket.recv_into(self._read)
+        if not count:
+            return True
+        self._come.write(self._read[:count])
+        return False
+
+    def _tell_alert(self) -> None:
+        """Send what is left, as far as that goes: the other side learns why."""
+        try:
+            self.flush()
+        except OSError:
+            self._rest = memoryview(b"")
+
+
+class HandshakeEnded(ConnectionLost):
+    """The broker ended a connection that was being set up, without a word: it may be away, or expect another one."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, sent=False)
+
+
+def refusal(error: ssl.SSLError) -> Exception:
+    """What a failure of TLS means: the wrong certificate, the wrong kind of listener, or a connection that broke."""
+    reason = error.reason or ""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return AuthenticationError(f"the broker's certificate is not trusted: {error.verify_message}")
+    if reason in _NOT_TLS:
+        return AuthenticationError(
+            "the broker does not answer in TLS: its listener is another one than security_protocol says"
+        )
+    if "ALERT" in reason or reason in _NO_COMMON:
+        said = reason.replace("TLSV13_ALERT_", "").replace("TLSV1_ALERT_", "").replace("SSLV3_ALERT_", "")
+        return AuthenticationError(f"TLS was refused: {said.replace('_', ' ').lower()}{_ALERTS.get(said, '')}")
+    return OSError(error.errno or 0, f"TLS failed: {reason or error}")
+
+
+_ALERTS = {
+    "CERTIFICATE_REQUIRED": "; the broker wants a client certificate (ssl_certfile, ssl_keyfile)",
+    "BAD_CERTIFICATE": "; the broker does not take our certificate, or wants one (ssl_certfile, ssl_keyfile)",
+    "CERTIFICATE_UNKNOWN": "; the broker does not take our certificate",
+    "UNKNOWN_CA": "; the broker does not know who signed our certificate",
+    "HANDSHAKE_FAILURE": "; no common cipher, or the broker wants a client certificate",
+    "PROTOCOL_VERSION": "; no common version of TLS (ssl_enabled_protocols)",
+}
+
+
+async def open_socket(host: str, port: int, timeout_s: float) -> socket.socket:
+    """A connected, non-blocking TCP socket to one of all addresses of `host`, of IPv6 or IPv4.
+
+    An address that does not answer holds up the next one for a quarter of a second only (RFC 8305).
+    Raises ConnectionLost(sent=False).
+    """
+    where = f"{host}:{port}"
+    with trio.move_on_after(timeout_s):
+        try:
+            stream = await trio.open_tcp_stream(host, port)
+        except OSError as error:
+            raise ConnectionLost(f"{where}: {_cause(error)}", sent=False) from error
+        sock = socket.socket(fileno=stream.socket.detach())
+        sock.setblocking(False)
+        return sock
+    raise ConnectionLost(f"{where}: no connection within {timeout_s:g} s", sent=False)
+
+
+def _cause(error: OSError) -> str:
+    """What went wrong at the last address."""
+    group = error.__cause__
+    if isinstance(group, BaseExceptionGroup):
+        return str(group.exceptions[-1])
+    return str(group or error)
