@@ -1,0 +1,61 @@
+"""Topics, settings, offsets, and who holds readers back: python -m examples.administration [HOST:PORT]."""
+
+import sys
+
+import trio
+
+import fencepost
+from fencepost import ErrorCode, TopicPartition
+from fencepost.client.admin import ItemErrors, NewTopic
+
+TOPICS = ("admin-orders", "admin-payments")
+
+
+async def main(address: str) -> None:
+    """What an operator does in a quarter of an hour."""
+    async with fencepost.Client(address) as kafka, kafka.admin() as admin:
+        cluster = await admin.describe_cluster()
+        print(f"cluster {cluster.cluster_id}, {len(cluster.brokers)} broker(s), features {await admin.features()}")
+
+        # Several at once: what failed is told one by one, and the others are done.
+        try:
+            await admin.create_topics([NewTopic(TOPICS[0], 2), NewTopic(TOPICS[1], 1), NewTopic("not/a/name", 1)])
+        except ItemErrors as some:
+            for topic, error in some.errors.items():
+                print(f"not created: {topic}: {error.code.name if error.code else error}")
+            print(f"created: {', '.join(some.results)}")
+
+        await admin.alter_configs({"retention.ms": str(24 * 3600 * 1000)}, topic=TOPICS[0])
+        setting = (await admin.configs(topic=TOPICS[0]))["retention.ms"]
+        print(f"{setting.name} = {setting.value}")
+
+        # A transaction stands open: who waits for it?
+        here = TopicPartition(TOPICS[0], 0)
+        async with kafka.transactional_producer("admin-example") as producer, producer.transaction() as txn:
+            await txn.send(TOPICS[0], b"not decided yet", partition=0)
+            await producer.flush()
+            for one in await admin.transactions(state="Ongoing"):
+                print(
+                    f"{one.transactional_id} is open since {one.started}, and {list(map(str, one.blocks))} wait for it"
+                )
+            held = await admin.why(here)
+            print(f"{here}: readers stop at {held.last_stable_offset}, the log goes on to {held.high_watermark}")
+            assert [holder.verdict.value for holder in held.holders] == ["open"]
+
+        # A group's positions, set by hand and counted.
+        await admin.alter_group_offsets("admin-group", {here: 0})
+        for part in await admin.group_lag("admin-group"):
+            print(f"admin-group has {part.records} record(s) of {part.partition} to read")
+        await admin.delete_group("admin-group")
+
+        await admin.delete_topics(TOPICS)
+        try:
+            await admin.describe_topics(TOPICS[0])
+        except fencepost.KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            print("cleaned up")
+
+
+if __name__ == "__main__":
+    trio.run(main, sys.argv[1] if len(sys.argv) > 1 else "127.0.0.1:9092")
