@@ -1,27 +1,25 @@
-"""Records that wait for their batch to be sent, per partition, with the sequence numbers that keep them in order.
+"""Records that wait for their batch to be sent, per partition, within the producer's memory.
 
-A batch goes   open -> waiting -> in flight -> done
-                                   |     ^
-                                   v     |
-                                  to resend      (with the sequence it had: a repeated one is recognised, row P3)
+What is sent when and under which number is decided in `core.sequences`; here are the batches and who waits for them.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 import trio
 
+from fencepost.client.buffer import BufferMemory
+from fencepost.client.core.sequences import PartitionQueue, Producer, SequencedBatch
 from fencepost.client.errors import KafkaError
+from fencepost.client.producer_metrics import Counters
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.record_batch import build_batch, set_producer
-from fencepost.protocol.sequence import advance
 from fencepost.protocol.topics import TopicPartition
 
 NewRecord = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
-MAX_IN_FLIGHT = 5
-"""A broker remembers this many batches per producer and partition (row P3): no more may be unanswered."""
 HEADER_BYTES = 61
+RECORD_OVERHEAD = 16
+"""What a record of usual size takes beside its key, value and headers; batches are filled by it."""
 
 
 class Listener(Protocol):
@@ -32,57 +30,63 @@ class Listener(Protocol):
         ...
 
 
-class Batch:
+class Batch(SequencedBatch):
     """Records of one partition that are sent, and succeed or fail, together."""
 
     __slots__ = (
         "append_time_ms",
+        "attempts",
         "base_offset",
-        "base_sequence",
+        "created_at",
         "data",
         "done",
         "error",
-        "expires_at",
         "halves",
         "listeners",
         "queue",
-        "ready_at",
-        "records",
         "size_bytes",
+        "told",
+        "trouble",
     )
 
-    def __init__(self, queue: "PartitionQueue", ready_at: float, expires_at: float) -> None:
+    def __init__(self, queue: "Queue", created_at: float, ready_at: float, expires_at: float) -> None:
+        super().__init__(ready_at, expires_at)
         self.queue = queue
-        self.records: list[NewRecord] = []
+        self.created_at = created_at
         self.size_bytes = HEADER_BYTES
-        self.ready_at = ready_at
-        self.expires_at = expires_at
         self.listeners: list[Listener] = []
-        self.base_sequence = -1
+        self.attempts = 0
         self.data: bytearray | None = None
         self.base_offset = -1
         self.append_time_ms = -1
-        self.error: KafkaError | None = None
+        self.trouble: KafkaError | None = None  # what went wrong with the last attempt
+        self.error: KafkaError | None = None  # what it failed with
+        self.told = False  # somebody has been handed the error
         self.done = trio.Event()
-        self.halves: tuple[Batch, Batch] | None = None
+        self.halves: list[Batch] = []
 
     def place_of(self, index: int) -> tuple[int, int]:
         """(offset, timestamp in ms) of the record at `index`; raises the batch's error. Only when `done`."""
-        if self.halves is not None:
-            first, second = self.halves
-            count = len(first.records)
-            return first.place_of(index) if index < count else second.place_of(index - count)
+        for half in self.halves:
+            if index < len(half.records):
+                self.told = True
+                return half.place_of(index)
+            index -= len(half.records)
         if self.error is not None:
+            self.told = True
             raise self.error
         timestamp_ms = self.append_time_ms if self.append_time_ms >= 0 else self.records[index][0]
         return (self.base_offset + index if self.base_offset >= 0 else -1), timestamp_ms
 
-    def encode(self, compression: Compression, producer: tuple[int, int], transactional: bool) -> bytearray:
+    def encode(
+        self, compression: Compression, producer: Producer, transactional: bool, level: int | None = None
+    ) -> bytearray:
         """The bytes to send; made once, and only re-stamped when the producer's identity changed since."""
         if self.data is None:
             self.data = build_batch(
                 self.records,
                 compression=compression,
+                level=level,
                 producer_id=producer[0],
                 producer_epoch=producer[1],
                 base_sequence=self.base_sequence,
@@ -90,191 +94,97 @@ class Batch:
             )
         return self.data
 
-    def restamp(self, producer: tuple[int, int], base_sequence: int) -> None:
+    def restamp(self, producer: Producer, base_sequence: int) -> None:
         """Give the batch a new identity and sequence, after an epoch bump (row P7)."""
         self.base_sequence = base_sequence
         if self.data is not None:
             set_producer(self.data, 0, producer[0], producer[1], base_sequence)
 
-    def split(self) -> tuple["Batch", "Batch"]:
-        """Two halves that keep the sequence range together, for a broker that found the batch too large."""
+    def split(self) -> list["Batch"]:
+        """Two halves for a broker that found the batch too large; the whole is done when both are."""
         middle = len(self.records) // 2
-        halves = Batch(self.queue, 0, self.expires_at), Batch(self.queue, 0, self.expires_at)
-        for half, records, offset in (
-            (halves[0], self.records[:middle], 0),
-            (halves[1], self.records[middle:], middle),
-        ):
+        whole = _Whole(self)
+        for records in (self.records[:middle], self.records[middle:]):
+            half = Batch(self.queue, self.created_at, 0.0, self.expires_at)
             half.records = records
-            half.base_sequence = advance(self.base_sequence, offset)
-            half.listeners = [_Whole(self)]
-        self.halves = halves
+            half.listeners = [whole]
+            half.attempts = self.attempts
+            self.halves.append(half)
+        content = self.size_bytes - HEADER_BYTES
+        self.halves[0].size_bytes = HEADER_BYTES + content // 2
+        self.halves[1].size_bytes = HEADER_BYTES + content - content // 2
         self.data = None
-        return halves
+        return list(self.halves)
 
 
 class _Whole:
     """Tells a split batch that both of its halves are done."""
 
-    __slots__ = ("batch",)
+    __slots__ = ("batch", "open")
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
+        self.open = 2
 
     def settled(self, batch: Batch) -> None:
-        halves = self.batch.halves
-        assert halves is not None
-        first, second = halves
-        other = second if batch is first else first
+        self.open -= 1
         if self.batch.error is None:
             self.batch.error = batch.error
-        if other.done.is_set():
+        if not self.open:
             self.batch.done.set()
             for listener in self.batch.listeners:
                 listener.settled(self.batch)
 
 
-class PartitionQueue:
-    """What a producer holds for one partition."""
-
-    __slots__ = (
-        "backoff_until",
-        "gap",
-        "in_flight",
-        "muted",
-        "next_sequence",
-        "partition",
-        "producer",
-        "resend",
-        "restart",
-        "waiting",
-    )
-
-    def __init__(self, partition: TopicPartition) -> None:
-        self.partition = partition
-        self.waiting: deque[Batch] = deque()
-        self.in_flight: list[Batch] = []
-        self.resend: list[Batch] = []
-        self.producer: tuple[int, int] = (-1, -1)
-        self.next_sequence = 0
-        self.backoff_until = 0.0
-        self.gap = False  # a sequence was given out that nobody will send: the next one must not follow it
-        self.restart = False  # the broker does not know our sequence: begin at 0 under a new epoch
-        self.muted = False  # the transaction does not have this partition yet
-
-    @property
-    def idle(self) -> bool:
-        """Nothing waits and nothing is unanswered."""
-        return not (self.waiting or self.in_flight or self.resend)
-
-    def unresolved(self) -> Iterator[Batch]:
-        """Every batch with a sequence whose fate is open."""
-        yield from self.in_flight
-        yield from self.resend
-
-    def is_first_unresolved(self, batch: Batch) -> bool:
-        """Whether all earlier sequences here are settled, so that an error about order is about `batch`."""
-        return all(other is batch or not _before(other, batch) for other in self.unresolved())
-
-    def put_back(self, batch: Batch) -> None:
-        """`batch` was not accepted, as far as we know: it goes out again, in its place."""
-        self.in_flight.remove(batch)
-        place = 0
-        while place < len(self.resend) and _before(self.resend[place], batch):
-            place += 1
-        self.resend.insert(place, batch)
-
-    def adopt(self, producer: tuple[int, int]) -> None:
-        """Go on under another producer id or epoch, from sequence 0; batches to resend are stamped anew."""
-        assert not self.in_flight, f"{self.partition}: a new epoch while batches of the old one are unanswered"
-        self.producer = producer
-        self.next_sequence = 0
-        for batch in self.resend:
-            batch.restamp(producer, self.next_sequence)
-            self.next_sequence = advance(self.next_sequence, len(batch.records))
-        self.gap = self.restart = False
-
-    def next_batch(self, now: float) -> Batch | None:
-        """Take the batch that may be sent now, with its sequence, or None."""
-        if self.muted or self.backoff_until > now or len(self.in_flight) >= MAX_IN_FLIGHT:
-            return None
-        if self.resend:
-            if self.in_flight:
-                return None
-            batch = self.resend.pop(0)
-        else:
-            if self.gap or not self.waiting or self.waiting[0].ready_at > now:
-                return None
-            batch = self.waiting.popleft()
-            batch.base_sequence = self.next_sequence
-            self.next_sequence = advance(self.next_sequence, len(batch.records))
-        self.in_flight.append(batch)
-        return batch
-
-    def wakes_at(self, now: float) -> float:
-        """When this partition may next have something to send without anything else happening."""
-        if self.muted or (self.in_flight and (self.resend or len(self.in_flight) >= MAX_IN_FLIGHT)):
-            return float("inf")
-        if self.resend:
-            return max(self.backoff_until, now)
-        if not self.waiting:
-            return float("inf")
-        return max(self.backoff_until, self.waiting[0].ready_at)
-
-
-def _before(one: Batch, other: Batch) -> bool:
-    """Whether `one` has the earlier sequence; at most 5 batches are open, so half the number space tells."""
-    return 0 < (other.base_sequence - one.base_sequence) % 2**31 < 2**30
+Queue = PartitionQueue[Batch]
 
 
 class Accumulator:
     """All partitions of one producer, within `buffer_memory` bytes. `changed` is called when something may be sent."""
 
     def __init__(self, batch_size: int, buffer_memory: int, delivery_timeout_s: float) -> None:
-        self._batch_size = batch_size
-        self._limit = buffer_memory
+        self.batch_size = batch_size
+        self.memory = BufferMemory(buffer_memory)
+        self.counters = Counters()
         self._delivery_timeout_s = delivery_timeout_s
-        self.queues: dict[TopicPartition, PartitionQueue] = {}
-        self.active: dict[TopicPartition, PartitionQueue] = {}
-        self.used_bytes = 0
-        self._space = trio.Event()
+        self.queues: dict[TopicPartition, Queue] = {}
+        self.active: dict[TopicPartition, Queue] = {}
         self.changed: Callable[[], None] = lambda: None
-        self.batch_full: Callable[[TopicPartition], None] = lambda partition: None
 
     @property
-    def full(self) -> bool:
-        """No more records fit now."""
-        return self.used_bytes >= self._limit
+    def used_bytes(self) -> int:
+        """How many bytes are taken."""
+        return self.memory.used
 
-    async def wait_for_space(self) -> None:
-        """Return when there is room for another record; what lingers is sent meanwhile."""
-        while self.full:
-            self.flush()
-            await self._space.wait()
-
-    def append(self, partition: TopicPartition, record: NewRecord, size_bytes: int, linger_s: float) -> Batch:
-        """Put a record into its partition's open batch and return that batch."""
-        queue = self.active.get(partition)
+    def queue(self, partition: TopicPartition) -> Queue:
+        """What is held for a partition."""
+        queue = self.queues.get(partition)
         if queue is None:
-            queue = self.queues.get(partition)
-            if queue is None:
-                queue = self.queues[partition] = PartitionQueue(partition)
-            self.active[partition] = queue
+            queue = self.queues[partition] = PartitionQueue(partition)
+        return queue
+
+    def append(self, queue: Queue, record: NewRecord, size_bytes: int, linger_s: float) -> Batch:
+        """Put a record, whose memory is taken already, into its partition's open batch and return that batch."""
         waiting = queue.waiting
         batch = waiting[-1] if waiting else None
-        if batch is None or batch.size_bytes + size_bytes > self._batch_size:
-            now = trio.current_time()
-            if batch is not None:
-                batch.ready_at = 0.0
-                self.batch_full(partition)
-            batch = Batch(queue, now + linger_s, now + self._delivery_timeout_s)
-            waiting.append(batch)
-            self.changed()
+        if batch is None or batch.size_bytes + size_bytes > self.batch_size:
+            batch = self.open_batch(queue, linger_s)
         elif not linger_s and batch.ready_at:
             batch.ready_at = 0.0
             self.changed()
         batch.records.append(record)
         batch.size_bytes += size_bytes
-        self.used_bytes += size_bytes
+        return batch
+
+    def open_batch(self, queue: Queue, linger_s: float) -> Batch:
+        """A new batch at the end of a partition's queue; the one before it is full."""
+        now = trio.current_time()
+        if queue.waiting:
+            queue.waiting[-1].ready_at = 0.0
+        self.active[queue.partition] = queue
+        batch = Batch(queue, now, now + linger_s if linger_s else 0.0, now + self._delivery_timeout_s)
+        queue.waiting.append(batch)
+        self.changed()
         return batch
 
     def flush(self) -> None:
@@ -295,42 +205,32 @@ class Accumulator:
             for batch in queue.unresolved():
                 batch.expires_at = 0.0
 
-    def finish(self, batch: Batch, error: KafkaError | None = None) -> None:
-        """A batch that is in none of the lists any more is done: its memory is free, its listeners hear of it."""
+    def finish(self, batch: Batch, error: KafkaError | None = None, *, release: bool = True) -> None:
+        """A batch is done: its listeners hear of it. With `release` it is in none of the lists, its memory is free."""
         batch.error = error
-        self._give_back(batch)
-        batch.data = None
+        if error is not None:
+            self.counters.record_error += len(batch.records)
+        if release:
+            self.release(batch)
         batch.done.set()
         for listener in batch.listeners:
             listener.settled(batch)
-        self.retire(batch.queue)
 
-    def forget_size(self, batch: Batch, halves: tuple[Batch, Batch]) -> None:
-        """A split batch's memory now belongs to its halves."""
-        content = batch.size_bytes - HEADER_BYTES
-        halves[0].size_bytes = HEADER_BYTES + content // 2
-        halves[1].size_bytes = HEADER_BYTES + content - content // 2
-
-    def retire(self, queue: PartitionQueue) -> None:
-        """A partition with nothing left is not looked at until the next record."""
-        if queue.idle:
-            self.active.pop(queue.partition, None)
+    def release(self, batch: Batch) -> None:
+        """The memory of a batch that is in none of the lists any more."""
+        batch.data = None
+        self.memory.give_back(batch.size_bytes - HEADER_BYTES)
+        if batch.queue.idle:
+            self.active.pop(batch.queue.partition, None)
 
     def drop(self, error: KafkaError, *, resend_too: bool) -> None:
         """Fail everything that is not in flight: waiting batches and, if asked, those to be sent again."""
         for queue in list(self.active.values()):
             dropped = list(queue.waiting)
             queue.waiting.clear()
-            if resend_too and queue.resend:
-                dropped += queue.resend
-                queue.resend.clear()
-                queue.gap = True
+            if resend_too:
+                dropped += queue.drop_resend()
             for batch in dropped:
                 self.finish(batch, error)
-            self.retire(queue)
-
-    def _give_back(self, batch: Batch) -> None:
-        self.used_bytes -= batch.size_bytes - HEADER_BYTES
-        if not self.full:
-            self._space.set()
-            self._space = trio.Event()
+            if queue.idle:
+                self.active.pop(queue.partition, None)

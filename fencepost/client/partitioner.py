@@ -1,11 +1,31 @@
-"""Which partition a record goes to: by its key as every Kafka client does it, or in runs where there is no key."""
+"""Which partition a record goes to, as Kafka's Java client has it: by the key's hash, or in runs that follow the load.
 
-from fencepost.client.retry import Random
+Pure: the random source is handed in.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 _MASK = 0xFFFFFFFF
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
 _CACHE_LIMIT = 20_000
+_POSITIVE = 0x7FFFFFFF
+PartitionFunction = Callable[[str, bytes | None, bytes | None, Sequence[Any]], int]
+"""A partitioner of the program's own: (topic, key, value, partitions) -> partition number.
+
+Key and value are bytes, as serialized. `partitions` are the topic's PartitionInfos by number; one whose `leader` is -1
+can not be written to at the moment.
+"""
+
+
+class Random(Protocol):
+    """The one thing asked of a random source: a float in [0, 1). `random.Random(seed)` fits."""
+
+    def random(self) -> float:
+        """The next number."""
+        ...
 
 
 def murmur2(key: bytes) -> int:
@@ -24,38 +44,101 @@ def murmur2(key: bytes) -> int:
     return h ^ (h >> 15)
 
 
-class Partitioner:
-    """Partition numbers for one topic of a producer.
+def partition_for_key(key: bytes, count: int) -> int:
+    """Java's `toPositive(murmur2(key)) % count`."""
+    return (murmur2(key) & _POSITIVE) % count
 
-    Records with a key go where the key's hash says; those without stay on one partition until `next_run` is called
-    when its batch is full (KIP-480), so that batches are large.
-    """
 
-    __slots__ = ("_by_key", "_count", "_random", "_sticky")
+class KeyHashes:
+    """`partition_for_key` for a topic of `count` partitions, with a memory for keys that come again."""
 
-    def __init__(self, random: Random) -> None:
-        self._random = random
-        self._by_key: dict[bytes, int] = {}
-        self._count = 0
-        self._sticky = 0
+    __slots__ = ("_known", "count")
 
-    def choose(self, key: bytes | None, count: int) -> int:
-        """The partition out of `count` for a record."""
-        if count != self._count:
-            self._count = count
-            self._by_key.clear()
-            self._sticky = int(self._random.random() * count)
-        if key is None:
-            return self._sticky
-        found = self._by_key.get(key)
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self._known: dict[bytes, int] = {}
+
+    def partition(self, key: bytes) -> int:
+        """The partition of a key."""
+        found = self._known.get(key)
         if found is None:
-            if len(self._by_key) >= _CACHE_LIMIT:
-                self._by_key.clear()
-            found = self._by_key[key] = (murmur2(key) & 0x7FFFFFFF) % count
+            if len(self._known) >= _CACHE_LIMIT:
+                self._known.clear()
+            found = self._known[bytes(key)] = (murmur2(key) & _POSITIVE) % self.count
         return found
 
-    def next_run(self) -> None:
-        """The batch of the current run is full: go on with another partition."""
-        if self._count > 1:
-            step = 1 + int(self._random.random() * (self._count - 1))
-            self._sticky = (self._sticky + step) % self._count
+
+class Load(NamedTuple):
+    """What the choice of the next partition looks at.
+
+    `available` are the partitions that have a leader, `queue_sizes` their batches that wait to be sent, both in the
+    same order. `left_out` are those among them whose broker has not taken anything for too long.
+    """
+
+    partitions: int
+    available: Sequence[int]
+    queue_sizes: Sequence[int]
+    left_out: frozenset[int] = frozenset()
+
+
+def cumulative_weights(load: Load) -> tuple[list[int], list[int]] | None:
+    """(running sums of weights, partitions): the shorter a queue, the likelier; None where all are equal (KIP-794)."""
+    chosen = [(p, size) for p, size in zip(load.available, load.queue_sizes, strict=True) if p not in load.left_out]
+    if not chosen or len(load.available) < 2:
+        return None
+    most = max(size for _, size in chosen)
+    if len(chosen) == len(load.available) and all(size == most for _, size in chosen):
+        return None
+    sums: list[int] = []
+    for _, size in chosen:
+        sums.append(most + 1 - size + (sums[-1] if sums else 0))
+    return sums, [partition for partition, _ in chosen]
+
+
+class StickyPartition:
+    """Where records without a key go: to one partition until it had a batch's worth, then to another (KIP-794).
+
+    `run_bytes` is `batch_size`. The partition changes once the run has so many bytes and no batch stands half full, or
+    twice as many. `adaptive` prefers partitions with short queues.
+    """
+
+    __slots__ = ("_adaptive", "_produced", "_random", "_run_bytes", "current")
+
+    def __init__(self, run_bytes: int, random: Random, adaptive: bool = True) -> None:
+        self._run_bytes = max(run_bytes, 1)
+        self._random = random
+        self._adaptive = adaptive
+        self._produced = 0
+        self.current = -1
+        """The partition of the present run; -1 before the first."""
+
+    def begin(self, load: Load) -> int:
+        """Begin the first run, or another one where the topic has changed."""
+        self._produced = 0
+        self.current = self._next(load)
+        return self.current
+
+    def produced(self, size_bytes: int) -> bool:
+        """`size_bytes` went to the present partition; whether `settle` has to be asked now."""
+        self._produced += size_bytes
+        return self._produced >= self._run_bytes
+
+    @property
+    def due(self) -> bool:
+        """Whether the run has had its bytes."""
+        return self._produced >= self._run_bytes
+
+    def settle(self, load: Callable[[], Load], all_full: bool) -> None:
+        """Change the partition if that is due; `all_full`: no batch of the partition has room left."""
+        if (self._produced >= self._run_bytes and all_full) or self._produced >= 2 * self._run_bytes:
+            self.begin(load())
+
+    def _next(self, load: Load) -> int:
+        number = int(self._random.random() * (_POSITIVE + 1))
+        weights = cumulative_weights(load) if self._adaptive else None
+        if weights is not None:
+            sums, partitions = weights
+            return partitions[bisect_right(sums, number % sums[-1])]
+        if load.available:
+            return load.available[number % len(load.available)]
+        return number % load.partitions

@@ -1,26 +1,30 @@
-"""Sending a producer's batches: who may send what when, and what an answer means for the sequence (rows P2 to P7)."""
+"""Sending a producer's batches: which go to which broker now, and what answers and lost connections make of them.
+
+Numbers and their recovery (rows P2 to P7) are decided in `core.sequences`.
+"""
 
 import math
-from typing import Any, Protocol
+from typing import Any
 
 import trio
 
-from fencepost.client.accumulator import Accumulator, Batch, PartitionQueue
+from fencepost.client.accumulator import Accumulator, Batch, Queue
 from fencepost.client.cluster import NO_LEADER, Cluster
 from fencepost.client.config import ProducerConfig
-from fencepost.client.connection import Connection, Pending
+from fencepost.client.connection import Connection
+from fencepost.client.core.sequences import Verdict
 from fencepost.client.errors import (
-    FENCED,
-    AbortableError,
     AuthorizationError,
     ConnectionLost,
     FatalError,
     KafkaError,
     RetriableError,
     code_of,
-    error_for,
 )
-from fencepost.client.retry import Backoff, gave_up
+from fencepost.client.lane import Identity, Lane, level_of
+from fencepost.client.pending import Pending
+from fencepost.client.undelivered import place_lost, refusal, too_late
+from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.registry import API_BY_KEY
@@ -28,50 +32,8 @@ from fencepost.protocol.topics import TopicPartition
 
 PRODUCE = API_BY_KEY[0]
 ACKS_ALL = -1
-LOST_SEQUENCE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+ZSTD_PRODUCE_VERSION = 7
 _IDLE_CHECK_S = 1.0
-
-
-class Identity(Protocol):
-    """Under which producer id and epoch batches go out, and what to do when that breaks."""
-
-    @property
-    def transactional_id(self) -> str | None:
-        """The id that makes batches transactional, or None."""
-        ...
-
-    @property
-    def current(self) -> tuple[int, int] | None:
-        """(producer id, epoch), or None while there is none."""
-        ...
-
-    @property
-    def highest_produce_version(self) -> int:
-        """11 for a transaction whose partitions are added by hand (row T16), else whatever both sides speak."""
-        ...
-
-    def acquire(self) -> None:
-        """There is no identity: see that there will be one. Called again and again until there is."""
-        ...
-
-    def bump(self) -> bool:
-        """Move to the next epoch without asking (row P7), or False when that is not this producer's way."""
-        ...
-
-
-class Lane:
-    """What goes to one broker: its connection and how many requests are unanswered there."""
-
-    __slots__ = ("backoff", "connecting", "connection", "in_flight", "node", "retry_at")
-
-    def __init__(self, node: int, backoff: Backoff) -> None:
-        self.node = node
-        self.connection: Connection | None = None
-        self.connecting = False
-        self.in_flight = 0
-        self.retry_at = 0.0
-        self.backoff = backoff
 
 
 class Sender:
@@ -85,12 +47,15 @@ class Sender:
         self._identity = identity
         self._config = config
         self._purpose = purpose
+        self._level = level_of(config)
+        self._patience_s = config.delivery_timeout_ms / 1000
         self._lanes: dict[int, Lane] = {}
         self._wake = trio.Event()
         self._refreshing = False
         self._refresh_at = 0.0
         self._backoff = cluster.policy.backoff()
         self._trouble: KafkaError | None = None
+        self._turn = 0
         self.fatal: KafkaError | None = None
         self.in_flight = 0
         self.quiet = trio.Event()
@@ -107,6 +72,15 @@ class Sender:
             self.fatal = error
         self._accumulator.drop(error, resend_too=True)
         self.wake()
+
+    def slow_brokers(self) -> set[int]:
+        """Brokers that have not taken what is ready for them for `partitioner_availability_timeout_ms` (KIP-794)."""
+        limit_s = self._config.partitioner_availability_timeout_ms / 1000
+        if not limit_s:
+            return set()
+        latest = trio.current_time() - limit_s
+        wanted = {self._cluster.leader(partition) for partition in self._accumulator.active}
+        return {node for node, lane in self._lanes.items() if lane.stuck_since < latest and node in wanted}
 
     async def run(self) -> None:
         """Send until cancelled. Exceptions that are nobody's answer leave this task."""
@@ -128,14 +102,14 @@ class Sender:
             return math.inf
         if self.fatal is not None:
             self._accumulator.drop(self.fatal, resend_too=True)
-            return math.inf
-        self._expire(now)
+            return self._expire(now)
+        wakes_at = min(self._expire(now), now + _IDLE_CHECK_S)
         producer = self._identity.current
         if producer is None:
             self._identity.acquire()
-            return now + _IDLE_CHECK_S
-        by_node, wakes_at = self._sendable(nursery, producer, now)
-        wakes_at = min(wakes_at, now + _IDLE_CHECK_S)
+            return wakes_at
+        by_node, due = self._sendable(nursery, producer, now)
+        wakes_at = min(wakes_at, due)
         for node, queues in by_node.items():
             lane = self._lanes.get(node)
             if lane is None:
@@ -143,30 +117,34 @@ class Sender:
             wakes_at = min(wakes_at, self._fill(nursery, lane, queues, now))
         return wakes_at
 
-    def _expire(self, now: float) -> None:
-        """Fail batches whose delivery deadline has passed, unless a request that holds them is unanswered."""
+    def _expire(self, now: float) -> float:
+        """Fail batches whose delivery deadline has passed; when the next one passes."""
+        first = math.inf
         for queue in list(self._accumulator.active.values()):
-            while queue.resend and not queue.in_flight and queue.resend[0].expires_at <= now:
-                batch = queue.resend.pop(0)
-                queue.gap = True
-                self._accumulator.finish(batch, self._too_late(batch))
+            for batch in list(queue.unresolved()):
+                if batch.given_up:
+                    continue
+                if batch.expires_at <= now:
+                    doubtful = batch.doubtful or batch in queue.in_flight
+                    error = too_late(self._patience_s, batch.trouble or self._trouble, may_be_written=doubtful)
+                    self._accumulator.finish(batch, error, release=queue.give_up(batch))
+                else:
+                    first = min(first, batch.expires_at)
             while queue.waiting and queue.waiting[0].expires_at <= now:
-                self._accumulator.finish(queue.waiting.popleft(), self._too_late(None))
-
-    def _too_late(self, batch: Batch | None) -> KafkaError:
-        seconds = self._config.delivery_timeout_ms / 1000
-        last = batch.error if batch is not None and batch.error is not None else self._trouble
-        if last is not None:
-            return gave_up(last, "sending a batch", seconds)
-        return RetriableError(f"a batch could not be sent within {seconds:g} s", api="Produce")
+                batch = queue.waiting.popleft()
+                error = too_late(self._patience_s, batch.trouble or self._trouble, may_be_written=False)
+                self._accumulator.finish(batch, error)
+            if queue.waiting:
+                first = min(first, queue.waiting[0].expires_at)
+        return first
 
     def _sendable(
         self, nursery: trio.Nursery, producer: tuple[int, int], now: float
-    ) -> tuple[dict[int, list[PartitionQueue]], float]:
+    ) -> tuple[dict[int, list[Queue]], float]:
         """The partitions that have something to send, by leader; and when the others may have."""
-        by_node: dict[int, list[PartitionQueue]] = {}
+        by_node: dict[int, list[Queue]] = {}
         wakes_at = math.inf
-        for queue in self._accumulator.active.values():
+        for queue in list(self._accumulator.active.values()):
             if not queue.in_flight:
                 self._settle_identity(queue, producer)
                 producer = self._identity.current or producer
@@ -174,6 +152,8 @@ class Sender:
             if due > now:
                 wakes_at = min(wakes_at, due)
                 continue
+            if self._cluster.is_stale(queue.partition.topic):
+                self._ask_for_metadata(nursery, now)
             leader = self._cluster.leader(queue.partition)
             if leader == NO_LEADER:
                 self._ask_for_metadata(nursery, now)
@@ -182,17 +162,23 @@ class Sender:
             by_node.setdefault(leader, []).append(queue)
         return by_node, wakes_at
 
-    def _settle_identity(self, queue: PartitionQueue, producer: tuple[int, int]) -> None:
+    def _settle_identity(self, queue: Queue, producer: tuple[int, int]) -> None:
         """With nothing in flight a partition may take up a new epoch, or need one because its sequence broke."""
+        lost: list[Batch] = []
         if queue.producer != producer and (queue.restart or not queue.resend):
-            queue.adopt(producer)
-        elif (queue.restart or (queue.gap and not queue.resend)) and self._identity.bump():
+            lost = queue.adopt(producer)
+        elif queue.needs_epoch() and self._identity.bump():
             current = self._identity.current
             if current is not None:
-                queue.adopt(current)
+                lost = queue.adopt(current)
+            else:
+                self.wake()
+        for batch in lost:
+            self._accumulator.finish(batch, place_lost(queue.partition, batch.trouble))
 
-    def _fill(self, nursery: trio.Nursery, lane: Lane, queues: list[PartitionQueue], now: float) -> float:
+    def _fill(self, nursery: trio.Nursery, lane: Lane, queues: list[Queue], now: float) -> float:
         """Post requests to one broker while there is room; when to look again."""
+        lane.stuck_since = min(lane.stuck_since, now)
         if lane.connection is None or lane.connection.closed:
             if lane.retry_at > now:
                 return lane.retry_at
@@ -200,19 +186,32 @@ class Sender:
                 lane.connecting = True
                 nursery.start_soon(self._connect, lane)
             return math.inf
+        if lane.connection.quiet_until > now:
+            return lane.connection.quiet_until  # the broker has asked for it (KIP-219)
+        self._turn += 1
+        start = self._turn % len(queues)
+        queues = queues[start:] + queues[:start]
         while lane.in_flight < self._config.max_in_flight_requests_per_connection:
-            batches, size_bytes = [], 0
-            for queue in queues:
-                if size_bytes >= self._config.max_request_size:
-                    break
-                batch = queue.next_batch(now)
-                if batch is not None:
-                    batches.append(batch)
-                    size_bytes += batch.size_bytes
+            batches = self._take(queues, now)
             if not batches or not self._post(nursery, lane, lane.connection, batches):
                 break
+            lane.stuck_since = math.inf
             queues = queues[len(batches) :] + queues[: len(batches)]
         return min((queue.wakes_at(now) for queue in queues if queue.wakes_at(now) > now), default=math.inf)
+
+    def _take(self, queues: list[Queue], now: float) -> list[Batch]:
+        """One batch of each partition that may send, within `max_request_size`; one alone may be larger."""
+        batches: list[Batch] = []
+        left = self._config.max_request_size
+        for queue in queues:
+            ahead = queue.resend or queue.waiting
+            if not ahead or (batches and ahead[0].size_bytes > left):
+                continue
+            batch = queue.next_batch(now)
+            if batch is not None:
+                batches.append(batch)
+                left -= batch.size_bytes
+        return batches
 
     async def _connect(self, lane: Lane) -> None:
         try:
@@ -252,29 +251,45 @@ class Sender:
     # -- one request
 
     def _post(self, nursery: trio.Nursery, lane: Lane, connection: Connection, batches: list[Batch]) -> bool:
+        at_least = ZSTD_PRODUCE_VERSION if self._config.compression_type is Compression.ZSTD else 0
         try:
-            version = connection.version_for(PRODUCE, at_most=self._identity.highest_produce_version)
+            version = connection.version_for(PRODUCE, at_most=self._identity.highest_produce_version, at_least=at_least)
             request = self._request(version, batches)
             if request is None:
                 raise RetriableError("a topic's id is not known yet", code=ErrorCode.UNKNOWN_TOPIC_ID)
             pending = connection.post(PRODUCE, version, request)
         except RetriableError as error:
-            self._not_sent(batches, error)
+            self._back(batches, error, sent=False)
             self._ask_for_metadata(nursery, trio.current_time())
             return False
         except KafkaError as error:
-            for batch in batches:
-                batch.queue.put_back(batch)
+            self._back(batches, error, sent=False)
             self.fail(error)
             return False
+        self._count(batches)
         lane.in_flight += 1
         self.in_flight += 1
         self.quiet = trio.Event() if self.quiet.is_set() else self.quiet
         nursery.start_soon(self._settle, nursery, lane, pending, batches)
         return True
 
+    def _count(self, batches: list[Batch]) -> None:
+        counters, now = self._accumulator.counters, trio.current_time()
+        counters.requests += 1
+        for batch in batches:
+            if batch.attempts:
+                counters.record_retry += len(batch.records)
+            else:
+                counters.record_send += len(batch.records)
+                counters.batches += 1
+                counters.batch_bytes += len(batch.data or b"")
+                counters.raw_bytes += batch.size_bytes
+                counters.queued(now - batch.created_at)
+            batch.attempts += 1
+
     def _request(self, version: int, batches: list[Batch]) -> Any:
         topics: dict[str, Any] = {}
+        transactional = self._identity.transactional_id is not None
         for batch in batches:
             name, partition = batch.queue.partition
             entry = topics.get(name)
@@ -284,9 +299,7 @@ class Sender:
                     return None
                 topic_id = info.topic_id if info is not None else bytes(16)
                 entry = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
-            data = batch.encode(
-                self._config.compression_type, batch.queue.producer, self._identity.transactional_id is not None
-            )
+            data = batch.encode(self._config.compression_type, batch.queue.producer, transactional, self._level)
             entry.partition_data.append(PartitionProduceData(index=partition, records=data))
         return ProduceRequest(
             transactional_id=self._identity.transactional_id,
@@ -295,24 +308,29 @@ class Sender:
             topic_data=list(topics.values()),
         )
 
-    def _not_sent(self, batches: list[Batch], error: KafkaError) -> None:
+    def _back(self, batches: list[Batch], error: KafkaError, *, sent: bool) -> None:
+        """No answer says what became of these; they go out again after a pause."""
         until = trio.current_time() + self._backoff.next_delay()
         for batch in batches:
-            batch.error = error
-            batch.queue.put_back(batch)
+            batch.trouble = error
             batch.queue.backoff_until = until
+            if batch.queue.unanswered(batch, sent=sent) is Verdict.GONE:
+                self._accumulator.release(batch)
 
     async def _settle(self, nursery: trio.Nursery, lane: Lane, pending: Pending, batches: list[Batch]) -> None:
         """Wait for one answer and act on what it says of each batch."""
+        began = trio.current_time()
         try:
             answer = await pending.wait(self._cluster.request_timeout_s)
         except KafkaError as error:
             lane.retry_at = trio.current_time() + lane.backoff.next_delay()
-            self._not_sent(batches, error)
+            self._back(batches, error, sent=not isinstance(error, ConnectionLost) or error.sent)
             if not isinstance(error, ConnectionLost):
                 self.fail(error)
             self._ask_for_metadata(nursery, trio.current_time())
         else:
+            now = trio.current_time()
+            self._accumulator.counters.answered(now - began, answer.throttle_time_ms)
             self._read_answer(nursery, lane, answer, batches)
         finally:
             lane.in_flight -= 1
@@ -329,64 +347,43 @@ class Sender:
                 said[TopicPartition(name, partition.index)] = partition
         stale = False
         for batch in batches:
-            told = said.get(batch.queue.partition)
+            partition = batch.queue.partition
+            told = said.get(partition)
             code = ErrorCode.UNKNOWN_SERVER_ERROR if told is None else code_of(told.error_code)
-            if told is not None and code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-                self._succeeded(batch, told.base_offset, told.log_append_time_ms)
-            else:
-                stale |= self._refused(lane, batch, code, told)
+            stale |= self._judge(lane, batch, code, told)
+            leader = told.current_leader if told is not None else None
+            if leader is not None and leader.leader_id >= 0:
+                endpoints = answer.node_endpoints or ()
+                if self._cluster.leader_hint(partition, leader.leader_id, leader.leader_epoch, endpoints):
+                    batch.queue.backoff_until = 0.0
         if stale:
             self._ask_for_metadata(nursery, trio.current_time())
 
     # -- one batch
 
-    def _succeeded(self, batch: Batch, base_offset: int, append_time_ms: int) -> None:
-        batch.base_offset = base_offset
-        batch.append_time_ms = append_time_ms
-        batch.queue.in_flight.remove(batch)
-        self._backoff.reset()
-        self._accumulator.finish(batch)
-
-    def _refused(self, lane: Lane, batch: Batch, code: ErrorCode, told: Any) -> bool:
-        """What an error means for a batch; True when fresh metadata is needed before it is sent again."""
-        queue = batch.queue
-        message = (told.error_message if told is not None else None) or f"{queue.partition} refused a batch"
+    def _judge(self, lane: Lane, batch: Batch, code: ErrorCode, told: Any) -> bool:
+        """Act on what a broker says of a batch; True when fresh metadata is needed before it is sent again."""
         in_transaction = self._identity.transactional_id is not None
-        if code is ErrorCode.INVALID_PRODUCER_EPOCH and in_transaction:
-            # Fenced, or only timed out at the coordinator: InitProducerId after the abort tells which (KIP-588).
-            error: KafkaError = AbortableError(message, code=code, api="Produce", node=lane.node)
-        else:
-            error = error_for(code, message, api="Produce", node=lane.node, in_transaction=in_transaction)
-        lost_place = code in LOST_SEQUENCE or (code in FENCED and not in_transaction)
-        if lost_place and (not queue.is_first_unresolved(batch) or not in_transaction):
-            first = queue.is_first_unresolved(batch)
-            self._not_sent([batch], error)
-            queue.restart |= first
-            return False
-        if code in TOO_LARGE and len(batch.records) > 1:
-            self._split(batch)
-            return False
-        if code.retriable and not lost_place:
-            self._not_sent([batch], error)
-            return code is not ErrorCode.CONCURRENT_TRANSACTIONS
-        queue.in_flight.remove(batch)
-        queue.gap = True
-        self._accumulator.finish(batch, _with_record_errors(error, told))
-        if isinstance(error, AuthorizationError | FatalError) and code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            self.fail(error)
+        error = refusal(batch.queue.partition, lane.node, code, told, in_transaction=in_transaction)
+        match batch.queue.answered(batch, code, in_transaction):
+            case Verdict.ACCEPTED:
+                batch.base_offset = told.base_offset
+                batch.append_time_ms = told.log_append_time_ms
+                self._backoff.reset()
+                self._accumulator.finish(batch)
+            case Verdict.GONE:
+                self._accumulator.release(batch)
+            case Verdict.SPLIT:
+                self._accumulator.counters.splits += 1
+                batch.queue.replace(batch, batch.split())
+            case Verdict.AGAIN:
+                batch.trouble = error
+                if code.retriable:
+                    batch.queue.backoff_until = trio.current_time() + self._backoff.next_delay()
+                return code.retriable and code is not ErrorCode.CONCURRENT_TRANSACTIONS
+            case Verdict.REFUSED:
+                self._accumulator.finish(batch, error)
+                mine = isinstance(error, AuthorizationError | FatalError)
+                if mine and code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    self.fail(error)
         return False
-
-    def _split(self, batch: Batch) -> None:
-        queue = batch.queue
-        queue.put_back(batch)
-        place = queue.resend.index(batch)
-        halves = batch.split()
-        self._accumulator.forget_size(batch, halves)
-        queue.resend[place : place + 1] = halves
-
-
-def _with_record_errors(error: KafkaError, told: Any) -> KafkaError:
-    """Name the records that the broker found fault with (row L15) in a note."""
-    for entry in (told.record_errors if told is not None else [])[:10]:
-        error.add_note(f"record {entry.batch_index} of the batch: {entry.batch_index_error_message or 'invalid'}")
-    return error

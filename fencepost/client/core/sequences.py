@@ -1,0 +1,299 @@
+"""Which batch of a partition goes out next, under which producer id, epoch and sequence, and what answers make of it.
+
+A batch goes   waiting -> in flight -> settled
+                             |    ^
+                             v    |
+                            resend        with the number it had: the broker recognises a repeated one (row P3)
+
+Two rules make records arrive once and in order (rows P2 to P7, KIP-360):
+
+- A number that was given out is either accepted, or what follows gets new numbers under a new epoch.
+- A batch that may be in the log is never sent under another number. Where the broker has lost our place, and so can not
+  tell whether it is there, its records fail, and the error says that they may have been written.
+
+Pure: time comes in as numbers, and what is sent is somebody else's business.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from enum import Enum, auto
+from typing import Generic, NamedTuple, TypeVar
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.sequence import NO_SEQUENCE, advance
+from fencepost.protocol.topics import TopicPartition
+
+MAX_IN_FLIGHT = 5
+"""A broker remembers this many batches per producer and partition (row P3): no more may be unanswered."""
+HIGHEST_EPOCH = 2**15 - 2
+NO_PRODUCER = (-1, -1)
+Producer = tuple[int, int]
+
+LOST_SEQUENCE = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+FENCED_EPOCH = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
+_ACCEPTED = frozenset({ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER})
+_NOT_APPENDED = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""Errors that a broker answers before it appends. After all other retriable ones the batch may be in the log: a leader
+that lost its office answers NOT_LEADER_OR_FOLLOWER for what it had appended already."""
+
+
+class Verdict(Enum):
+    """What becomes of a batch."""
+
+    ACCEPTED = auto()
+    """It is in the log, now or since an earlier attempt."""
+    AGAIN = auto()
+    """It has been put back and goes out again."""
+    SPLIT = auto()
+    """It is too large for the broker: it has been put back, to be replaced by its halves (`replace`)."""
+    REFUSED = auto()
+    """It will not be sent again."""
+    GONE = auto()
+    """Its records were given up before; now its number is settled, too."""
+
+
+class SequencedBatch:
+    """Records of one partition that share one number; the base of what the producer sends."""
+
+    __slots__ = ("base_sequence", "doubtful", "expires_at", "given_up", "ready_at", "records")
+
+    def __init__(self, ready_at: float, expires_at: float) -> None:
+        self.records: list[tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]] = []
+        self.ready_at = ready_at
+        self.expires_at = expires_at
+        self.base_sequence = NO_SEQUENCE
+        self.doubtful = False
+        """An attempt was sent of which nobody knows whether it was appended."""
+        self.given_up = False
+        """Its records have failed at their deadline while a request that holds them was unanswered."""
+
+    def restamp(self, producer: Producer, base_sequence: int) -> None:
+        """Give the batch a new identity and number, after an epoch bump (row P7)."""
+        self.base_sequence = base_sequence
+
+
+B = TypeVar("B", bound=SequencedBatch)
+
+
+class Missing(NamedTuple):
+    """A number that was given out and that nobody will send any more."""
+
+    base_sequence: int
+    doubtful: bool
+
+
+class PartitionQueue(Generic[B]):
+    """What a producer holds for one partition."""
+
+    __slots__ = (
+        "backoff_until",
+        "in_flight",
+        "missing",
+        "muted",
+        "next_sequence",
+        "partition",
+        "producer",
+        "resend",
+        "restart",
+        "waiting",
+    )
+
+    def __init__(self, partition: TopicPartition) -> None:
+        self.partition = partition
+        self.waiting: deque[B] = deque()
+        self.in_flight: list[B] = []
+        self.resend: list[B] = []
+        self.producer: Producer = NO_PRODUCER
+        self.next_sequence = 0
+        self.backoff_until = 0.0
+        self.missing: list[Missing] = []  # the next new number must not follow these
+        self.restart = False  # the broker does not know our sequence: begin at 0 under a new epoch
+        self.muted = False  # the transaction does not have this partition yet
+
+    # -- looking
+
+    @property
+    def idle(self) -> bool:
+        """Nothing waits and nothing is unanswered."""
+        return not (self.waiting or self.in_flight or self.resend)
+
+    @property
+    def gap(self) -> bool:
+        """Whether a number was given out that nobody will send."""
+        return bool(self.missing)
+
+    def unresolved(self) -> Iterator[B]:
+        """Every batch with a number whose fate is open."""
+        yield from self.in_flight
+        yield from self.resend
+
+    def is_first_unresolved(self, batch: B) -> bool:
+        """Whether all earlier batches here are settled, so that an error about order is about `batch`."""
+        base = batch.base_sequence
+        return all(other is batch or not _before(other.base_sequence, base) for other in self.unresolved())
+
+    def wakes_at(self, now: float) -> float:
+        """When this partition may next have something to send without anything else happening."""
+        if self.muted or (self.in_flight and (self.resend or self.missing or len(self.in_flight) >= MAX_IN_FLIGHT)):
+            return float("inf")
+        if self.resend:
+            return max(self.backoff_until, now)
+        if not self.waiting:
+            return float("inf")
+        return max(self.backoff_until, self.waiting[0].ready_at)
+
+    # -- sending
+
+    def next_batch(self, now: float) -> B | None:
+        """Take the batch that may be sent now, with its number, or None.
+
+        What was sent before goes one at a time and before anything new; new batches up to five at once.
+        """
+        if self.muted or self.backoff_until > now or len(self.in_flight) >= MAX_IN_FLIGHT:
+            return None
+        if self.resend:
+            if self.in_flight or self.restart:
+                return None
+            batch = self.resend.pop(0)
+        else:
+            if self.missing or self.restart or not self.waiting or self.waiting[0].ready_at > now:
+                return None
+            batch = self.waiting.popleft()
+            batch.base_sequence = self.next_sequence
+            self.next_sequence = advance(self.next_sequence, len(batch.records))
+        self.in_flight.append(batch)
+        return batch
+
+    def needs_epoch(self) -> bool:
+        """Whether nothing more can be sent here under the present epoch; only with nothing in flight."""
+        return self.restart or (bool(self.missing) and not self.resend)
+
+    def adopt(self, producer: Producer) -> list[B]:
+        """Go on under another producer id or epoch, from 0; what is to be resent gets new numbers.
+
+        Returns the batches that may be in the log under their old number, and so must fail. Only what comes after a
+        number that certainly was not appended can not be there itself.
+        """
+        assert not self.in_flight, f"{self.partition}: a new epoch while batches of the old one are unanswered"
+        open_numbers: list[tuple[int, bool, B | None]] = [
+            (one.base_sequence, one.doubtful, None) for one in self.missing
+        ]
+        open_numbers += [(batch.base_sequence, batch.doubtful, batch) for batch in self.resend]
+        lost: list[B] = []
+        start = open_numbers[0][0] if open_numbers else 0
+        for number, _, _ in open_numbers:
+            start = number if _before(number, start) else start
+        for _, doubtful, batch in sorted(open_numbers, key=lambda one: (one[0] - start) % 2**31):
+            if not doubtful:
+                break
+            if batch is not None:
+                lost.append(batch)
+        self.resend = [batch for batch in self.resend if batch not in lost]
+        self.producer = producer
+        self.next_sequence = 0
+        for batch in self.resend:
+            batch.doubtful = False
+            batch.restamp(producer, self.next_sequence)
+            self.next_sequence = advance(self.next_sequence, len(batch.records))
+        self.missing.clear()
+        self.restart = False
+        return lost
+
+    # -- what came of it
+
+    def answered(self, batch: B, code: ErrorCode, in_transaction: bool) -> Verdict:
+        """The broker has answered a batch that is in flight."""
+        if code in _ACCEPTED:
+            return self._accepted(batch)
+        lost_place = code in LOST_SEQUENCE or (code in FENCED_EPOCH and not in_transaction)
+        if lost_place:
+            first = self.is_first_unresolved(batch)
+            if first and in_transaction:
+                return self._out(batch, Verdict.REFUSED)
+            self.restart |= first
+            return self._back(batch)
+        if code in TOO_LARGE and len(batch.records) > 1 and not batch.given_up:
+            self._back(batch)
+            return Verdict.SPLIT
+        if code.retriable:
+            batch.doubtful |= code not in _NOT_APPENDED
+            return self._back(batch)
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            batch.doubtful = True
+        return self._out(batch, Verdict.REFUSED)
+
+    def unanswered(self, batch: B, *, sent: bool) -> Verdict:
+        """The connection ended, or there was none to begin with; `sent` if bytes may have reached the broker."""
+        batch.doubtful |= sent
+        return self._back(batch)
+
+    def give_up(self, batch: B) -> bool:
+        """The deadline of a numbered batch is over. Whether it is out of here: if not, its answer is still awaited."""
+        if batch in self.in_flight:
+            batch.given_up = True
+            return False
+        self.resend.remove(batch)
+        self._miss(batch)
+        return True
+
+    def drop_resend(self) -> list[B]:
+        """Take out everything that was to be sent again."""
+        dropped, self.resend = self.resend, []
+        for batch in dropped:
+            self._miss(batch)
+        return dropped
+
+    def replace(self, batch: B, parts: list[B]) -> None:
+        """Put the parts of a batch, numbered one after the other, in its place."""
+        at = self.resend.index(batch)
+        number = batch.base_sequence
+        for part in parts:
+            part.base_sequence, part.doubtful = number, batch.doubtful
+            number = advance(number, len(part.records))
+        self.resend[at : at + 1] = parts
+
+    def _accepted(self, batch: B) -> Verdict:
+        self.in_flight.remove(batch)
+        if self.missing:
+            # It followed them in the log's eyes: those before it were appended after all.
+            self.missing = [one for one in self.missing if not _before(one.base_sequence, batch.base_sequence)]
+        return Verdict.GONE if batch.given_up else Verdict.ACCEPTED
+
+    def _back(self, batch: B) -> Verdict:
+        if batch.given_up:
+            return self._out(batch, Verdict.GONE)
+        self.in_flight.remove(batch)
+        place = 0
+        while place < len(self.resend) and _before(self.resend[place].base_sequence, batch.base_sequence):
+            place += 1
+        self.resend.insert(place, batch)
+        return Verdict.AGAIN
+
+    def _out(self, batch: B, verdict: Verdict) -> Verdict:
+        self.in_flight.remove(batch)
+        self._miss(batch)
+        return Verdict.GONE if batch.given_up else verdict
+
+    def _miss(self, batch: B) -> None:
+        self.missing.append(Missing(batch.base_sequence, batch.doubtful))
+
+
+def bumped(producer: Producer) -> Producer | None:
+    """The identity with the next epoch; None at the end of the epochs, when another id is needed (row P12)."""
+    producer_id, epoch = producer
+    return (producer_id, epoch + 1) if epoch < HIGHEST_EPOCH else None
+
+
+def _before(one: int, other: int) -> bool:
+    """Whether `one` is the earlier number; few batches are open at once, so half of all numbers tells."""
+    return 0 < (other - one) % 2**31 < 2**30

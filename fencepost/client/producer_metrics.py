@@ -1,0 +1,106 @@
+"""What a producer counts: plain numbers, under Kafka's names (KIP-714)."""
+
+from typing import NamedTuple
+
+
+class ProducerMetrics(NamedTuple):
+    """A producer's figures at one moment. Totals count from its opening; times are in the unit of their name.
+
+    `prometheus()` has them under the names that dashboards know.
+    """
+
+    record_send_total: int
+    """Records that were sent, without repetitions."""
+    record_retry_total: int
+    """Records that were sent again."""
+    record_error_total: int
+    """Records that failed."""
+    request_total: int
+    requests_in_flight: int
+    request_latency_avg: float
+    """Milliseconds from a Produce request to its answer, over all answers; 0 before the first."""
+    request_latency_max: float
+    record_queue_time_avg: float
+    """Milliseconds that batches waited before they were first sent."""
+    record_queue_time_max: float
+    batch_size_avg: float
+    """Bytes of a batch as sent."""
+    records_per_request_avg: float
+    compression_rate_avg: float
+    """Bytes sent over bytes before compression."""
+    batch_split_total: int
+    """Batches that were too large for the broker and went in parts."""
+    produce_throttle_time_max: float
+    """Milliseconds for which the broker asked to be left alone, the longest."""
+    buffer_total_bytes: int
+    buffer_available_bytes: int
+    bufferpool_wait_time_ns_total: int
+    waiting_threads: int
+    """Tasks that wait for room in the buffer."""
+
+    def prometheus(self) -> dict[str, float]:
+        """`kafka_producer_...` names with their values."""
+        return {f"kafka_producer_{name}": value for name, value in self._asdict().items()}
+
+
+class Counters:
+    """The numbers that `ProducerMetrics` is made of, counted where things happen."""
+
+    __slots__ = (
+        "batch_bytes",
+        "batches",
+        "latency_max_s",
+        "latency_s",
+        "queue_max_s",
+        "queue_s",
+        "raw_bytes",
+        "record_error",
+        "record_retry",
+        "record_send",
+        "requests",
+        "responses",
+        "splits",
+        "throttle_max_ms",
+    )
+
+    def __init__(self) -> None:
+        self.record_send = self.record_retry = self.record_error = 0
+        self.requests = self.responses = self.batches = self.splits = 0
+        self.batch_bytes = self.raw_bytes = self.throttle_max_ms = 0
+        self.latency_s = self.latency_max_s = self.queue_s = self.queue_max_s = 0.0
+
+    def queued(self, seconds: float) -> None:
+        """A batch is sent for the first time, so long after its first record."""
+        self.queue_s += seconds
+        self.queue_max_s = max(self.queue_max_s, seconds)
+
+    def answered(self, seconds: float, throttle_ms: int) -> None:
+        """A request was answered."""
+        self.responses += 1
+        self.latency_s += seconds
+        self.latency_max_s = max(self.latency_max_s, seconds)
+        self.throttle_max_ms = max(self.throttle_max_ms, throttle_ms)
+
+    def snapshot(self, in_flight: int, limit: int, used: int, wait_ns: int, waiting: int) -> ProducerMetrics:
+        """The figures now; what the buffer and the sender know comes in."""
+        sent = max(self.batches, 1)
+        return ProducerMetrics(
+            record_send_total=self.record_send,
+            record_retry_total=self.record_retry,
+            record_error_total=self.record_error,
+            request_total=self.requests,
+            requests_in_flight=in_flight,
+            request_latency_avg=self.latency_s / max(self.responses, 1) * 1000,
+            request_latency_max=self.latency_max_s * 1000,
+            record_queue_time_avg=self.queue_s / sent * 1000,
+            record_queue_time_max=self.queue_max_s * 1000,
+            batch_size_avg=self.batch_bytes / sent,
+            records_per_request_avg=(self.record_send + self.record_retry) / max(self.requests, 1),
+            compression_rate_avg=self.batch_bytes / self.raw_bytes if self.raw_bytes else 1.0,
+            batch_split_total=self.splits,
+            produce_throttle_time_max=float(self.throttle_max_ms),
+            buffer_total_bytes=limit,
+            buffer_available_bytes=max(limit - used, 0),
+            bufferpool_wait_time_ns_total=wait_ns,
+            waiting_threads=waiting,
+        )
