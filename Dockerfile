@@ -4,9 +4,13 @@
 # And a Spark with the data source, for the job of docker-compose.yml:
 #   docker build --target spark -t fencepost-spark .
 
+# The compiler, for the compiled record code, stays behind in these two.
 FROM python:3.12-slim-bookworm AS source
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends gcc libc6-dev \
+    && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml setup.py README.md LICENSE ./
 COPY fencepost ./fencepost
 COPY pyspark_fencepost ./pyspark_fencepost
 

@@ -3,9 +3,10 @@
 #
 #   tools/set_up.sh [DIRECTORY]          default .venv
 #
-# It needs nothing but a Python >= 3.11 with the venv module. Every dependency comes from constraints.txt, by hash; the
-# project itself is installed in place. The stamp holds the digest of what was installed, so that a changed pin or a
-# changed pyproject.toml installs again, and a mere new time stamp on a file does not (nor does it need a network).
+# It needs nothing but a Python >= 3.11 with the venv module; where a C compiler is there as well, the optional compiled
+# part is built. Every dependency comes from constraints.txt, by hash; the project itself is installed in place. The stamp
+# holds the digest of what was installed, so that a changed pin, a changed pyproject.toml or a change in C installs again,
+# and a mere new time stamp on a file does not (nor does it need a network).
 set -eu
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}
@@ -30,7 +31,7 @@ find_python() {
     exit 1
 }
 
-wanted=$(cat constraints.txt pyproject.toml tools/set_up.sh | cksum)
+wanted=$(cat constraints.txt pyproject.toml setup.py fencepost/protocol/_hot*.[ch] tools/set_up.sh | cksum)
 stamp=$venv/.fencepost-installed
 if [ -x "$venv/bin/python" ] && [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then
     exit 0
@@ -43,4 +44,9 @@ if ! [ -x "$venv/bin/python" ]; then
 fi
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+"$venv/bin/python" -c '
+from fencepost.protocol.compiled import record_code
+if record_code() == "pure Python":
+    print("Without a C compiler (or with FENCEPOST_PURE set) records go the way of plain Python: all works, but slower.")
+'
 echo "$wanted" >"$stamp"

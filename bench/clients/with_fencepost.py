@@ -7,6 +7,7 @@ import trio
 import fencepost
 from bench.clients.job import PER_POLL, Job, Laps, Outcome, Watch, by_mode
 from fencepost import TopicPartition
+from fencepost.protocol.compiled import record_code
 
 
 class Fencepost:
@@ -16,7 +17,7 @@ class Fencepost:
 
     def version(self) -> str:
         """And which of the two ways through records is taken."""
-        return fencepost.__version__
+        return f"{fencepost.__version__} ({record_code()})"
 
     def run(self, job: Job) -> Outcome:
         """Do `job` in a loop of its own."""

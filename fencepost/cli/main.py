@@ -5,6 +5,7 @@ import importlib
 import click
 
 from fencepost import __version__
+from fencepost.protocol.compiled import record_code
 
 COMMANDS = {
     "group": "fencepost.cli.group:group",
@@ -34,6 +35,6 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="fencepost", message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="fencepost", message=f"%(prog)s %(version)s (records: {record_code()})")
 def cli() -> None:
     """Exactly-once messaging for Python teams: a broker that speaks Kafka's protocol, without a JVM."""

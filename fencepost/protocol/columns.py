@@ -2,67 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+from fencepost.protocol import compiled
 from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, Buffer, CorruptBatch
+from fencepost.protocol.column_types import ALL_FIELDS, BatchGroup, Column, Lists, RecordColumns, headers_type
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.records import MIN_RECORD_BYTES, decode_headers, unpack_records
+from fencepost.protocol.plain_columns import columns_by_numpy
+from fencepost.protocol.records import unpack_records
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+__all__ = ["ALL_FIELDS", "GROUP_BYTES", "MAX_OFFSET", "RecordColumns", "headers_type", "iter_columns"]
 
-    Ints = NDArray[np.int64]
-
-ALL_FIELDS = frozenset({"key", "value", "headers"})
 GROUP_BYTES = 32 << 20
 """Unpacked bytes after which compressed batches are handed on, so that a fetch of bombs stays small in memory."""
-_SHORT_RUN = 16
-
 MAX_OFFSET = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class RecordColumns:
-    """Records in offset order, one entry per record in every column.
-
-    `key`, `value`: pyarrow binary arrays; `headers`: list<struct<key: string, value: binary>>, null where a record has
-    none; each is None where it was not asked for. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime.
-    """
-
-    offset: NDArray[np.int64]
-    timestamp_ms: NDArray[np.int64]
-    timestamp_type: NDArray[np.int32]
-    key: Any
-    value: Any
-    headers: Any
-
-    def __len__(self) -> int:
-        return len(self.offset)
-
-
-@dataclass(slots=True)
-class _Group:
-    """Batches that lie in one buffer, and where each of their records begins, batch after batch."""
-
-    data: Buffer
-    batches: list[BatchHeader]
-    starts: list[Ints]
-
-    def add(self, header: BatchHeader, at: int, end: int) -> None:
-        if header.record_count * MIN_RECORD_BYTES > end - at:
-            raise CorruptBatch(
-                f"batch at offset {header.base_offset}: {header.record_count} records can not fit {end - at} bytes"
-            )
-        try:
-            last = _find_starts(self.data, at, end, header.record_count, self.starts)
-        except IndexError:
-            last = -1
-        if last != end:
-            raise CorruptBatch(f"batch at offset {header.base_offset}: record sizes do not add up to the batch's end")
-        self.batches.append(header)
 
 
 def iter_columns(
@@ -109,8 +63,8 @@ def iter_columns(
         yield from _decode(_group_raw(buffer, raw), first_offset, stop_offset, fields)
 
 
-def _group_raw(buffer: Buffer, batches: list[tuple[int, BatchHeader]]) -> _Group:
-    group = _Group(buffer, [], [])
+def _group_raw(buffer: Buffer, batches: list[tuple[int, BatchHeader]]) -> BatchGroup:
+    group = BatchGroup(buffer, [], [])
     for start, header in batches:
         if start + header.size_bytes > len(buffer):
             raise CorruptBatch(f"batch at byte {start}: {header.size_bytes} bytes long, but the buffer ends before")
@@ -118,9 +72,9 @@ def _group_raw(buffer: Buffer, batches: list[tuple[int, BatchHeader]]) -> _Group
     return group
 
 
-def _group_packed(batches: list[tuple[BatchHeader, bytes | bytearray]]) -> _Group:
+def _group_packed(batches: list[tuple[BatchHeader, bytes | bytearray]]) -> BatchGroup:
     # A single batch is used as it came out of its codec; several are joined, so that one buffer backs the arrays.
-    group = _Group(batches[0][1] if len(batches) == 1 else b"".join(data for _, data in batches), [], [])
+    group = BatchGroup(batches[0][1] if len(batches) == 1 else b"".join(data for _, data in batches), [], [])
     at = 0
     for header, data in batches:
         group.add(header, at, at + len(data))
@@ -128,192 +82,74 @@ def _group_packed(batches: list[tuple[BatchHeader, bytes | bytearray]]) -> _Grou
     return group
 
 
-def _find_starts(data: Buffer, at: int, end: int, count: int, out: list[Ints]) -> int:
-    """Where each record begins; returns the end of the last one. IndexError where the buffer ends before.
+def _decode(group: BatchGroup, first_offset: int, stop_offset: int, fields: frozenset[str]) -> Iterator[RecordColumns]:
+    found = None
+    if compiled.hot is not None:
+        found = _columns_compiled(group, first_offset, stop_offset, fields)
+    if found is None:
+        found = columns_by_numpy(group, first_offset, stop_offset, fields)
+    if found is not None and len(found):
+        yield found
 
-    Records of one size are found in one stroke: while the bytes that hold the size stay the same from one stride to the
-    next, the next record must begin there. Others are walked one by one.
-    """
+
+def _columns_compiled(
+    group: BatchGroup, first_offset: int, stop_offset: int, fields: frozenset[str]
+) -> RecordColumns | None:
+    """The columns the compiled way; None where that finds something unusual, and the plain way is to judge."""
     import numpy as np
 
-    raw = np.frombuffer(data, np.uint8)
-    while True:
-        after, size = _size_at(data, at) if count else (at, 0)
-        step = max(after - at + size, 1)
-        room = min(count, (end - at) // step)
-        run = _run_length(raw, at, after - at, step, room) if room >= _SHORT_RUN else 0
-        if run < _SHORT_RUN:
-            starts: list[int] = []
-            at = _walk(data, at, count, starts.append)
-            out.append(np.array(starts, np.int64))
-            return at
-        out.append(np.arange(at, at + run * step, step, dtype=np.int64))
-        at += run * step
-        count -= run
-
-
-def _run_length(raw: NDArray[np.uint8], at: int, width: int, step: int, room: int) -> int:
-    """How many of `room` records, `step` bytes apart, begin with the same `width` bytes as the one at `at`."""
-    same = raw[at : at + room * step : step] == raw[at]
-    for byte in range(at + 1, at + width):
-        same &= raw[byte : byte + (room - 1) * step + 1 : step] == raw[byte]
-    return room if same.all() else int(same.argmin())
-
-
-def _size_at(data: Buffer, at: int) -> tuple[int, int]:
-    """The size in front of a record: the position after it, and the bytes that follow."""
-    byte = data[at]
-    at += 1
-    size, shift = byte & 127, 7
-    while byte > 127:
-        if shift > 28:
-            raise CorruptBatch(f"record size before byte {at} is longer than its type")
-        byte = data[at]
-        at += 1
-        size |= (byte & 127) << shift
-        shift += 7
-    return at, size >> 1
-
-
-def _walk(data: Buffer, at: int, count: int, append: Callable[[int], None]) -> int:
-    """Step from record to record by the sizes; sizes of up to two bytes without a call."""
-    for _ in range(count):
-        append(at)
-        low = data[at]
-        if low < 128:
-            at += 1 + (low >> 1)
-        elif (high := data[at + 1]) < 128:
-            at += 2 + ((low & 127 | high << 7) >> 1)
-        else:
-            at, size = _size_at(data, at)
-            at += size
-    return at
-
-
-def _decode(group: _Group, first_offset: int, stop_offset: int, fields: frozenset[str]) -> Iterator[RecordColumns]:
-    import numpy as np
-
-    raw = np.frombuffer(group.data, np.uint8)
-    counts = np.array([header.record_count for header in group.batches])
-
-    def per_record(numbers: Iterable[int]) -> Ints:
-        return np.repeat(np.fromiter(numbers, np.int64), counts)
-
-    size, at = _varints(raw, np.concatenate(group.starts))
-    _all(size >= 0, "record size is negative", group)
-    end = at + size
-    time, at = _varints(raw, at + 1, 64)
-    delta, at = _varints(raw, at)
-    span = per_record(header.last_offset_delta for header in group.batches)
-    _all((delta >= 0) & (delta <= span), "offset delta does not fit the batch", group)
-    key_size, key_at = _varints(raw, at)
-    value_size, value_at = _varints(raw, key_at + np.maximum(key_size, 0))
-    count_at = value_at + np.maximum(value_size, 0)
-    header_count, headers_at = _varints(raw, count_at)
-    _all((key_size >= -1) & (value_size >= -1), "key or value size is negative", group)
-    _all((header_count >= 0) & (header_count <= (end - headers_at) >> 1), "headers do not fit the record", group)
-    _all((header_count > 0) | (headers_at == end), "sizes within the record do not add up", group)
-
-    offset = per_record(header.base_offset for header in group.batches) + delta
-    kind = per_record(header.timestamp_type for header in group.batches)
-    stamp = per_record(h.max_timestamp if h.timestamp_type else h.base_timestamp for h in group.batches)
-    stamp += np.where(kind == 0, time, 0)
-    keep: Any = (offset >= first_offset) & (offset < stop_offset)
-    if keep.all():
-        keep = slice(None)
-    elif not keep.any():
-        return
-    yield RecordColumns(
-        offset=offset[keep],
-        timestamp_ms=stamp[keep],
-        timestamp_type=kind[keep].astype(np.int32),
-        key=_binary(group.data, key_at[keep], key_size[keep]) if "key" in fields else None,
-        value=_binary(group.data, value_at[keep], value_size[keep]) if "value" in fields else None,
-        headers=_headers(group, count_at[keep], end[keep], header_count[keep]) if "headers" in fields else None,
+    spans = [
+        (
+            at,
+            end,
+            header.record_count,
+            header.base_offset,
+            header.last_offset_delta,
+            header.max_timestamp if header.timestamp_type else header.base_timestamp,
+            header.timestamp_type,
+        )
+        for header, (at, end) in zip(group.batches, group.bounds, strict=True)
+    ]
+    assert compiled.hot is not None
+    wanted = ("key" in fields, "value" in fields, "headers" in fields)
+    found = compiled.hot.columns(group.data, spans, first_offset, stop_offset, *wanted)
+    if found is None:
+        return None
+    count, offset, timestamp, kind, key, value, headers = found
+    return RecordColumns(
+        offset=np.frombuffer(offset, np.int64),
+        timestamp_ms=np.frombuffer(timestamp, np.int64),
+        timestamp_type=np.frombuffer(kind, np.int32),
+        key=_made_binary(key),
+        value=_made_binary(value),
+        headers=_made_headers(count, headers),
     )
 
 
-def _all(condition: NDArray[np.bool_], what: str, group: _Group) -> None:
-    if condition.all():
-        return
-    index = int(condition.argmin())
-    for header in group.batches:
-        if index < header.record_count:
-            raise CorruptBatch(f"record {index}, batch at offset {header.base_offset}: {what}")
-        index -= header.record_count
-    raise AssertionError("more records than the batches hold")
-
-
-def _varints(raw: NDArray[np.uint8], at: Ints, bits: int = 32) -> tuple[Ints, Ints]:
-    """Zigzag varints at the positions `at`: their values, and the positions after them.
-
-    Reading past the buffer's end gives its last byte again; the caller sees it, since the position is past the record.
-    """
-    import numpy as np
-
-    byte = raw.take(at, mode="clip")
-    after = at + 1
-    value = (byte & 127).astype(np.uint64)
-    open_ends = np.flatnonzero(byte > 127)
-    shift = 7
-    while len(open_ends):
-        if shift >= bits + 3:
-            raise CorruptBatch(f"varint at byte {int(at[open_ends[0]])} of the records is longer than its type")
-        byte = raw.take(after[open_ends], mode="clip")
-        after[open_ends] += 1
-        value[open_ends] |= (byte & 127).astype(np.uint64) << np.uint64(shift)
-        open_ends = open_ends[byte > 127]
-        shift += 7
-    signs = (value & np.uint64(1)).astype(np.int64)
-    return (value >> np.uint64(1)).astype(np.int64) ^ -signs, after
-
-
-def _binary(data: Buffer, at: Ints, size: Ints) -> Any:
-    """A binary array over `data`: every second slot of an array that spans values and the gaps between them."""
-    import numpy as np
+def _made_binary(column: Column | None, kind: Any = None) -> Any:
+    """A binary (or `kind`) array out of its finished buffers."""
     import pyarrow as pa
 
-    count = len(at)
-    null = size < 0
-    if null.all():
-        return pa.nulls(count, pa.binary())
-    bounds = np.empty(2 * count, np.int32)
-    bounds[0::2] = at
-    bounds[1::2] = at + np.maximum(size, 0)
-    spans = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
-    slots = np.arange(0, 2 * count - 1, 2, dtype=np.int32)
-    return spans.take(pa.array(slots, mask=null) if null.any() else pa.array(slots))
+    if column is None:
+        return None
+    count, nulls, validity, offsets, data = column
+    kind = kind or pa.binary()
+    if nulls == count:
+        return pa.nulls(count, kind)
+    buffers = [None if validity is None else pa.py_buffer(validity), pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(kind, count, buffers, nulls)
 
 
-def headers_type() -> Any:
-    """The Arrow type of the headers column, as Spark's Kafka source has it."""
+def _made_headers(count: int, lists: Lists | None) -> Any:
+    """The headers column out of its finished buffers."""
     import pyarrow as pa
 
-    return pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-
-
-def _headers(group: _Group, at: Ints, end: Ints, count: Ints) -> Any:
-    """The headers column; `at` is where each record's header count stands. Headers are few, so tuples will do."""
-    import numpy as np
-    import pyarrow as pa
-
-    if not count.any():
-        return pa.nulls(len(at), headers_type())
-    data = bytes(group.data)
-    keys: list[str] = []
-    values: list[bytes | None] = []
-    for index in np.flatnonzero(count).tolist():
-        try:
-            pairs, reached = decode_headers(data, int(at[index]), int(end[index]))
-        except IndexError:
-            raise CorruptBatch(f"headers at byte {int(at[index])} of the records end with the buffer") from None
-        if reached != end[index]:
-            raise CorruptBatch(f"headers before byte {reached} of the records do not end with their record")
-        keys += [name for name, _ in pairs]
-        values += [content for _, content in pairs]
-    bounds = np.zeros(len(at) + 1, np.int32)
-    np.cumsum(count, out=bounds[1:])
-    columns = [pa.array(keys, pa.string()), pa.array(values, pa.binary())]
-    pairs_array = pa.StructArray.from_arrays(columns, ["key", "value"])
-    none = pa.array(count == 0)
-    return pa.ListArray.from_arrays(pa.array(bounds), pairs_array, type=headers_type(), mask=none)
+    if lists is None:
+        return None
+    without, validity, offsets, names, contents = lists
+    if offsets is None:
+        return pa.nulls(count, headers_type())
+    key, value = _made_binary(names, pa.string()), _made_binary(contents)
+    pairs = pa.StructArray.from_arrays([key, value], ["key", "value"])
+    buffers = [pa.py_buffer(validity) if without else None, pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(headers_type(), count, buffers, without, children=[pairs])

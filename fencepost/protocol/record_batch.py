@@ -23,7 +23,7 @@ from fencepost.protocol.batch_header import (
     set_producer,
 )
 from fencepost.protocol.compression import Compression, compress
-from fencepost.protocol.records import NewRecord, Record, encode_record, encode_records
+from fencepost.protocol.records import NewRecord, Record, encode_behind, encode_record
 
 __all__ = [
     "CONTROL_BIT",
@@ -73,13 +73,15 @@ def build_batch(
     Raises ValueError where offsets do not rise or pass `last_offset_delta`.
     """
     base_timestamp = (records[0][1] if isinstance(records[0], Record) else records[0][0]) if records else -1
-    body, last_delta, max_timestamp = encode_records(records, base_timestamp, base_offset)
+    batch, last_delta, max_timestamp = encode_behind(HEADER_SIZE, records, base_timestamp, base_offset)
     if last_offset_delta is None:
         last_offset_delta = max(last_delta, 0)
     elif last_delta > last_offset_delta:
         raise ValueError(f"records reach offset delta {last_delta}, the batch ends at {last_offset_delta}")
     if records and compression is not Compression.NONE:
-        body = compress(compression, body, level)
+        with memoryview(batch) as view, view[HEADER_SIZE:] as body:
+            packed = compress(compression, body, level)
+        batch[HEADER_SIZE:] = packed
     attributes = compression | extra_attributes
     if log_append_time_ms is not None:
         timestamp_type, max_timestamp = 1, log_append_time_ms
@@ -87,8 +89,6 @@ def build_batch(
         attributes |= LOG_APPEND_TIME_BIT
     if transactional:
         attributes |= TRANSACTIONAL_BIT
-    batch = bytearray(HEADER_SIZE)
-    batch += body
     header = BatchHeader(
         base_offset=base_offset,
         batch_length=len(batch) - LOG_OVERHEAD,

@@ -1,8 +1,9 @@
 """Records inside a batch: tuples to bytes and back, in plain Python, with every length checked."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from fencepost.protocol import compiled
 from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, Buffer, CorruptBatch
 from fencepost.protocol.compression import Compression, DecompressionFailed, decompress, unpacked_limit
 
@@ -47,11 +48,30 @@ def decode_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: i
     Raises CorruptBatch, naming record and byte, where lengths, counts or offsets do not fit the batch, and where
     decompressing would pass `max_bytes` (default: `unpacked_limit`). The CRC is the caller's business.
     """
-    return decode_unpacked(bytes(unpack_records(buffer, start, header, max_bytes)), header)
+    if compiled.hot is not None and header.compression is Compression.NONE:
+        end = start + header.size_bytes
+        with memoryview(buffer) as view, view[start + HEADER_SIZE : end] as body:
+            if end <= len(view) and (found := _decode_compiled(body, header)) is not None:
+                return found
+    return decode_unpacked(unpack_records(buffer, start, header, max_bytes), header)
 
 
-def decode_unpacked(data: bytes, header: BatchHeader) -> list[Record]:
-    """The records of a batch whose bytes `unpack_records` gave already, maybe in another thread. As `decode_records`."""
+def _decode_compiled(data: Buffer, header: BatchHeader) -> list[Record] | None:
+    """The records the compiled way; None where that finds something unusual, and the plain way is to judge."""
+    assert compiled.hot is not None
+    base, last_delta, base_time = header.base_offset, header.last_offset_delta, header.base_timestamp
+    stamp = header.max_timestamp if header.timestamp_type else None
+    found: list[Record] | None = compiled.hot.decode(
+        data, header.record_count, base, last_delta, base_time, stamp, Record, ()
+    )
+    return found
+
+
+def decode_unpacked(unpacked: bytes | bytearray, header: BatchHeader) -> list[Record]:
+    """`decode_records` of a batch whose bytes `unpack_records` gave already, maybe in another thread."""
+    if compiled.hot is not None and (found := _decode_compiled(unpacked, header)) is not None:
+        return found
+    data = bytes(unpacked)
     if header.record_count * MIN_RECORD_BYTES > len(data):
         raise CorruptBatch(
             f"batch at offset {header.base_offset}: {header.record_count} records can not fit {len(data)} bytes"
@@ -202,13 +222,34 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def encode_records(
-    records: Iterable[Record | NewRecord], base_timestamp: int, base_offset: int = 0
+    records: Sequence[Record | NewRecord], base_timestamp: int, base_offset: int = 0
 ) -> tuple[bytes, int, int]:
     """Records as they stand in a batch, uncompressed: (bytes, last offset delta, largest timestamp).
 
     A `Record` keeps its own offset, relative to `base_offset`; a NewRecord takes the offset after the one before it.
     Raises ValueError where offsets do not rise from `base_offset` on.
     """
+    body, last_delta, max_timestamp = encode_behind(0, records, base_timestamp, base_offset)
+    return bytes(body), last_delta, max_timestamp
+
+
+def encode_behind(
+    reserved: int, records: Sequence[Record | NewRecord], base_timestamp: int, base_offset: int = 0
+) -> tuple[bytearray, int, int]:
+    """As `encode_records`, but in a bytearray behind `reserved` zero bytes, where a header will stand."""
+    if compiled.hot is not None:
+        found: tuple[bytearray, int, int] | None = compiled.hot.encode(
+            records, base_timestamp, base_offset, Record, reserved
+        )
+        if found is not None:
+            return found
+    body, last_delta, max_timestamp = _encode_all(records, base_timestamp, base_offset)
+    whole = bytearray(reserved)
+    whole += body
+    return whole, last_delta, max_timestamp
+
+
+def _encode_all(records: Sequence[Record | NewRecord], base_timestamp: int, base_offset: int) -> tuple[bytes, int, int]:
     out: list[bytes] = []
     append, varints, small = out.append, _VARINTS, _SMALL
     headers: Iterable[tuple[str, bytes | None]]

@@ -19,6 +19,7 @@ from fencepost.protocol.record_batch import (
 )
 from fencepost.protocol.records import NewRecord, Record, decode_records
 from fencepost.protocol.sequence import MAX_SEQUENCE, advance, is_next, last_of
+from tests.kit.record_code import record_code  # noqa: F401
 
 TIMES = st.integers(min_value=0, max_value=2**42)
 CONTENT = st.none() | st.binary(max_size=200)

@@ -13,6 +13,7 @@ pa = pytest.importorskip("pyarrow")
 from fencepost.protocol.columns import RecordColumns, headers_type, iter_columns  # noqa: E402
 from fencepost.protocol.record_batch import Compression, CorruptBatch, build_batch, iter_headers  # noqa: E402
 from fencepost.protocol.records import NewRecord, Record, decode_records  # noqa: E402
+from tests.kit.record_code import record_code  # noqa: E402, F401
 
 
 def rows(columns: RecordColumns) -> list[Record]:

@@ -20,6 +20,7 @@ from fencepost.protocol.record_batch import (
     set_producer,
 )
 from fencepost.protocol.records import NewRecord, Record, decode_records
+from tests.kit.record_code import record_code  # noqa: F401
 
 RECORDS: list[NewRecord] = [(1000, b"k", b"v", ()), (1005, None, b"w", (("h", b"1"),)), (990, b"", None, ())]
 

@@ -13,6 +13,7 @@ from fencepost.protocol.record_batch import (
     read_header,
 )
 from fencepost.protocol.records import NewRecord, Record, decode_records, encode_records, size_bound
+from tests.kit.record_code import record_code  # noqa: F401
 
 RECORDS: list[NewRecord] = [
     (1_000, b"key", b"value", ()),

@@ -1,0 +1,58 @@
+"""What record columns are made of: the columns themselves, and batches that lie in one buffer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fencepost.protocol.batch_header import BatchHeader, Buffer
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+ALL_FIELDS = frozenset({"key", "value", "headers"})
+Column = tuple[int, int, bytearray | None, bytearray, bytearray]
+"""A finished binary column: rows, nulls, then Arrow's buffers: validity, int32 offsets, bytes."""
+Lists = tuple[int, bytearray | None, bytearray | None, Column | None, Column | None]
+"""A finished headers column: rows without headers, validity and int32 offsets of the lists, names, contents."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordColumns:
+    """Records in offset order, one entry per record in every column.
+
+    `key`, `value`: pyarrow binary arrays; `headers`: list<struct<key: string, value: binary>>, null where a record has
+    none; each is None where it was not asked for. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime.
+    """
+
+    offset: NDArray[np.int64]
+    timestamp_ms: NDArray[np.int64]
+    timestamp_type: NDArray[np.int32]
+    key: Any
+    value: Any
+    headers: Any
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+@dataclass(slots=True)
+class BatchGroup:
+    """Batches that lie in one buffer: their headers, and from where to where the records of each reach."""
+
+    data: Buffer
+    batches: list[BatchHeader]
+    bounds: list[tuple[int, int]]
+
+    def add(self, header: BatchHeader, at: int, end: int) -> None:
+        """One more batch, whose records reach from `at` to `end`."""
+        self.batches.append(header)
+        self.bounds.append((at, end))
+
+
+def headers_type() -> Any:
+    """The Arrow type of the headers column, as Spark's Kafka source has it."""
+    import pyarrow as pa
+
+    return pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

@@ -1,0 +1,23 @@
+"""Whether records go the compiled way: the module `_hot`, where a C compiler was there when this was installed.
+
+`FENCEPOST_PURE=1` in the environment forbids it; it is read once, when this is imported. Both ways give the same
+results and the same errors (docs/decisions/0025-a-compiled-part.md).
+"""
+
+from types import ModuleType
+
+INTERFACE = 1
+"""What the functions of `_hot` take and give. One built from older source, in an editable install, is not used."""
+
+hot: ModuleType | None
+try:
+    from fencepost.protocol import _hot
+
+    hot = _hot if getattr(_hot, "INTERFACE", 0) == INTERFACE else None
+except ImportError:
+    hot = None
+
+
+def record_code() -> str:
+    """How records are encoded and decoded in this process: "compiled" or "pure Python"."""
+    return "pure Python" if hot is None else "compiled"
