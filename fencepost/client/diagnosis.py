@@ -6,7 +6,7 @@ import trio
 
 from fencepost.client.authentication import SASL_HANDSHAKE
 from fencepost.client.connection import Connection
-from fencepost.client.errors import FatalError, KafkaError
+from fencepost.client.errors import KafkaError
 from fencepost.client.security import PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL
 from fencepost.client.wire import Dial, PlainWire, TlsWire, Wire
 from fencepost.protocol.errors import ErrorCode
@@ -50,11 +50,11 @@ async def _wants_sasl(dial: Dial, address: tuple[str, int], client_id: str, cont
             nursery.start_soon(connection.run)
             try:
                 await connection.negotiate(_PATIENCE_S)
+                if SASL_HANDSHAKE.key not in connection.versions:
+                    return False
                 version = connection.version_for(SASL_HANDSHAKE)
                 request = SASL_HANDSHAKE.request(mechanism=_NO_MECHANISM)
                 answer = await connection.ask(SASL_HANDSHAKE, version, request, _PATIENCE_S)
-            except FatalError:
-                return False  # it knows of no SASL
             finally:
                 connection.close("enough was heard")
         return bool(answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM)
