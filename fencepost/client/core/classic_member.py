@@ -92,6 +92,11 @@ class ClassicMember:
         """For a leader, the topics of the whole group: when their partitions change, it has to deal again."""
         return self._group_topics if self.leads else frozenset()
 
+    @property
+    def has_lost(self) -> bool:
+        """It still has partitions that may be somebody else's."""
+        return self._lost and bool(self.owned)
+
     # -- what comes next
 
     def step(self) -> Step:

@@ -83,7 +83,7 @@ class ConsumerMember:
     @property
     def beats(self) -> bool:
         """Whether heartbeats may go out: what is lost has to be put down before it joins again."""
-        return self._failure is None and not (self._lost and self._owned)
+        return self._failure is None and not self.has_lost
 
     @property
     def beat_is_due(self) -> bool:
@@ -91,6 +91,11 @@ class ConsumerMember:
         if not self.beats or self.waits_for_place:
             return False
         return self.epoch == JOIN or self._said_wish != self.wish or self._said_owned != frozenset(self._owned)
+
+    @property
+    def has_lost(self) -> bool:
+        """It still has partitions that may be somebody else's."""
+        return self._lost and bool(self._owned)
 
     # -- what comes next
 

@@ -46,6 +46,9 @@ class ClassicMembership(Membership):
     def _next(self) -> Step:
         return self._machine.step()
 
+    def _has_lost(self) -> bool:
+        return self._machine.has_lost
+
     def _given_up(self, step: GiveUp) -> None:
         self._machine.given_up(step.partitions, lost=step.lost)
 

@@ -51,6 +51,9 @@ class ConsumerMembership(Membership):
     def _next(self) -> Step:
         return self._machine.step()
 
+    def _has_lost(self) -> bool:
+        return self._machine.has_lost
+
     def _given_up(self, step: GiveUp) -> None:
         self._machine.given_up(step.partitions, lost=step.lost)
         self._happened()

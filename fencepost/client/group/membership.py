@@ -99,7 +99,7 @@ class Membership(ABC):
 
     async def let_act(self) -> None:
         """Wait, at rest, while the group takes partitions away; at once if there is nothing to take."""
-        while self._wants_rest:
+        while self._wants_rest or self._has_lost():
             await self._moved.wait()
 
     def subscribe(self, interest: Interest) -> None:
@@ -129,6 +129,10 @@ class Membership(ABC):
     @abstractmethod
     async def _do(self, step: Step) -> bool:
         """A step that is not about giving up and taking; False when it was the last."""
+
+    @abstractmethod
+    def _has_lost(self) -> bool:
+        """Whether partitions are to be put down that may be somebody else's."""
 
     @abstractmethod
     def _given_up(self, step: GiveUp) -> None: ...
@@ -179,9 +183,12 @@ class Membership(ABC):
             await self._reader.give_up(step.partitions, lost=step.lost)
             self._given_up(step)
         finally:
-            self._wants_rest = False
-            self._moved.set()
-            self._moved = trio.Event()
+            self._has_moved()
+
+    def _has_moved(self) -> None:
+        self._wants_rest = False
+        self._moved.set()
+        self._moved = trio.Event()
 
     async def _sleep(self, seconds: float | None = None) -> None:
         """Until something happens, or for so long."""
@@ -217,6 +224,7 @@ class Membership(ABC):
         if isinstance(step, GiveUp):
             await self._reader.give_up(step.partitions, lost=True)
             self._given_up(step)
+        self._has_moved()
         while self._reader.sign_of_life() == sign:
             await self._sleep(_LOOK_S_MAX)
         self._away = False
