@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -77,7 +78,7 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
 
     def __init__(self, loop: Loop, inner: Any) -> None:
         super().__init__(loop, inner)
-        self._user = threading.Lock()
+        self._user = threading.RLock()
         self._hand: _Hand | None = None
 
     def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
@@ -112,7 +113,13 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
             return super()._call(name, *args, patient=patient, **more)
 
     def _alone(self) -> "_Alone":
-        return _Alone(self._user)
+        return _Alone(self._user, getattr(self._loop.local, "called_back", False))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        with self._alone():
+            self._settle()
+            yield
 
     def _left(self) -> dict[TopicPartition, tuple[int, int]]:
         if self._hand_is_void():
@@ -153,22 +160,24 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
 
 
 class _Alone:
-    """Holds a consumer for one thread; the same thread does not come twice. Raises RuntimeError."""
+    """Holds a consumer for one thread; a callback comes in beside it, for that waits. Raises RuntimeError."""
 
-    __slots__ = ("_lock",)
+    __slots__ = ("_free", "_lock")
 
-    def __init__(self, lock: threading.Lock) -> None:
+    def __init__(self, lock: "threading.RLock", called_back: bool) -> None:
         self._lock = lock
+        self._free = called_back
 
     def __enter__(self) -> Self:
-        if not self._lock.acquire(blocking=False):
+        if not self._free and not self._lock.acquire(blocking=False):
             raise RuntimeError("a consumer is for one thread at a time, and another one uses it now")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._lock.release()
+        if not self._free:
+            self._lock.release()
 
 
 class _Records(Iterator[ConsumerRecord[Any, Any]]):

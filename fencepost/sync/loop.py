@@ -4,6 +4,7 @@ import contextvars
 import os
 import threading
 import time
+import weakref
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from fencepost.client import KafkaError
 
 T = TypeVar("T")
 _LOOK_AGAIN_S = 1.0
+_END_S = 10.0
 
 
 class TimedOut(TimeoutError, trio.TooSlowError):
@@ -86,9 +88,12 @@ class Loop:
         self._stop: trio.Event | None = None
         self._idle = trio.Event()
         self._jobs: set[_Job] = set()
-        self._over = False
+        self._over = self._asked_to_end = False
         self._error: BaseException | None = None
-        self._contexts = threading.local()
+        self.local = threading.local()
+        """What belongs to a thread that calls: its context, and whether it runs a callback."""
+        self.views: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+        """By the id of an async object: what the program has of it."""
 
     # -- life
 
@@ -119,7 +124,7 @@ class Loop:
             raise error
 
     def _end(self) -> None:
-        self._over = True
+        self._over = self._asked_to_end = True
         if self._stop is not None:
             self._stop.set()
 
@@ -182,14 +187,16 @@ class Loop:
             result: T = job.result
             return result
         if job.closing:
+            if not self._asked_to_end:  # it ends by itself, and what it ends with is worth the wait
+                self._thread.join(_END_S)
             raise self._gone()
         raise TimedOut("the call took longer than it was given")
 
     def _context(self) -> contextvars.Context:
         """The calling thread's own, in which all its calls run one after the other."""
-        found: contextvars.Context | None = getattr(self._contexts, "own", None)
+        found: contextvars.Context | None = getattr(self.local, "context", None)
         if found is None:
-            found = self._contexts.own = contextvars.copy_context()
+            found = self.local.context = contextvars.copy_context()
         return found
 
     def _within(self, patient: bool) -> float | None:

@@ -7,9 +7,12 @@ contexts, async iterators, and instances of classes that have a mirror.
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, ClassVar, Self
+
+import trio
 
 from fencepost.sync.loop import Loop
 
@@ -26,6 +29,7 @@ class Mirror:
         self._loop = loop
         self._inner = inner
         self._entered: Any = None
+        loop.views[id(inner)] = self
 
     def __init_subclass__(cls, *, of: type | None = None) -> None:
         """`of` is the async class; its public names come here, except those that the class itself defines."""
@@ -54,13 +58,19 @@ class Mirror:
     def _call(self, name: str, *args: Any, patient: bool = False, **more: Any) -> Any:
         """Call the method of that name in the trio thread; mirrors among its arguments are seen through."""
         args = tuple(plain(one) for one in args)
-        more = {key: plain(one) for key, one in more.items()}
+        more = {key: self._given(key, one) for key, one in more.items()}
 
         async def run() -> Any:
             made = getattr(self._inner, name)(*args, **more)
             return await made if inspect.iscoroutine(made) else made
 
-        return view(self._loop, self._loop.call(run, patient=patient))
+        return view(self._loop, self._loop.call(run, patient=patient), self)
+
+    def _given(self, name: str, value: Any) -> Any:
+        """An argument as the async side takes it; plain functions that are told of something become async ones."""
+        if name.startswith("on_") and callable(value) and not inspect.iscoroutinefunction(value):
+            return _Callback(self._loop, value)
+        return plain(value)
 
     def _look(self, name: str) -> Any:
         """An attribute, read in the trio thread as long as that lives."""
@@ -72,6 +82,10 @@ class Mirror:
 
     def _settle(self) -> None:
         """Hand over what is still on this side, before the block ends."""
+
+    def _reading(self) -> AbstractContextManager[Any]:
+        """Around each step of an iterator that came from here."""
+        return nullcontext()
 
 
 def _enter(self: Mirror) -> Any:
@@ -111,18 +125,20 @@ def _iterate(self: Mirror) -> "Stream":
         begun: AsyncIterator[Any] = self._inner.__aiter__()
         return begun
 
-    return Stream(self._loop, self._loop.call(begin))
+    return Stream(self._loop, self._loop.call(begin), self)
 
 
 class Stream(Iterator[Any]):
     """An async iterator, blocking. A deadline that ends a wait loses nothing: go on with `next`."""
 
-    def __init__(self, loop: Loop, source: AsyncIterator[Any]) -> None:
+    def __init__(self, loop: Loop, source: AsyncIterator[Any], owner: Mirror | None = None) -> None:
         self._loop = loop
         self._source = source
+        self._owner = owner
 
     def __next__(self) -> Any:
-        found = self._loop.call(self._step, patient=True)
+        with nullcontext() if self._owner is None else self._owner._reading():
+            found = self._loop.call(self._step, patient=True)
         if found is _END:
             raise StopIteration
         return view(self._loop, found)
@@ -138,6 +154,28 @@ class Stream(Iterator[Any]):
         end = getattr(self._source, "aclose", None)
         if end is not None:
             self._loop.call(end)
+
+
+class _Callback:
+    """A plain function that is told something: called in a thread of its own, so it may call the client.
+
+    What told it waits meanwhile, and whoever uses the consumer waits for that: so it may use the consumer as well.
+    """
+
+    def __init__(self, loop: Loop, function: Callable[..., Any]) -> None:
+        self._loop = loop
+        self._function = function
+
+    async def __call__(self, *args: Any) -> None:
+        """Call it with what a program sees of the arguments. Raises what it raises."""
+        await trio.to_thread.run_sync(self._run, tuple(view(self._loop, one) for one in args))
+
+    def _run(self, args: tuple[Any, ...]) -> None:
+        self._loop.local.called_back = True
+        try:
+            self._function(*args)
+        finally:
+            self._loop.local.called_back = False
 
 
 class _Context(Mirror):
@@ -167,13 +205,16 @@ def plain(value: Any) -> Any:
     return value._inner if isinstance(value, Mirror) else value
 
 
-def view(loop: Loop, value: Any) -> Any:
+def view(loop: Loop, value: Any, owner: Mirror | None = None) -> Any:
     """What the program gets to see of a value that came out of the trio thread."""
+    known = loop.views.get(id(value))
+    if known is not None and known._inner is value:
+        return known
     for kind in type(value).__mro__:
         if kind in _MIRRORS:
             return _MIRRORS[kind](loop, value)
     if hasattr(value, "__anext__"):
-        return Stream(loop, value)
+        return Stream(loop, value, owner)
     return _Context(loop, value) if hasattr(value, "__aenter__") else value
 
 

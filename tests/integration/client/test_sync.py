@@ -7,7 +7,7 @@ import pytest
 import trio
 
 from fencepost import AbortableError, ConfigError, KafkaError, TopicPartition
-from fencepost.sync import Client, TimedOut, fail_after
+from fencepost.sync import Client, Consumer, TimedOut, fail_after
 
 
 @pytest.fixture
@@ -87,7 +87,10 @@ def test_single_records_cross_in_batches_and_count_one_by_one(kafka: Client, nam
             next(records)
         consumer.resume(here)
         assert next(records).offset == 701
-        assert next(iter(consumer.batches(max_records=10)))[0].offset == 702
+        batches = consumer.batches(max_records=10)
+        assert next(batches)[0].offset == 702
+        assert next(iter(consumer)).offset == 712
+        assert next(batches)[0].offset == 713, "what came along with 712 was given back"
         consumer.seek(here, 5)
         assert next(iter(consumer)).offset == 5
     with kafka.consumer(name, group=name) as second:
@@ -284,3 +287,43 @@ def test_each_thread_has_its_own_batch_in_hand(kafka: Client, name: str) -> None
             txn.send(f"{name}-out", b"y")
             tied.append(len(txn.consumers))
     assert tied == [0, 1]
+
+
+def test_callbacks_are_plain_functions_that_may_use_the_client(kafka: Client, name: str) -> None:
+    filled(kafka, name, 40, partitions=2)
+    told: list[tuple[str, int]] = []
+
+    def on_assigned(consumer: Consumer, partitions: frozenset[TopicPartition]) -> None:
+        told.append(("assigned", len(partitions)))
+        for partition in partitions:
+            consumer.seek(partition, 3)
+
+    def on_revoked(consumer: Consumer, partitions: frozenset[TopicPartition]) -> None:
+        told.append(("revoked", len(partitions)))
+        consumer.commit()
+
+    with kafka.consumer(name, group=name, on_assigned=on_assigned, on_revoked=on_revoked) as consumer:
+        offsets = {record.offset for record in next(iter(consumer.batches(max_records=100)))}
+        assert min(offsets) == 3
+        consumer.unsubscribe()
+    assert told == [("assigned", 2), ("revoked", 2)]
+    with kafka.admin() as admin:
+        assert min(admin.group_offsets(name).values()) > 3
+
+
+def test_what_a_callback_raises_ends_the_client(address: str, name: str) -> None:
+    def on_assigned(consumer: Consumer, partitions: frozenset[TopicPartition]) -> None:
+        raise LookupError("no place to put them")
+
+    with pytest.raises(LookupError, match="no place"), Client(address, timeout=20) as kafka:  # noqa: PT012
+        filled(kafka, name, 1)
+        with kafka.consumer(name, group=name, on_assigned=on_assigned) as consumer:
+            next(iter(consumer))
+
+
+def test_an_arrow_table_of_a_topic(kafka: Client, name: str) -> None:
+    pytest.importorskip("pyarrow")
+    filled(kafka, name, 100)
+    with kafka.consumer(name) as consumer:
+        batch = next(iter(consumer.arrow(columns=["offset", "value"])))
+        assert batch.column("offset").to_pylist()[:3] == [0, 1, 2]
