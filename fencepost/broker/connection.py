@@ -5,7 +5,7 @@ import socket
 from collections.abc import Coroutine
 from itertools import starmap
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
@@ -13,7 +13,9 @@ from fencepost.broker.answers import Answer, answer_of
 from fencepost.broker.context import CloseConnection, Endpoint, RequestContext
 from fencepost.broker.dispatch import Route, UnservedRequest
 from fencepost.broker.frames import BadFrame, FrameBuffer
+from fencepost.broker.later import Later
 from fencepost.broker.log.store import FileRegion
+from fencepost.broker.readiness import Seat, Work, failed
 from fencepost.broker.transmission import JOIN_BYTES_MAX, send_parts
 from fencepost.protocol.headers import RequestHeader, read_request_header
 from fencepost.protocol.registry import API_BY_KEY, API_VERSIONS, Api
@@ -30,9 +32,6 @@ logger = logging.getLogger(__name__)
 
 Unfinished = Coroutine[Any, Any, Any]
 
-ROUNDS_BEFORE_CHECKPOINT = 16
-BYTES_BEFORE_CHECKPOINT = 1 << 20
-"""A MiB of batches is some milliseconds of work: whoever sends without a pause lets others run after it."""
 OUTPUT_FLUSH_BYTES = 1 << 20
 OUTPUT_FLUSH_ANSWERS = 128
 PRODUCE, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 24, 26
@@ -62,8 +61,9 @@ class Connection:
         self._frames = FrameBuffer(server.request_bytes_max)
         self._out: list[Answer] = []
         self._out_bytes = 0
-        self._sent_much = False
         self._waits: dict[PartitionLog, int] = {}
+        self._seat: Seat
+        self._parked: _Parked | None = None
         self._repeated: RepeatedProduce | None = None
         self._repeated_txn: RepeatedTxn | None = None
         self._scope = trio.CancelScope()
@@ -94,44 +94,55 @@ class Connection:
         self._frames.shrink()
 
     async def _serve(self) -> None:
-        """Receive, answer, send, as long as the socket has something; wait only where it has not.
+        """Wait for input, which is served meanwhile as far as plain functions can, and do what needs a task."""
+        seat = self._seat = self._server.readiness.seat(self._socket, self._serve_input)
+        try:
+            goes_on = True
+            while goes_on:
+                self.idle = self._parked is None
+                work = await seat.wait()
+                self.idle = False
+                goes_on = await work
+        finally:
+            seat.leave()
+            if self._parked is not None:
+                self._parked.later.leave()
+
+    def _serve_input(self) -> Work | None:
+        """Receive once, answer, send. What it returns must be awaited before more is received.
 
         A request that can be answered at once meets no coroutine on its way, nor trio's loop: at this place that is
         worth more than all else.
         """
-        frames, server, sock = self._frames, self._server, self._socket
-        receive, wait_readable = sock.recv_into, trio.lowlevel.wait_readable
-        rounds = worked_bytes = 0
-        while True:
-            try:
-                received = receive(frames.space())
-            except BlockingIOError:
-                rounds = worked_bytes = 0
-                self.idle = True  # until something is received
-                await wait_readable(sock)
-                continue
-            if not received:
-                return
-            self.idle = False
-            self.last_active = server.now
-            frames.received(received)
-            while (frame := frames.next_frame()) is not None:
-                if (unfinished := self._answer(frame)) is not None:
-                    await unfinished
-            if self._out and not self._flushed_at_once():
-                await self._flush()
-            if server.draining:
-                return
-            rounds += 1
-            worked_bytes += received
-            if self._sent_much:  # the next request will hardly be there: wait rather than ask, and let others run
-                self._sent_much = False
-                rounds = worked_bytes = 0
-                self.idle = True  # until something is received
-                await wait_readable(sock)
-            elif rounds >= ROUNDS_BEFORE_CHECKPOINT or worked_bytes >= BYTES_BEFORE_CHECKPOINT:
-                rounds = worked_bytes = 0
-                await trio.lowlevel.checkpoint()
+        frames = self._frames
+        try:
+            received = self._socket.recv_into(frames.space())
+        except BlockingIOError:
+            return None
+        if not received:
+            return _ended()
+        self.last_active = self._server.now
+        frames.received(received)
+        while (frame := frames.next_frame()) is not None:
+            if (unfinished := self._answer(frame)) is not None:
+                return self._finish(unfinished)
+            if self._parked is not None:
+                return None
+        if self._out and not self._flushed_at_once():
+            return self._finish(self._flush())
+        return _ended() if self._server.draining else None
+
+    async def _finish(self, unfinished: Unfinished | None = None) -> bool:
+        """What a plain function had to leave in the middle."""
+        if unfinished is not None:
+            await unfinished
+        frames = self._frames
+        while self._parked is None and (frame := frames.next_frame()) is not None:
+            if (more := self._answer(frame)) is not None:
+                await more
+        if self._out and not self._flushed_at_once():
+            await self._flush()
+        return not self._server.draining
 
     # Answering. What these functions return, unless it is None, must be awaited before anything else is done: the
     # handler has to wait, or the answers have to leave first.
@@ -176,10 +187,48 @@ class Connection:
         reply = route.handle(self._node, request, context)
         if isinstance(reply, CoroutineType):
             return self._handle_waiting(route, reply, context, began)
+        if isinstance(reply, Later):
+            if not self._seat.can_pause:
+                return self._handle_waiting(route, reply.wait(), context, began)
+            self._park(_Parked(reply, route, context, began))
+            return None
         self._node.metrics.count_request(context.api_key, clock.monotonic() - began)
         if reply is None:
             return None
         return self._enqueue(answer_of(route.api, context.api_version, context.correlation_id, reply))
+
+    def _park(self, parked: "_Parked") -> None:
+        """Leave a request to be answered in the middle of another one; nothing else is received until then."""
+        self._parked = parked
+        self._seat.pause()
+        self.idle = False
+        self.busy_in_handler = True
+        parked.later.then(self._unpark)
+
+    def _unpark(self) -> None:
+        """The answer is known. It leaves from here, unless there is something to wait for, or more to do."""
+        parked = self._parked
+        assert parked is not None
+        route, context = parked.route, parked.context
+        response = parked.later.now()
+        self._parked = None
+        if response is None:
+            waiting = self._handle_waiting(route, parked.later.settled(), context, parked.began)
+            self._seat.resume(self._finish(waiting))
+            return
+        self.busy_in_handler = False
+        self._node.metrics.count_request(context.api_key, self._node.clock.monotonic() - parked.began)
+        try:
+            unfinished = self._enqueue(answer_of(route.api, context.api_version, context.correlation_id, response))
+            if unfinished is not None or self._server.draining or self._frames.pending_bytes:
+                self._seat.resume(self._finish(unfinished))
+            elif self._flushed_at_once():
+                self.idle = True
+                self._seat.resume(None)
+            else:
+                self._seat.resume(self._finish(self._flush()))
+        except Exception as error:  # noqa: BLE001 - it is this connection's, not that of the request under way
+            self._seat.resume(failed(error))
 
     async def _handle_waiting(self, route: Route, waiting: Unfinished, context: RequestContext, began: float) -> None:
         self.busy_in_handler = True
@@ -278,12 +327,24 @@ class Connection:
             if lost:
                 for answer in self._out:
                     answer.refuse(lost)
-        self._sent_much = self._sent_much or self._out_bytes > JOIN_BYTES_MAX
         out, self._out, self._out_bytes = self._out, [], 0
         await send_parts(self._socket, [part for answer in out for part in answer.parts], self._made_progress)
 
     def _made_progress(self) -> None:
         self.last_active = self._server.now
+
+
+class _Parked(NamedTuple):
+    """A request that is answered by another one's turn."""
+
+    later: Later[Any]
+    route: Route
+    context: RequestContext
+    began: float
+
+
+async def _ended() -> bool:
+    return False
 
 
 def _decode(api: Api, frame: memoryview, header: RequestHeader) -> Any:

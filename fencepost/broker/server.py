@@ -11,6 +11,7 @@ import trio
 from fencepost.broker.connection import Connection
 from fencepost.broker.context import Endpoint
 from fencepost.broker.dispatch import Dispatch
+from fencepost.broker.readiness import Readiness
 from fencepost.broker.ticker import every
 from fencepost.broker.transmission import listen_unpaced, pace
 
@@ -34,6 +35,7 @@ class Server:
         config = node.config
         self.node = node
         self.dispatch = dispatch
+        self.readiness = Readiness()
         self.now = trio.current_time()
         """trio's time as of the last sweep: good to a second, and free to read."""
         self.draining = False

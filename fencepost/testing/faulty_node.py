@@ -11,6 +11,7 @@ from fencepost.broker.config import BrokerConfig
 from fencepost.broker.connection import LEARNT
 from fencepost.broker.context import CloseConnection, RequestContext
 from fencepost.broker.dispatch import Dispatch, Handler, Route
+from fencepost.broker.later import Later
 from fencepost.broker.log.store import Store
 from fencepost.broker.markers import Markers
 from fencepost.broker.node import Node
@@ -118,7 +119,7 @@ class FaultyDispatch(Dispatch):
         fault = self._node.faults.match(api, context.client_id)
         if fault is not None:
             return self._meet(fault, route, request, context)
-        reply = route.handle(node, request, context)
+        reply = _as_coroutine(route.handle(node, request, context))
         if isinstance(reply, CoroutineType):
             return self._noted(api, reply, request, context)
         if api.key in LEARNT:  # as a coroutine: what answers at once, a connection learns to answer without us
@@ -132,7 +133,7 @@ class FaultyDispatch(Dispatch):
         return reply
 
     async def _run(self, handle: Handler, request: Any, context: RequestContext) -> Any:
-        reply = handle(self._node, request, context)
+        reply = _as_coroutine(handle(self._node, request, context))
         return await reply if isinstance(reply, CoroutineType) else reply
 
     async def _meet(self, fault: Fault, route: Route, request: Any, context: RequestContext) -> Any:
@@ -202,6 +203,11 @@ class FaultyDispatch(Dispatch):
     def _note(self, fault: Fault, told: str) -> None:
         self._node.journal.note(f"fault: {told} is {fault.action}")
         fault.meet()
+
+
+def _as_coroutine(reply: Any) -> Any:
+    """A reply that others bring about is waited for here: it is to be noted."""
+    return reply.wait() if isinstance(reply, Later) else reply
 
 
 async def _at_once(reply: Any) -> Any:

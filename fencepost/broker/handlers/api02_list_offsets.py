@@ -32,7 +32,7 @@ _Found = tuple[int, int, int]
 """Timestamp, offset and leader epoch."""
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Answer each partition for itself; one named twice is an error of its own, as in Kafka."""
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
         raise CloseConnection(f"isolation level {request.isolation_level} does not exist")

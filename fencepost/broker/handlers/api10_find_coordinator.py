@@ -20,7 +20,7 @@ BATCH_SINCE = 4
 NO_NODE = -1
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Answer each key with this node's address."""
     if context.api_version < BATCH_SINCE:
         return FindCoordinatorResponse(**_find(node, request.key_type, request.key, context))

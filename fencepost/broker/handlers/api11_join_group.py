@@ -6,10 +6,12 @@ reason for the log (KIP-800), v9 lets a returning leader skip the assignment (KI
 members.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
-from fencepost.coordinator.group.turn import Join
+from fencepost.broker.later import later
+from fencepost.coordinator.group.turn import Join, JoinReply
 from fencepost.protocol.messages.api11_join_group import JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
@@ -21,26 +23,28 @@ NULLABLE_PROTOCOL_SINCE = 7
 SKIP_ASSIGNMENT_SINCE = 9
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Join, and answer once the group has its next generation."""
     version = context.api_version
     timed = version >= REBALANCE_TIMEOUT_SINCE
-    reply = await node.groups.join(
-        Join(
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            context.client_id or "",
-            f"/{context.client_host}",
-            request.session_timeout_ms,
-            request.rebalance_timeout_ms if timed else request.session_timeout_ms,
-            request.protocol_type,
-            tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
-            member_id_required=version >= MEMBER_ID_REQUIRED_SINCE,
-            can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
-            reason=request.reason,
-        )
+    command = Join(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        context.client_id or "",
+        f"/{context.client_host}",
+        request.session_timeout_ms,
+        request.rebalance_timeout_ms if timed else request.session_timeout_ms,
+        request.protocol_type,
+        tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
+        member_id_required=version >= MEMBER_ID_REQUIRED_SINCE,
+        can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
+        reason=request.reason,
     )
+    return later(node.groups.ask_join(command), partial(_response, version))
+
+
+def _response(version: int, reply: JoinReply) -> Any:
     no_protocol = None if version >= NULLABLE_PROTOCOL_SINCE else ""
     return JoinGroupResponse(
         error_code=reply.error,

@@ -7,7 +7,8 @@ of a follower waits for the leader's request.
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
-from fencepost.coordinator.group.turn import Sync
+from fencepost.broker.later import later
+from fencepost.coordinator.group.turn import Sync, SyncReply
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api14_sync_group import SyncGroupResponse
 
@@ -17,22 +18,24 @@ if TYPE_CHECKING:
 PROTOCOL_SINCE = 5
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Give the member its assignment."""
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= PROTOCOL_SINCE and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    reply = await node.groups.sync(
-        Sync(
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id,
-            request.protocol_type,
-            request.protocol_name,
-            tuple((assignment.member_id, assignment.assignment) for assignment in request.assignments),
-        )
+    command = Sync(
+        request.group_id,
+        request.member_id,
+        request.group_instance_id,
+        request.generation_id,
+        request.protocol_type,
+        request.protocol_name,
+        tuple((assignment.member_id, assignment.assignment) for assignment in request.assignments),
     )
+    return later(node.groups.ask_sync(command), _response)
+
+
+def _response(reply: SyncReply) -> Any:
     return SyncGroupResponse(
         error_code=reply.error,
         protocol_type=reply.protocol_type,

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 
-async def handle(_node: "Node", _request: Any, _context: RequestContext) -> Any:
+def handle(_node: "Node", _request: Any, _context: RequestContext) -> Any:
     """Refuse: there is no login to begin."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

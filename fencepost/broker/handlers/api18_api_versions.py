@@ -31,7 +31,7 @@ _LIBRDKAFKA_WITHOUT_NEED = (1, 8)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """List the APIs and the features. `request` is None where its version is not ours."""
     if request is None:
         api = API_BY_KEY[API_VERSIONS]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 
-async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
     """Answer each partition's end of the asked epoch, or of the largest one before it."""
     return OffsetForLeaderEpochResponse(
         topics=[

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """List the configurations of each resource; one that cannot be described fails alone."""
     results = []
     for resource in request.resources:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 
-async def handle(_node: "Node", _request: Any, _context: RequestContext) -> Any:
+def handle(_node: "Node", _request: Any, _context: RequestContext) -> Any:
     """Refuse: no mechanism was agreed on, and none can be."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,

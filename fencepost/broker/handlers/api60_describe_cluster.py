@@ -15,7 +15,7 @@ UNKNOWN_ENDPOINT, BROKER_ENDPOINT = 0, 1
 _ENDPOINTS = {BROKER_ENDPOINT: "BROKER", 2: "CONTROLLER"}
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Describe the cluster as its one broker sees it."""
     wanted = request.endpoint_type if context.api_version >= ENDPOINT_TYPE_SINCE else BROKER_ENDPOINT
     if wanted not in _ENDPOINTS:

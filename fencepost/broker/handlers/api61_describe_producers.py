@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 
-async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
     """List each partition's active producers."""
     return DescribeProducersResponse(
         topics=[

@@ -8,6 +8,7 @@ answer is UNSUPPORTED_VERSION.
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
+from fencepost.broker.later import later
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
 OWN_MEMBER_ID_SINCE = 1
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Take the heartbeat to the group."""
     if not node.consumer_protocol:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     owned = request.topic_partitions
-    reply = await node.groups.consumers.heartbeat(
+    asked = node.groups.consumers.ask_heartbeat(
         Heartbeat(
             group_id=request.group_id,
             member_id=request.member_id,
@@ -44,6 +45,10 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
             member_id_required=context.api_version >= OWN_MEMBER_ID_SINCE,
         )
     )
+    return later(asked, _response)
+
+
+def _response(reply: HeartbeatReply) -> Any:
     return ConsumerGroupHeartbeatResponse(
         error_code=reply.error,
         error_message=reply.text,

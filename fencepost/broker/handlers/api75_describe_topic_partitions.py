@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import TopicImage
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """One page: topics in the order of their names from the cursor on, up to the limit of partitions."""
     cursor = request.cursor
     asked = {topic.name for topic in request.topics}

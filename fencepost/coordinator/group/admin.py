@@ -1,4 +1,4 @@
-"""What operators ask of groups: describe, list, delete, count."""
+"""What others than members ask of groups: operators describe, list, delete, count; transactions end, topics go."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -101,3 +101,27 @@ class GroupAdmin:
             return error
         gone: list[GroupRecord] = [GroupRemoved(group_id)] if consumers is None else [*tombstones(consumers)]
         return self._shards.write_all(shard, [*shard.state.offsets.removals(group_id), *gone])
+
+    def takes_markers(self, partition: int) -> bool:
+        """Whether the outcome of a transaction may be written there: not while the log can not be understood (T8)."""
+        shard = self._shards.existing(partition)
+        return shard is None or not shard.is_lost
+
+    def complete_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
+        """A transaction's marker is durable on this partition of `__consumer_offsets`: its positions hold, or go."""
+        shard = self._shards.existing(partition)
+        if shard is not None:
+            shard.state.offsets.complete(producer_id, commit)
+
+    def topics_changed(self, topics: Sequence[str], *, created: bool = False) -> None:
+        """Topics came, or grew: consumer groups that subscribe to them assign anew."""
+        self.consumers.topics_changed(topics, created=created)
+
+    def topics_deleted(self, topics: Sequence[str]) -> None:
+        """Topics are gone: so are all positions in them, lest a new topic of that name inherits them."""
+        self._shards.forget_topics(set(topics))
+        self.consumers.topics_changed(topics, created=False)
+
+    def forget_deleted_topics(self) -> None:
+        """To be called once at start: a crash may have come between the deletion of a topic and `topics_deleted`."""
+        self._shards.forget_deleted_topics()

@@ -1,7 +1,7 @@
 """Groups of the consumer protocol (KIP-848): runs their decisions against the shards of the group coordinator."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -119,6 +119,11 @@ class ConsumerGroups:
 
     async def heartbeat(self, request: Heartbeat) -> HeartbeatReply:
         """ConsumerGroupHeartbeat."""
+        reply = self.ask_heartbeat(request)
+        return reply if isinstance(reply, HeartbeatReply) else await reply
+
+    def ask_heartbeat(self, request: Heartbeat) -> HeartbeatReply | Coroutine[Any, Any, HeartbeatReply]:
+        """As `heartbeat`; a coroutine only where the reply has to wait for the disk."""
         try:
             check(request, self.config.group_consumer_assignors)
             if self._shards.is_lost(request.group_id):
@@ -131,14 +136,12 @@ class ConsumerGroups:
             else:
                 reply = heartbeat.heartbeat(desk, request, request.member_id or self._new_id())
             end_offset = self._take(shard, desk, _why(desk, request))
-            if refused := await shard.settled(end_offset):
-                return HeartbeatReply(error=coordinator_error(refused))
         except Refused as refusal:
             logger.debug("group %s: member %s: %s", request.group_id, request.member_id, refusal)
             return HeartbeatReply(error=refusal.code, text=str(refusal))
         except LogWriteFailed as failed:
             return HeartbeatReply(error=coordinator_error(failed.code))
-        return reply
+        return reply if shard.is_settled(end_offset) else _settled(shard, end_offset, reply)
 
     def _find(self, shard: GroupShard, desk: Desk, request: Heartbeat) -> None:
         """The group of the request, made or made over where a member joins. Raises Refused."""
@@ -302,6 +305,11 @@ class ConsumerGroups:
                 else:
                     self._awaited_epochs[key] = timer.epoch
             self._shell.set_timer(key, timer.delay_ms)
+
+
+async def _settled(shard: GroupShard, end_offset: int, reply: HeartbeatReply) -> HeartbeatReply:
+    refused = await shard.settled(end_offset)
+    return HeartbeatReply(error=coordinator_error(refused)) if refused else reply
 
 
 def _why(desk: Desk, request: Heartbeat) -> str:

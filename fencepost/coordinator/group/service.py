@@ -3,8 +3,9 @@
 import logging
 import math
 import uuid
-from collections.abc import Callable, Collection, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import trio
 
@@ -15,7 +16,7 @@ from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer_service import ConsumerGroups
 from fencepost.coordinator.group.deletion import DeletedOffsets, decide_delete
 from fencepost.coordinator.group.offsets import FetchedOffset
-from fencepost.coordinator.group.parking import Parking
+from fencepost.coordinator.group.parking import Asked, Parking, settled, unless_refused
 from fencepost.coordinator.group.shards import GroupShard, GroupShards, coordinator_error
 from fencepost.coordinator.group.state import CompletingRebalance, Stable, group_members
 from fencepost.coordinator.group.timers import TimerKey, Timers
@@ -38,7 +39,7 @@ from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-ReplyT = TypeVar("ReplyT", JoinReply, SyncReply)
+ReplyT = TypeVar("ReplyT")
 
 RETRY_S = 1.0
 """When a timer whose write was refused goes off again."""
@@ -67,8 +68,8 @@ class GroupService(GroupAdmin):
         self._new_id = new_id
         self._timers = Timers()
         self._wake = trio.Event()
-        self._joins: Parking[JoinReply] = Parking(JoinReply("", ErrorCode.REBALANCE_IN_PROGRESS), trio.Event)
-        self._syncs: Parking[SyncReply] = Parking(SyncReply(ErrorCode.REBALANCE_IN_PROGRESS), trio.Event)
+        self._joins: Parking[JoinReply] = Parking(JoinReply("", ErrorCode.REBALANCE_IN_PROGRESS))
+        self._syncs: Parking[SyncReply] = Parking(SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
         self._closed = False
         self.consumers = ConsumerGroups(config, self._shards, lambda: topics.image, clock, new_id, self)
 
@@ -106,6 +107,13 @@ class GroupService(GroupAdmin):
 
     async def join(self, command: Join) -> JoinReply:
         """JoinGroup; waits for the other members."""
+        asked = self.ask_join(command)
+        if isinstance(asked, Asked):
+            return await answered(asked)
+        return asked if isinstance(asked, JoinReply) else await asked
+
+    def ask_join(self, command: Join) -> JoinReply | Asked[JoinReply] | Coroutine[Any, Any, JoinReply]:
+        """As `join`, for who has something else to do than to wait, where there is something to wait for."""
         if not command.group_id:
             return JoinReply(command.member_id, ErrorCode.INVALID_GROUP_ID)
         if self._closed:
@@ -113,22 +121,27 @@ class GroupService(GroupAdmin):
         shard = self._shards.of(command.group_id)
         if shard.is_lost:
             return JoinReply(command.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        refused = partial(JoinReply, command.member_id)
         try:
             if not self.consumers.make_way(shard, command.group_id):
-                return await self.consumers.join(shard, command)
-        except LogWriteFailed as failed:
-            return JoinReply(command.member_id, coordinator_error(failed.code))
-        group = shard.state.group(command.group_id)
-        new_member_id = command.member_id or f"{command.group_instance_id or command.client_id}-{self._new_id()}"
-        turn = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
-        try:
+                return unless_refused(self.consumers.join(shard, command), refused)
+            group = shard.state.group(command.group_id)
+            new_member_id = command.member_id or f"{command.group_instance_id or command.client_id}-{self._new_id()}"
+            turn = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
             why = notes.joining(command, new_member_id)
-            return await self._answer(shard, command.group_id, turn, self._joins, why)
+            return self._answer(shard, command.group_id, turn, self._joins, refused, why)
         except LogWriteFailed as failed:
-            return JoinReply(command.member_id, coordinator_error(failed.code))
+            return refused(coordinator_error(failed.code))
 
     async def sync(self, command: Sync) -> SyncReply:
         """SyncGroup; waits for the leader's."""
+        asked = self.ask_sync(command)
+        if isinstance(asked, Asked):
+            return await answered(asked)
+        return asked if isinstance(asked, SyncReply) else await asked
+
+    def ask_sync(self, command: Sync) -> SyncReply | Asked[SyncReply] | Coroutine[Any, Any, SyncReply]:
+        """As `sync`, for who has something else to do than to wait, where there is something to wait for."""
         if not command.group_id:
             return SyncReply(ErrorCode.INVALID_GROUP_ID)
         if self._closed:
@@ -140,9 +153,9 @@ class GroupService(GroupAdmin):
             return SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
             if command.group_id in shard.state.consumers:
-                return await self.consumers.sync(shard, command)
+                return unless_refused(self.consumers.sync(shard, command), SyncReply)
             turn = classic.sync(shard.state.group(command.group_id), command, self._clock.now_ms())
-            return await self._answer(shard, command.group_id, turn, self._syncs, "")
+            return self._answer(shard, command.group_id, turn, self._syncs, SyncReply)
         except LogWriteFailed as failed:
             return SyncReply(coordinator_error(failed.code))
 
@@ -248,30 +261,6 @@ class GroupService(GroupAdmin):
         self.tallies.deleted_offsets += len(decision.log)
         return decision.reply
 
-    def takes_markers(self, partition: int) -> bool:
-        """Whether the outcome of a transaction may be written there: not while the log can not be understood (T8)."""
-        shard = self._shards.existing(partition)
-        return shard is None or not shard.is_lost
-
-    def complete_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
-        """A transaction's marker is durable on this partition of `__consumer_offsets`: its positions hold, or go."""
-        shard = self._shards.existing(partition)
-        if shard is not None:
-            shard.state.offsets.complete(producer_id, commit)
-
-    def topics_changed(self, topics: Sequence[str], *, created: bool = False) -> None:
-        """Topics came, or grew: consumer groups that subscribe to them assign anew."""
-        self.consumers.topics_changed(topics, created=created)
-
-    def topics_deleted(self, topics: Sequence[str]) -> None:
-        """Topics are gone: so are all positions in them, lest a new topic of that name inherits them."""
-        self._shards.forget_topics(set(topics))
-        self.consumers.topics_changed(topics, created=False)
-
-    def forget_deleted_topics(self) -> None:
-        """To be called once at start: a crash may have come between the deletion of a topic and `topics_deleted`."""
-        self._shards.forget_deleted_topics()
-
     def _take(self, shard: GroupShard, group_id: str, turn: Turn, why: str) -> int:
         """Append what the turn writes, make it so, wake whom it answers; return the offset that answers wait for.
 
@@ -299,24 +288,32 @@ class GroupService(GroupAdmin):
             else:
                 self._syncs.wake(group_id, answer.member_id, answer.reply, end_offset)
 
-    async def _answer(self, shard: GroupShard, group_id: str, turn: Turn, parking: Parking[ReplyT], why: str) -> ReplyT:
-        """Take the turn and return its reply, parked until another member's turn brings it where it has none yet.
+    def _answer(
+        self,
+        shard: GroupShard,
+        group_id: str,
+        turn: Turn,
+        parking: Parking[ReplyT],
+        refused: Callable[[ErrorCode], ReplyT],
+        why: str = "",
+    ) -> ReplyT | Asked[ReplyT] | Coroutine[Any, Any, ReplyT]:
+        """Take the turn and return its reply; parked until another member's turn brings it, where it has none yet.
 
         Raises LogWriteFailed.
         """
         if turn.reply is not None:
             reply: ReplyT = turn.reply  # type: ignore[assignment]
             end_offset = self._take(shard, group_id, turn, why)
-        else:
-            parked = parking.park(group_id, turn.parked_as)
-            try:
-                self._take(shard, group_id, turn, why)
-                reply, end_offset = await parked.wait()
-            finally:
-                parking.leave(group_id, turn.parked_as, parked)
-        if not shard.is_settled(end_offset):
-            await shard.log.durable(end_offset)
-        return reply
+            return reply if shard.is_settled(end_offset) else settled(shard, end_offset, reply, refused)
+        asked = Asked(shard, parking, group_id, turn.parked_as, refused)
+        try:
+            self._take(shard, group_id, turn, why)
+        except BaseException:
+            asked.leave()
+            raise
+        if (now := asked.now()) is not None:
+            return now
+        return asked.settled() if asked.is_answered else asked
 
     def _set_timer(self, group_id: str, timer: SetTimer) -> None:
         self.set_timer(TimerKey(timer.kind, group_id, timer.member_id), timer.delay_ms)
@@ -374,3 +371,14 @@ class GroupService(GroupAdmin):
             for count in self._shards.forget_expired(self.config.offsets_retention_minutes * 60_000):
                 self.tallies.expired_offsets += count
                 await trio.lowlevel.checkpoint()
+
+
+async def answered(asked: Asked[ReplyT]) -> ReplyT:
+    """The reply, once others have brought it about and it may leave."""
+    event = trio.Event()
+    asked.then(event.set)
+    try:
+        await event.wait()
+    finally:
+        asked.leave()
+    return await asked.settled()

@@ -7,6 +7,7 @@ from typing import Any
 
 from fencepost.broker.context import Endpoint, RequestContext
 from fencepost.broker.dispatch import Dispatch
+from fencepost.broker.later import Later
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -82,6 +83,8 @@ class Node:
         asked = api.request.decode(api.request.encode(request, version), version)
         context = RequestContext(api_key, version, 1, "c", "127.0.0.1", Endpoint("h", 1))
         answer = self._dispatch.route(api_key, version).handle(self, asked, context)  # type: ignore[arg-type]
+        if isinstance(answer, Later):
+            answer = answer.wait()
         if isawaitable(answer):
             answer = await answer
         return api.response.decode(api.response.encode(answer, version), version)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from importlib import import_module
+from inspect import isawaitable
 from typing import Any
 
 import pytest
@@ -53,7 +54,9 @@ async def ask(on: NodeDouble, key: int, version: int, request: Any) -> Any:
     api = API_BY_KEY[key]
     request = api.request.decode(api.request.encode(request, version), version)
     context = RequestContext(key, version, 1, "client", "127.0.0.1", Endpoint("host", 9092))
-    answer = await import_module(f"fencepost.broker.handlers.{HANDLERS[key]}").handle(on, request, context)
+    answer = import_module(f"fencepost.broker.handlers.{HANDLERS[key]}").handle(on, request, context)
+    if isawaitable(answer):
+        answer = await answer
     return api.response.decode(api.response.encode(answer, version), version)
 
 

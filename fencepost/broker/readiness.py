@@ -1,0 +1,240 @@
+"""Waiting for what connections send: on Linux without trio's loop between a request and its answer.
+
+A task that waits in `trio.lowlevel.wait_readable` is woken by one turn of trio's loop: some forty calls of functions,
+which take three times as long as receiving and sending do once another process has used the CPU's caches. Most
+requests are answered by plain functions, so nobody has to be woken for them: where trio waits for the system, we wait
+for the connections as well, and have them serve what has come right there. Only what has to wait for something wakes
+its connection's task (docs/decisions/0024-requests-without-the-loop.md).
+
+trio has no door for that, so `_Relay` takes the place of its `io_manager`. It is small: `get_events` may return early
+with nothing, and does what it did otherwise. Where trio or the system is not as expected, or the clock is not the
+system's (a simulation decides itself what happens when), every connection's task waits by trio's public means.
+"""
+
+import logging
+import select
+import socket
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol
+
+import outcome
+import trio
+
+logger = logging.getLogger(__name__)
+
+Work = Coroutine[Any, Any, bool]
+"""What a connection's task has to do; True: there may be more to come."""
+Serve = Callable[[], Work | None]
+"""Called when there is something to read: a plain function, whose result is for the connection's task."""
+
+EVENTS_MAX = 128
+TURNS_MAX = 64
+"""So often requests are served before trio may look at its own again, busy or not."""
+
+
+class Seat(Protocol):
+    """Where a connection's task waits for work."""
+
+    async def wait(self) -> Work:
+        """Serve what comes, until something of it needs the task. Whoever is cancelled here loses nothing."""
+        ...
+
+    @property
+    def can_pause(self) -> bool:
+        """Whether `pause` may be called."""
+        ...
+
+    def pause(self) -> None:
+        """Serve nothing more until `resume`, not even in `wait`: a request is to be answered first."""
+        ...
+
+    def resume(self, work: Work | None) -> None:
+        """Serve again, or give this to the task first."""
+        ...
+
+    def leave(self) -> None:
+        """The socket is about to be closed."""
+        ...
+
+
+class _TaskSeat:
+    """A task that serves for itself. It can as well wait itself, so nothing is to be gained by a pause."""
+
+    can_pause = False
+
+    def __init__(self, sock: socket.socket, serve: Serve) -> None:
+        self._sock = sock
+        self._serve = serve
+
+    async def wait(self) -> Work:
+        while True:
+            await trio.lowlevel.wait_readable(self._sock)
+            work = self._serve()
+            if work is not None:
+                return work
+
+    def pause(self) -> None:
+        """Not to be called."""
+        raise NotImplementedError
+
+    def resume(self, work: Work | None) -> None:
+        """Not to be called."""
+        raise NotImplementedError
+
+    def leave(self) -> None:
+        """Nothing is held."""
+
+
+class _RelaySeat:
+    """A task that sleeps while the relay serves."""
+
+    __slots__ = ("_fd", "_paused", "_relay", "_serve", "_task", "_watched")
+
+    can_pause = True
+
+    def __init__(self, relay: "_Relay", sock: socket.socket, serve: Serve) -> None:
+        self._relay = relay
+        self._fd = sock.fileno()
+        self._serve = serve
+        self._task: trio.lowlevel.Task | None = None
+        self._watched = False
+        self._paused = False
+
+    async def wait(self) -> Work:
+        if not self._paused:
+            self._watch()
+        self._task = trio.lowlevel.current_task()
+        work: Work = await trio.lowlevel.wait_task_rescheduled(self._cancelled)
+        return work
+
+    def _cancelled(self, _: Callable[[], object]) -> trio.lowlevel.Abort:
+        self._task = None
+        return trio.lowlevel.Abort.SUCCEEDED
+
+    def ready(self) -> None:
+        """There is something to read, or the other side is gone."""
+        task = self._task
+        if task is None or self._paused:  # busy with what came before: it asks again when that is done
+            self.leave()
+            return
+        try:
+            work = self._serve()
+        except Exception as error:  # noqa: BLE001 - the task raises it
+            work = failed(error)
+        if work is not None:
+            self._task = None
+            trio.lowlevel.reschedule(task, outcome.Value(work))
+
+    def pause(self) -> None:
+        self._paused = True
+
+    def resume(self, work: Work | None) -> None:
+        self._paused = False
+        if work is None:
+            self._watch()
+        elif self._task is None:  # it has been cancelled
+            work.close()
+        else:
+            task, self._task = self._task, None
+            trio.lowlevel.reschedule(task, outcome.Value(work))
+
+    def _watch(self) -> None:
+        if not self._watched:
+            self._watched = True
+            self._relay.watch(self._fd, self)
+
+    def leave(self) -> None:
+        if self._watched:
+            self._watched = False
+            self._relay.forget(self._fd)
+
+
+async def failed(error: Exception) -> bool:
+    """Work that fails: a connection's task says what becomes of an error."""
+    raise error
+
+
+class _Relay:
+    """Stands in front of trio's `io_manager`, and waits for connections as well as for what trio waits for."""
+
+    def __init__(self, runner: Any) -> None:
+        self._io = runner.io_manager
+        self._runq = runner.runq
+        self._seats: dict[int, _RelaySeat] = {}
+        self._epoll = select.epoll()
+        self._trio_fd: int = self._io._epoll.fileno()
+        self._epoll.register(self._trio_fd, select.EPOLLIN)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._io, name)
+
+    def close(self) -> None:
+        """trio's loop has ended."""
+        self._epoll.close()
+        self._io.close()
+
+    def watch(self, fd: int, seat: _RelaySeat) -> None:
+        """Tell `seat` from now on whenever there is something to read."""
+        self._epoll.register(fd, select.EPOLLIN)
+        self._seats[fd] = seat
+
+    def forget(self, fd: int) -> None:
+        """Nobody is there to be told."""
+        del self._seats[fd]
+        self._epoll.unregister(fd)
+
+    def get_events(self, timeout: float) -> Any:
+        """What trio is to look at; before that, connections have been served. May return nothing, and early."""
+        poll, seats, trio_fd = self._epoll.poll, self._seats, self._trio_fd
+        ends = time.monotonic() + timeout
+        left = timeout
+        for _ in range(TURNS_MAX):
+            has_own = False
+            for fd, _flags in poll(left, EVENTS_MAX):
+                if fd == trio_fd:
+                    has_own = True
+                elif (seat := seats.get(fd)) is not None:
+                    seat.ready()
+            if has_own:
+                return self._io.get_events(0)
+            if self._runq or left <= 0:
+                break
+            left = max(0, ends - time.monotonic())
+        return []
+
+
+class Readiness:
+    """Seats for the connections of one loop. To be made in its tasks."""
+
+    def __init__(self) -> None:
+        self._relay = _relay()
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether requests are served without a turn of trio's loop."""
+        return self._relay is not None
+
+    def seat(self, sock: socket.socket, serve: Serve) -> Seat:
+        """A place to wait for what comes over `sock`; `serve` is called whenever there is something."""
+        return _TaskSeat(sock, serve) if self._relay is None else _RelaySeat(self._relay, sock, serve)
+
+
+def _relay() -> _Relay | None:
+    """The relay of this loop, made where it is the first time; None where it can not be."""
+    if not hasattr(select, "epoll"):
+        return None
+    try:
+        from trio._core._run import GLOBAL_RUN_CONTEXT, SystemClock
+
+        runner: Any = GLOBAL_RUN_CONTEXT.runner
+        if isinstance(runner.io_manager, _Relay):
+            return runner.io_manager
+        if type(runner.clock) is not SystemClock or runner.is_guest:
+            return None
+        relay = _Relay(runner)
+        runner.io_manager = relay
+    except (ImportError, AttributeError) as error:
+        logger.warning("this version of trio is not known well enough, requests take the long way cause=%s", error)
+        return None
+    return relay
