@@ -1,0 +1,110 @@
+"""The client's public names, and the table of them at the end of docs/client.md.
+
+`python -m tests.architecture.public_names` writes the table anew; test_public_names.py says when that is due.
+"""
+
+import enum
+import inspect
+from importlib import import_module
+
+from tests.architecture.project_files import ROOT
+
+GUIDE = ROOT / "docs/client.md"
+BEGIN, END = "<!-- public names: written by tests/architecture/public_names.py -->", "<!-- end of public names -->"
+PACKAGES = ("fencepost", "fencepost.client", "fencepost.client.admin", "fencepost.sync")
+BETWEEN_PARTS: dict[str, set[str]] = {
+    "Client": {"cluster"},
+    "Admin": {"cluster"},
+    "Consumer": {
+        "at_rest",
+        "committed_in_transaction",
+        "fail",
+        "forget_positions",
+        "give_up",
+        "keep_all",
+        "next_raw",
+        "offsets_in_hand",
+        "rewind",
+        "sign_of_life",
+        "take",
+    },
+    "ItemErrors": {"derive"},
+    "Transaction": {"check", "fail", "linger_s"},
+    "TransactionalProducer": {"acquire", "bump", "current", "highest_produce_version"},
+    "TwoPhaseProducer": {"acquire", "bump", "current", "highest_produce_version"},
+}
+"""By class: names without an underscore that the client's own parts call one another by. No program needs them."""
+
+
+def public_classes() -> dict[str, type]:
+    """Every class of the public packages, by the name under which a program finds it first."""
+    found: dict[str, type] = {}
+    for package in PACKAGES:
+        module = import_module(package)
+        for name in sorted(module.__all__):
+            thing = getattr(module, name)
+            if inspect.isclass(thing) and thing not in found.values():
+                found[f"sync.{name}" if package == "fencepost.sync" else name] = thing
+    return found
+
+
+def public_functions() -> dict[str, object]:
+    """Every function of the public packages."""
+    found: dict[str, object] = {}
+    for package in PACKAGES:
+        module = import_module(package)
+        found |= {name: getattr(module, name) for name in module.__all__ if inspect.isfunction(getattr(module, name))}
+    return found
+
+
+def members_of(name: str, kind: type) -> list[str]:
+    """The public methods and properties that a class of ours has beyond what Python gives it."""
+    if issubclass(kind, enum.Enum) and not issubclass(kind, enum.IntEnum):
+        return []
+    hidden = BETWEEN_PARTS.get(name.rpartition(".")[2], set())
+    found = set()
+    for owner in kind.__mro__:
+        if owner.__module__.partition(".")[0] != "fencepost":
+            continue
+        for member, value in vars(owner).items():
+            if member.startswith("_") or member in hidden:
+                continue
+            if inspect.isfunction(value) or isinstance(value, property | classmethod | staticmethod):
+                found.add(member)
+    return sorted(found)
+
+
+def table() -> str:
+    """The table as it stands in the guide."""
+    classes = {name: kind for name, kind in public_classes().items() if not name.startswith("sync.")}
+    rows = ["| class | methods and properties |", "|---|---|"]
+    plain = []
+    for name, kind in classes.items():
+        members = members_of(name, kind)
+        if members:
+            rows.append(f"| `{name}` | {', '.join(f'`{member}`' for member in members)} |")
+        else:
+            plain.append(f"`{name}`")
+    own = [name for name in public_classes() if name.startswith("sync.")]
+    functions = [f"`{name}`" for name in sorted(public_functions())]
+    return "\n".join(
+        [
+            *rows,
+            "",
+            f"Values, errors and numbers: {', '.join(sorted(plain))}.",
+            "",
+            f"`fencepost.sync` has the same, as {', '.join(f'`{name}`' for name in own)}, and {', '.join(functions)}.",
+        ]
+    )
+
+
+def main() -> None:
+    """Write the table into the guide."""
+    text = GUIDE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    GUIDE.write_text(f"{before}{BEGIN}\n{table()}\n{END}{after}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
