@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.client.admin import Admin
+    from fencepost.client.admin import Admin, ItemErrors
     from fencepost.client.client import Client
     from fencepost.client.consumed import ConsumerBatch, ConsumerRecord
     from fencepost.client.consumer import Consumer
@@ -41,6 +41,7 @@ _HOME = {
     "FatalError": "errors",
     "FencedError": "errors",
     "GroupMetadata": "txn_requests",
+    "ItemErrors": "admin",
     "KafkaError": "errors",
     "OutcomeUnknown": "errors",
     "PreparedTransaction": "two_phase",
@@ -68,6 +69,7 @@ __all__ = [
     "FatalError",
     "FencedError",
     "GroupMetadata",
+    "ItemErrors",
     "KafkaError",
     "OutcomeUnknown",
     "PreparedTransaction",

@@ -1,0 +1,286 @@
+"""Admin requests go to the broker that answers for their subject, again when that has moved, and to old brokers."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import trio
+
+import fencepost
+from fencepost import ErrorCode, KafkaError, TopicPartition
+from fencepost.client.admin import ItemErrors, NewTopic
+from fencepost.client.errors import FatalError, RetriableError
+from fencepost.protocol.messages.api02_list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from fencepost.protocol.messages.api03_metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
+from fencepost.protocol.messages.api15_describe_groups import DescribedGroup, DescribeGroupsResponse
+from fencepost.protocol.messages.api16_list_groups import ListedGroup, ListGroupsResponse
+from fencepost.protocol.messages.api19_create_topics import CreatableTopicResult, CreateTopicsResponse
+from fencepost.protocol.messages.api20_delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from fencepost.protocol.messages.api32_describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+)
+from fencepost.protocol.messages.api33_alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+from fencepost.protocol.messages.api42_delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from fencepost.protocol.registry import API_BY_NAME
+from tests.unit.client.scripted_broker import HANG_UP, ScriptedBroker
+
+OF_KAFKA_2_1 = {
+    "ListOffsets": 4,
+    "Metadata": 7,
+    "OffsetCommit": 6,
+    "OffsetFetch": 5,
+    "FindCoordinator": 2,
+    "DescribeGroups": 2,
+    "ListGroups": 2,
+    "ApiVersions": 2,
+    "CreateTopics": 3,
+    "DeleteTopics": 3,
+    "DeleteRecords": 1,
+    "DescribeConfigs": 2,
+    "AlterConfigs": 1,
+    "CreatePartitions": 1,
+    "DeleteGroups": 1,
+}
+"""The highest versions of Apache Kafka 2.1; what is not here it did not know."""
+
+
+class Node(ScriptedBroker):
+    """One of several brokers, which all tell the same of the cluster."""
+
+    def __init__(self, node_id: int, cluster: "Nodes") -> None:
+        super().__init__()
+        self.node_id = node_id
+        self.cluster = cluster
+
+    def on_Metadata(self, request: Any, version: int) -> Any:
+        brokers = [
+            MetadataResponseBroker(node_id=node.node_id, host="127.0.0.1", port=node.port)
+            for node in self.cluster.nodes
+        ]
+        partitions = [
+            MetadataResponsePartition(partition_index=n, leader_id=leader, replica_nodes=[leader], isr_nodes=[leader])
+            for n, leader in enumerate(self.cluster.leaders)
+        ]
+        topics = [MetadataResponseTopic(name=entry.name, partitions=partitions) for entry in request.topics or ()]
+        return MetadataResponse(brokers=brokers, controller_id=self.cluster.controller, topics=topics)
+
+    def on_FindCoordinator(self, request: Any, version: int) -> Any:
+        node = self.cluster.nodes[self.cluster.coordinator - 1]
+        if version < 4:
+            return FindCoordinatorResponse(node_id=node.node_id, host="127.0.0.1", port=node.port)
+        found = Coordinator(key=request.coordinator_keys[0], node_id=node.node_id, host="127.0.0.1", port=node.port)
+        return FindCoordinatorResponse(coordinators=[found])
+
+    def on_CreateTopics(self, request: Any, version: int) -> Any:
+        here = self.node_id == self.cluster.controller
+        code = ErrorCode.NONE if here else ErrorCode.NOT_CONTROLLER
+        return CreateTopicsResponse(topics=[CreatableTopicResult(name=t.name, error_code=code) for t in request.topics])
+
+    def on_DeleteTopics(self, request: Any, version: int) -> Any:
+        return DeleteTopicsResponse(responses=[DeletableTopicResult(name=name) for name in request.topic_names])
+
+    def on_DeleteGroups(self, request: Any, version: int) -> Any:
+        here = self.node_id == self.cluster.coordinator
+        code = ErrorCode.NONE if here else ErrorCode.NOT_COORDINATOR
+        results = [DeletableGroupResult(group_id=group, error_code=code) for group in request.groups_names]
+        return DeleteGroupsResponse(results=results)
+
+    def on_DescribeGroups(self, request: Any, version: int) -> Any:
+        groups = [DescribedGroup(group_id=one, group_state="Empty", protocol_type="consumer") for one in request.groups]
+        return DescribeGroupsResponse(groups=groups)
+
+    def on_ListGroups(self, request: Any, version: int) -> Any:
+        return ListGroupsResponse(groups=[ListedGroup(group_id=f"g{self.node_id}", protocol_type="consumer")])
+
+    def on_ListOffsets(self, request: Any, version: int) -> Any:
+        topics = []
+        for topic in request.topics:
+            parts = []
+            for entry in topic.partitions:
+                here = self.cluster.leaders[entry.partition_index] == self.node_id
+                code = ErrorCode.NONE if here else ErrorCode.NOT_LEADER_OR_FOLLOWER
+                parts.append(
+                    ListOffsetsPartitionResponse(
+                        partition_index=entry.partition_index, error_code=code, offset=100 + entry.partition_index
+                    )
+                )
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=parts))
+        return ListOffsetsResponse(topics=topics)
+
+    def on_DescribeConfigs(self, request: Any, version: int) -> Any:
+        settings = [("retention.ms", "5000", 1), ("cleanup.policy", "delete", 1), ("segment.ms", "9", 5)]
+        configs = [DescribeConfigsResourceResult(name=n, value=v, config_source=source) for n, v, source in settings]
+        one = request.resources[0]
+        told = DescribeConfigsResult(resource_type=one.resource_type, resource_name=one.resource_name, configs=configs)
+        return DescribeConfigsResponse(results=[told])
+
+    def on_AlterConfigs(self, request: Any, version: int) -> Any:
+        return AlterConfigsResponse(
+            responses=[AlterConfigsResourceResponse(resource_name=request.resources[0].resource_name)]
+        )
+
+
+class Nodes:
+    """Two brokers, and who does what among them."""
+
+    def __init__(self) -> None:
+        self.controller = self.coordinator = 1
+        self.leaders = [1, 2]
+        self.nodes = [Node(1, self), Node(2, self)]
+
+    def asked(self, name: str) -> list[tuple[int, Any]]:
+        """(node, request) of an API, by node."""
+        return [(node.node_id, body) for node in self.nodes for api, _, body in node.requests if api == name]
+
+    def versions(self, name: str) -> set[int]:
+        """The versions in which an API was asked."""
+        return {version for node in self.nodes for api, version, _ in node.requests if api == name}
+
+
+@pytest.fixture
+async def nodes(nursery: trio.Nursery) -> Nodes:
+    """Two brokers that serve."""
+    made = Nodes()
+    for node in made.nodes:
+        await nursery.start(node.serve)
+    return made
+
+
+Ask = Callable[[Callable[[fencepost.Admin], Awaitable[Any]]], Awaitable[Any]]
+
+
+@pytest.fixture
+def ask(nodes: Nodes) -> Ask:
+    """Call something with an admin client of the two; it gives up after a second and a half."""
+
+    async def call(talk: Callable[[fencepost.Admin], Awaitable[Any]]) -> Any:
+        client = fencepost.Client(nodes.nodes[0].address, default_api_timeout_ms=1500, retry_backoff_ms=5)
+        async with client as kafka, kafka.admin() as admin:
+            with trio.fail_after(10):
+                return await talk(admin)
+
+    return call
+
+
+async def test_a_controller_that_moved_is_found_and_only_what_is_open_is_asked_again(nodes: Nodes, ask: Ask) -> None:
+    def moved(request: Any, version: int) -> Any:
+        nodes.controller = 2
+        codes = [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_CONFIG]
+        results = [CreatableTopicResult(name=t.name, error_code=c) for t, c in zip(request.topics, codes, strict=True)]
+        return CreateTopicsResponse(topics=results)
+
+    nodes.nodes[0].scripts["CreateTopics"].append(moved)
+    topics = [NewTopic(name, 1, 1) for name in ("a", "b", "c")]
+    with pytest.raises(ItemErrors) as some:
+        await ask(lambda admin: admin.create_topics(topics))
+    assert list(some.value.results) == ["a", "b"]
+    assert {name: error.code for name, error in some.value.errors.items()} == {"c": ErrorCode.INVALID_CONFIG}
+    sent = [(node, [topic.name for topic in request.topics]) for node, request in nodes.asked("CreateTopics")]
+    assert sent == [(1, ["a", "b", "c"]), (2, ["b"])]
+
+
+async def test_a_coordinator_that_moved_is_looked_for(nodes: Nodes, ask: Ask) -> None:
+    def moved(request: Any, version: int) -> Any:
+        nodes.coordinator = 2
+        return Node.on_DeleteGroups(nodes.nodes[0], request, version)
+
+    nodes.nodes[0].scripts["DeleteGroups"].append(moved)
+    await ask(lambda admin: admin.delete_group("g"))
+    assert [node for node, _ in nodes.asked("DeleteGroups")] == [1, 2]
+
+
+async def test_each_leader_is_asked_once_and_one_that_moved_again(nodes: Nodes, ask: Ask) -> None:
+    def moved(request: Any, version: int) -> Any:
+        nodes.leaders = [2, 2]
+        return Node.on_ListOffsets(nodes.nodes[0], request, version)
+
+    nodes.nodes[0].scripts["ListOffsets"].append(moved)
+    wanted = [TopicPartition("t", 0), TopicPartition("t", 1)]
+    found = await ask(lambda admin: admin.list_offsets(wanted))
+    assert [found[partition].offset for partition in wanted] == [100, 101]
+    sent = [(node, [p.partition_index for p in r.topics[0].partitions]) for node, r in nodes.asked("ListOffsets")]
+    assert sent == [(1, [0]), (2, [1]), (2, [0])]
+
+
+async def test_a_connection_that_ends_is_made_again(nodes: Nodes, ask: Ask) -> None:
+    nodes.nodes[0].scripts["DeleteGroups"] += [HANG_UP, HANG_UP]
+    await ask(lambda admin: admin.delete_groups("g", "h"))
+    assert [request.groups_names for _, request in nodes.asked("DeleteGroups")] == [["g", "h"]] * 3
+
+
+async def test_what_never_comes_right_is_told_at_the_deadline(nodes: Nodes, ask: Ask) -> None:
+    def never(request: Any, version: int) -> Any:
+        codes = [ErrorCode.NOT_CONTROLLER if topic.name == "b" else ErrorCode.NONE for topic in request.topics]
+        results = [CreatableTopicResult(name=t.name, error_code=c) for t, c in zip(request.topics, codes, strict=True)]
+        return CreateTopicsResponse(topics=results)
+
+    nodes.nodes[0].scripts["CreateTopics"] = [never] * 1000
+    with pytest.raises(ItemErrors) as late:
+        await ask(lambda admin: admin.create_topics([NewTopic("a", 1, 1), NewTopic("b", 1, 1)]))
+    assert list(late.value.results) == ["a"]
+    assert isinstance(late.value.errors["b"], RetriableError)
+    assert late.value.errors["b"].code is ErrorCode.NOT_CONTROLLER
+
+
+async def test_a_broker_that_says_nothing_of_an_item_is_not_believed(nodes: Nodes, ask: Ask) -> None:
+    nodes.nodes[0].scripts["DeleteGroups"].append(
+        DeleteGroupsResponse(results=[DeletableGroupResult(group_id="g", error_code=0)])
+    )
+    with pytest.raises(ItemErrors, match="deleting groups") as some:
+        await ask(lambda admin: admin.delete_groups("g", "h"))
+    assert list(some.value.errors) == ["h"]
+
+
+async def test_all_brokers_are_asked_for_their_groups(ask: Ask) -> None:
+    assert [one.group_id for one in await ask(lambda admin: admin.list_groups())] == ["g1", "g2"]
+
+
+async def test_kafka_2_1_is_spoken_to_in_its_versions(nodes: Nodes, ask: Ask) -> None:
+    for node in nodes.nodes:
+        node.highest = {name: OF_KAFKA_2_1.get(name, -1) for name in API_BY_NAME}
+
+    async def talk(admin: fencepost.Admin) -> None:
+        await admin.create_topic("a", 1, replication_factor=1)
+        with pytest.raises(FatalError, match="CreateTopics") as defaults:
+            await admin.create_topic("b")
+        assert defaults.value.code is ErrorCode.UNSUPPORTED_VERSION
+        await admin.delete_topics(["a"])
+        with pytest.raises(FatalError, match="DeleteTopics"):
+            await admin.delete_topic(bytes(16))
+        assert (await admin.describe_group("g")).state == "Empty"
+        assert await admin.list_groups() != []
+        with pytest.raises(FatalError, match="ListGroups"):
+            await admin.list_groups("Stable")
+        assert (await admin.list_offsets([TopicPartition("t", 1)]))[TopicPartition("t", 1)].offset == 101
+        with pytest.raises(FatalError, match="ListOffsets"):
+            await admin.list_offsets([TopicPartition("t", 1)], at="max_timestamp")
+        assert len((await admin.describe_cluster()).brokers) == 2
+        assert await admin.features() == {}
+        await admin.alter_configs({"retention.ms": None}, topic="a", append={"cleanup.policy": "compact"})
+        for call in (admin.describe_acls, admin.describe_quorum, lambda: admin.list_transactions()):
+            with pytest.raises(KafkaError) as unknown:
+                await call()
+            assert unknown.value.code is ErrorCode.UNSUPPORTED_VERSION
+
+    await ask(talk)
+    assert {name: nodes.versions(name) for name in ("CreateTopics", "DeleteTopics", "ListOffsets", "AlterConfigs")} == {
+        "CreateTopics": {3},
+        "DeleteTopics": {3},
+        "ListOffsets": {4},
+        "AlterConfigs": {1},
+    }
+    [(_, written)] = nodes.asked("AlterConfigs")
+    kept = {entry.name: entry.value for entry in written.resources[0].configs}
+    assert kept == {"cleanup.policy": "delete,compact"}, "the topic's own settings, without what was a default"
