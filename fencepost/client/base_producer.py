@@ -39,6 +39,7 @@ class BaseProducer:
         self._sender: Sender | None = None
         self.linger_s = config.linger_ms / 1000
         self._block_ms = min(config.max_block_ms, config.delivery_timeout_ms)
+        self._largest = min(config.max_request_size - _LARGEST_OVERHEAD, config.buffer_memory)
         self._handed_in = 0
 
     # -- for programs
@@ -162,7 +163,7 @@ class BaseProducer:
             size += len(value)
         if headers:
             size += _headers_size(headers)
-        if size + _LARGEST_OVERHEAD > self._config.max_request_size or size > self._memory.limit:
+        if size > self._largest:
             raise self._too_large(size)
         keyless = False
         if partition is not None:
@@ -194,6 +195,8 @@ class BaseProducer:
         """Wait for the topic, then for room, for `max_block_ms` in all. Raises RetriableError after that."""
         ends = trio.current_time() + self._block_ms / 1000
         size = RECORD_OVERHEAD + len(record[1] or b"") + len(record[2] or b"") + _headers_size(record[3])
+        if size > self._largest:
+            raise self._too_large(size)
         taken = 0
         try:
             while True:

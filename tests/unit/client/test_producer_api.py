@@ -1,0 +1,383 @@
+"""What a program sees of the producer: waiting, cancelling, errors, memory, options, figures; by scripted answers."""
+
+import random
+import struct
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+import fencepost
+from fencepost import ConfigError, DeliveryError, ErrorCode, KafkaError, RetriableError
+from fencepost.client.buffer import BufferMemory
+from fencepost.client.serializers import (
+    Double,
+    Integer,
+    Json,
+    Long,
+    SerializationError,
+    String,
+    Uuid,
+    deserialize_call,
+)
+from tests.unit.client.scripted_broker import SILENCE, ScriptedBroker
+
+Script = Callable[..., Any]
+
+
+def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
+    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
+
+
+# -- deadlines and cancelling
+
+
+async def test_a_record_fails_at_its_deadline_while_its_request_is_unanswered(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The outcome is unknown and the error says so; what comes after is numbered as if nothing had happened."""
+    broker = await script()
+    broker.scripts["Produce"] = [SILENCE]
+    async with (
+        client(broker, request_timeout_ms=60_000) as kafka,
+        kafka.producer(delivery_timeout_ms=2_000) as producer,
+    ):
+        began = trio.current_time()
+        with pytest.raises(DeliveryError, match="gave up") as late:
+            await producer.send("t", b"a")
+        assert late.value.may_be_written
+        assert 50 <= trio.current_time() - began < 51
+        assert producer.metrics().record_error_total == 1
+        broker.scripts["Produce"] = [broker.refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)]
+        assert (await producer.send("t", b"b")).offset == 0
+        assert [sent.place for sent in broker.batches] == [(1, 0), (1, 1), (2, 0)], "the first is never sent again"
+
+
+async def test_a_record_that_was_never_sent_says_so(script: Script, autojump_clock: trio.testing.MockClock) -> None:
+    broker = await script()
+    broker.scripts["Produce"] = [broker.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)] * 10_000
+    async with client(broker) as kafka, kafka.producer(delivery_timeout_ms=500) as producer:
+        with pytest.raises(DeliveryError) as late:
+            await producer.send("t", b"a")
+        assert not late.value.may_be_written, "this error is answered before the append"
+
+
+async def test_cancelled_while_it_waits_for_the_answer_a_record_is_still_delivered_once(script: Script) -> None:
+    broker = await script()
+    broker.scripts["Produce"] = [SILENCE]
+    async with client(broker, request_timeout_ms=200) as kafka, kafka.producer() as producer:
+        with trio.move_on_after(0.05) as scope:
+            await producer.send("t", b"a")
+        assert scope.cancelled_caught
+        await producer.flush()
+    assert broker.logs[0] == [b"a"]
+
+
+async def test_cancelled_while_it_waits_for_room_a_record_is_nowhere(script: Script) -> None:
+    broker = await script()
+    broker.scripts["Produce"] = [SILENCE]
+    small = {"buffer_memory": 1024, "batch_size": 512}
+    async with client(broker, request_timeout_ms=300) as kafka, kafka.producer(**small) as producer:
+        first = await producer.submit("t", b"x" * 900)
+        with trio.move_on_after(0.05) as scope:
+            await producer.submit("t", b"y" * 900)
+        assert scope.cancelled_caught
+        assert producer.metrics().waiting_threads == 0
+        assert (await first.wait()).offset == 0
+    assert broker.logs[0] == [b"x" * 900]
+
+
+async def test_no_room_for_max_block_ms_is_an_error_and_the_record_is_not_sent(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
+    broker = await script()
+    broker.scripts["Produce"] = [SILENCE]
+    options = {"buffer_memory": 1024, "max_block_ms": 1_500}
+    async with client(broker, request_timeout_ms=10_000) as kafka, kafka.producer(**options) as producer:
+        first = await producer.submit("t", b"x" * 900)
+        began = trio.current_time()
+        with pytest.raises(RetriableError, match="max_block_ms"):
+            await producer.send("t", b"y" * 900)
+        assert 1.5 <= trio.current_time() - began < 2
+        await first.wait()
+    assert broker.logs[0] == [b"x" * 900]
+
+
+async def test_an_unknown_topic_is_waited_for_for_max_block_ms(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
+    broker = await script()
+    async with client(broker) as kafka, kafka.producer(max_block_ms=700) as producer:
+        began = trio.current_time()
+        with pytest.raises(RetriableError) as missing:
+            await producer.send("other", b"a")
+        assert missing.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert 0.7 <= trio.current_time() - began < 2
+        with pytest.raises(trio.WouldBlock):
+            producer.send_nowait("other", b"a")
+
+
+# -- memory
+
+
+async def test_who_waits_longest_for_room_gets_it_first(autojump_clock: trio.testing.MockClock) -> None:
+    """A large record is not starved by small ones that come later."""
+    memory = BufferMemory(100)
+    assert memory.take(80)
+    order: list[str] = []
+
+    async def wait(name: str, size: int, after: float) -> None:
+        await trio.sleep(after)
+        await memory.wait(size)
+        order.append(name)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, "large", 90, 1)
+        nursery.start_soon(wait, "small", 20, 2)
+        await trio.sleep(3)
+        assert order == []
+        assert not memory.take(1), "nobody passes those who wait"
+        memory.give_back(80)
+        await trio.testing.wait_all_tasks_blocked()
+        assert order == ["large"]
+        memory.give_back(90)
+    assert order == ["large", "small"]
+    assert memory.used == 20
+
+
+async def test_room_that_was_granted_to_a_cancelled_task_is_given_to_the_next() -> None:
+    memory = BufferMemory(10)
+    assert memory.take(10)
+    got: list[int] = []
+
+    async def wait(number: int, scope: trio.CancelScope) -> None:
+        with scope:
+            await memory.wait(10)
+            got.append(number)
+
+    first, second = trio.CancelScope(), trio.CancelScope()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait, 1, first)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(wait, 2, second)
+        await trio.testing.wait_all_tasks_blocked()
+        first.cancel()
+        memory.give_back(10)
+    assert got in ([2], [1, 2])
+    assert memory.used == 10 * len(got)
+
+
+async def test_a_record_larger_than_the_whole_buffer_is_refused_at_once(script: Script) -> None:
+    broker = await script()
+    async with client(broker) as kafka, kafka.producer(buffer_memory=1024) as producer:
+        with pytest.raises(KafkaError, match="buffer_memory") as refused:
+            await producer.send("t", b"x" * 2000)
+        assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+async def test_requests_stay_within_max_request_size(script: Script) -> None:
+    broker = await script(partitions=8)
+    options = {"max_request_size": 4096, "batch_size": 3000}
+    async with client(broker) as kafka, kafka.producer(**options) as producer, producer.batch() as batch:
+        for n in range(64):
+            await batch.send("t", b"x" * 700, partition=n % 8)
+    sizes = [
+        sum(len(part.records) for topic in request.topic_data for part in topic.partition_data)
+        for name, _, request in broker.requests
+        if name == "Produce"
+    ]
+    assert max(sizes) <= 4096
+    assert sum(map(len, broker.logs.values())) == 64
+
+
+# -- many records, and telling of failures
+
+
+async def test_send_many_and_send_nowait(script: Script) -> None:
+    broker = await script()
+    async with client(broker) as kafka, kafka.producer() as producer:
+        await producer.send_many("t", [(b"k", b"%d" % n) for n in range(100)])
+        assert broker.logs[0] == [b"%d" % n for n in range(100)]
+        delivery = producer.send_nowait("t", b"last", headers={"h": b"1", "n": None}, timestamp_ms=5)
+        assert not delivery.done
+        with pytest.raises(trio.WouldBlock):
+            delivery.result()
+        meta = await delivery.wait()
+        assert (meta.offset, meta.timestamp_ms, delivery.partition) == (100, 5, 0)
+
+
+async def test_what_nobody_asks_for_is_raised_by_flush_and_by_the_end_of_the_block(script: Script) -> None:
+    broker = await script()
+    refuse = broker.refuse(ErrorCode.INVALID_RECORD)
+
+    async def work() -> None:
+        async with client(broker) as kafka, kafka.producer() as producer:
+            await producer.send("t", b"first")
+            broker.scripts["Produce"] = [refuse]
+            producer.send_nowait("t", b"bad")
+            with pytest.raises(ExceptionGroup) as at_flush:
+                await producer.flush()
+            assert len(at_flush.value.exceptions) == 1
+            await producer.flush()
+            broker.scripts["Produce"] = [refuse]
+            asked = producer.send_nowait("t", b"bad")
+            with pytest.raises(KafkaError, match="refused"):
+                await asked.wait()
+            await producer.flush()
+            broker.scripts["Produce"] = [refuse]
+            producer.send_nowait("t", b"bad, too")
+
+    with pytest.raises(ExceptionGroup) as at_the_end:
+        await work()
+    assert at_the_end.group_contains(KafkaError, match="refused")
+
+
+async def test_a_block_that_fails_sends_nothing_more(script: Script) -> None:
+    broker = await script()
+    left: list[Any] = []
+
+    async def work() -> None:
+        async with client(broker) as kafka, kafka.producer(linger_ms=10_000) as producer:
+            await producer.partitions_for("t")
+            left.extend((producer, producer.send_nowait("t", b"a")))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await work()
+    producer, delivery = left
+    with pytest.raises(KafkaError, match="closed"):
+        delivery.result()
+    assert broker.batches == []
+    with pytest.raises(KafkaError, match="closed"):
+        await producer.send("t", b"late")
+
+
+# -- partitions
+
+
+async def test_a_partitioner_of_the_program(script: Script) -> None:
+    broker = await script(partitions=4)
+    seen: list[tuple[Any, ...]] = []
+
+    def last(topic: str, key: bytes | None, value: bytes | None, partitions: Any) -> int:
+        seen.append((topic, key, value, len(partitions)))
+        return len(partitions) - 1
+
+    async with client(broker) as kafka, kafka.producer(partitioner=last) as producer:
+        assert (await producer.send("t", b"v", key=b"k")).partition == 3
+        assert (await producer.send("t", b"v", key=b"k", partition=1)).partition == 1
+    assert seen == [("t", b"k", b"v", 4)]
+    async with client(broker) as kafka, kafka.producer(partitioner=lambda *_: 4) as producer:
+        with pytest.raises(KafkaError, match="no 4"):
+            await producer.send("t", b"v")
+
+
+async def test_keys_can_be_ignored(script: Script) -> None:
+    """`partitioner_ignore_keys`: records with one key go in runs like those without."""
+    broker = await script(partitions=4)
+    options = {"partitioner_ignore_keys": True, "batch_size": 500}
+    async with client(broker) as kafka, kafka.producer(**options) as producer, producer.batch() as batch:
+        for n in range(300):
+            await batch.send("t", b"%050d" % n, key=b"same")
+    assert len([log for log in broker.logs.values() if log]) > 1
+
+
+# -- values that are not bytes
+
+
+async def test_serializers_see_topic_and_headers(script: Script) -> None:
+    broker = await script()
+
+    class Tagged:
+        def serialize(self, topic: str, headers: list[tuple[str, bytes | None]], value: str) -> bytes | None:
+            headers.append(("schema", topic.encode()))
+            return value.encode() if value else None
+
+    async with (
+        client(broker) as kafka,
+        kafka.producer(key_serializer=Long(), value_serializer=Tagged()) as producer,
+    ):
+        await producer.send("t", "hello", key=7, headers=[("a", b"1")])
+        await producer.send("t", "", key=8)
+        await producer.send("t", None, key=None)
+    assert broker.logs[0] == [b"hello", None, None]
+
+
+async def test_what_is_not_bytes_is_refused_before_it_reaches_the_buffer(script: Script) -> None:
+    broker = await script()
+    async with client(broker) as kafka, kafka.producer() as producer:
+        with pytest.raises(TypeError, match="value must be bytes, not str"):
+            await producer.send("t", "text")  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="header"):
+            await producer.send("t", b"", headers=[(b"name", b"")])  # type: ignore[list-item]
+        with pytest.raises(ValueError, match="negative"):
+            await producer.send("t", b"", timestamp_ms=-1)
+        assert (await producer.send("t", memoryview(b"view"))).offset == 0  # type: ignore[arg-type]
+    async with client(broker) as kafka, kafka.producer(value_serializer=Integer()) as producer:
+        with pytest.raises(SerializationError, match="value for 't'"):
+            await producer.send("t", 2**40)
+        assert producer.metrics().buffer_available_bytes == producer.metrics().buffer_total_bytes
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "data"),
+    [
+        (String(), "grün", "grün".encode()),
+        (Integer(), -2, b"\xff\xff\xff\xfe"),
+        (Long(), 1, b"\0\0\0\0\0\0\0\1"),
+        (Double(), 1.5, struct.pack(">d", 1.5)),
+        (Uuid(), uuid.UUID(int=5), b"00000000-0000-0000-0000-000000000005"),
+        (Json(), {"a": [1, None]}, b'{"a":[1,null]}'),
+    ],
+)
+def test_serializers_write_what_javas_write_and_read_it_again(kind: Any, value: Any, data: bytes) -> None:
+    assert kind.serialize("t", [], value) == data
+    assert kind.deserialize("t", [], data) == value
+
+
+def test_bytes_of_another_length_are_no_number() -> None:
+    read = deserialize_call(Long(), "key")
+    assert read is not None
+    with pytest.raises(SerializationError, match="8 are needed"):
+        read("t", [], b"123")
+
+
+# -- options and figures
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"compression_gzip_level": 0},
+        {"compression_gzip_level": 10},
+        {"compression_zstd_level": 23},
+        {"compression_lz4_level": 0},
+        {"max_in_flight_requests_per_connection": 6},
+        {"value_serializer": 5},
+        {"partitioner": "sticky"},
+    ],
+)
+async def test_options_are_checked(script: Script, options: dict[str, Any]) -> None:
+    broker = await script()
+    async with client(broker) as kafka:
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            kafka.producer(**options)
+
+
+async def test_the_producers_figures(script: Script) -> None:
+    broker = await script()
+    broker.scripts["Produce"] = [
+        broker.refuse(ErrorCode.MESSAGE_TOO_LARGE),
+        broker.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ]
+    async with client(broker) as kafka, kafka.producer(compression="gzip") as producer:
+        await producer.send_many("t", [(None, b"a" * 100)] * 10)
+        told = producer.metrics()
+        assert (told.record_send_total, told.record_error_total, told.batch_split_total) == (10, 0, 1)
+        assert told.record_retry_total == 15, "five once more because of the leader, both halves because of the size"
+        assert 0 < told.compression_rate_avg < 0.5
+        assert told.request_latency_max >= told.request_latency_avg > 0
+        assert told.buffer_available_bytes == told.buffer_total_bytes
+        assert told.prometheus()["kafka_producer_record_send_total"] == 10
