@@ -11,7 +11,7 @@ import trio
 from fencepost.client.chunk import Chunk
 from fencepost.client.fetch_state import PartitionState
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
-from fencepost.protocol.columns import ALL_FIELDS, RecordColumns, headers_type, iter_columns
+from fencepost.protocol.columns import ALL_FIELDS, RecordColumns, arrow_numbers, arrow_text, headers_type, iter_columns
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.topics import TopicPartition
 
@@ -167,12 +167,15 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
     def _column(self, name: str, partition: TopicPartition, columns: RecordColumns) -> Any:
         match name:
             case "topic":
-                return pa.DictionaryArray.from_arrays(np.zeros(len(columns), np.int32), pa.array([partition.topic]))
+                places = arrow_numbers(np.zeros(len(columns), np.int32), pa.int32())
+                return pa.DictionaryArray.from_arrays(places, arrow_text(partition.topic))
             case "partition":
-                return pa.array(np.full(len(columns), partition.partition, np.int32))
+                return arrow_numbers(np.full(len(columns), partition.partition, np.int32), pa.int32())
             case "timestamp":
-                none = columns.timestamp_ms < 0
-                return pa.array(columns.timestamp_ms, pa.timestamp("ms", "UTC"), mask=none if none.any() else None)
-            case "offset" | "timestamp_type":
-                return pa.array(getattr(columns, name))
+                known = columns.timestamp_ms >= 0
+                return arrow_numbers(columns.timestamp_ms, pa.timestamp("ms", "UTC"), known)
+            case "offset":
+                return arrow_numbers(columns.offset, pa.int64())
+            case "timestamp_type":
+                return arrow_numbers(columns.timestamp_type, pa.int32())
         return getattr(columns, name)

@@ -56,3 +56,27 @@ def headers_type() -> Any:
     import pyarrow as pa
 
     return pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
+def arrow_numbers(numbers: NDArray[Any], kind: Any, valid: NDArray[np.bool_] | None = None) -> Any:
+    """An Arrow array of `kind` over the memory of `numbers`, null where not `valid`.
+
+    `pa.array` would do it, too, but first imports pandas where that is installed, which takes most of a second.
+    """
+    import numpy as np
+    import pyarrow as pa
+
+    bits = None
+    if valid is not None and not valid.all():
+        bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
+    return pa.Array.from_buffers(kind, len(numbers), [bits, pa.py_buffer(np.ascontiguousarray(numbers))])
+
+
+def arrow_text(text: str) -> Any:
+    """An Arrow array of one string, made as `arrow_numbers` does and for the same reason."""
+    import numpy as np
+    import pyarrow as pa
+
+    data = text.encode()
+    bounds = np.array([0, len(data)], np.int32)
+    return pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])

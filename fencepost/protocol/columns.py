@@ -7,12 +7,30 @@ from typing import Any
 
 from fencepost.protocol import compiled
 from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, Buffer, CorruptBatch
-from fencepost.protocol.column_types import ALL_FIELDS, BatchGroup, Column, Lists, RecordColumns, headers_type
+from fencepost.protocol.column_types import (
+    ALL_FIELDS,
+    BatchGroup,
+    Column,
+    Lists,
+    RecordColumns,
+    arrow_numbers,
+    arrow_text,
+    headers_type,
+)
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.plain_columns import columns_by_numpy
 from fencepost.protocol.records import unpack_records
 
-__all__ = ["ALL_FIELDS", "GROUP_BYTES", "MAX_OFFSET", "RecordColumns", "headers_type", "iter_columns"]
+__all__ = [
+    "ALL_FIELDS",
+    "GROUP_BYTES",
+    "MAX_OFFSET",
+    "RecordColumns",
+    "arrow_numbers",
+    "arrow_text",
+    "headers_type",
+    "iter_columns",
+]
 
 GROUP_BYTES = 32 << 20
 """Unpacked bytes after which compressed batches are handed on, so that a fetch of bombs stays small in memory."""

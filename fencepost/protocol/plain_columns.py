@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.protocol.batch_header import Buffer, CorruptBatch
-from fencepost.protocol.column_types import BatchGroup, RecordColumns, headers_type
+from fencepost.protocol.column_types import BatchGroup, RecordColumns, arrow_numbers, headers_type
 from fencepost.protocol.records import MIN_RECORD_BYTES, decode_headers
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _binary(data: Buffer, at: Ints, size: Ints) -> Any:
     bounds[1::2] = at + np.maximum(size, 0)
     spans = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), pa.py_buffer(data)])
     slots = np.arange(0, 2 * count - 1, 2, dtype=np.int32)
-    return spans.take(pa.array(slots, mask=null) if null.any() else pa.array(slots))
+    return spans.take(arrow_numbers(slots, pa.int32(), ~null))
 
 
 def _starts(group: BatchGroup) -> list[Ints]:
