@@ -38,12 +38,11 @@ from fencepost.client.admin.types import (
     TransactionSummary,
 )
 from fencepost.client.base_producer import Headers
-from fencepost.client.cluster import PartitionInfo
 from fencepost.client.consumed import ConsumerBatch, ConsumerRecord
+from fencepost.client.core.partitions import PartitionInfo
 from fencepost.client.deliveries import RecordMetadata
 from fencepost.client.group.interest import Interest
 from fencepost.client.positions import OffsetAndTimestamp
-from fencepost.client.producer import Headers
 from fencepost.client.producer_metrics import ProducerMetrics
 from fencepost.client.serializers import AnySerializer
 from fencepost.client.two_phase import PreparedTransaction

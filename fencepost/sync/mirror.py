@@ -7,7 +7,7 @@ contexts, async iterators, and instances of classes that have a mirror.
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -128,15 +128,19 @@ def _iterate(self: Mirror) -> "Stream":
     return Stream(self._loop, self._loop.call(begin), self)
 
 
-class Stream(Iterator[Any]):
+class Stream(Mirror):
     """An async iterator, blocking. A deadline that ends a wait loses nothing: go on with `next`."""
 
-    def __init__(self, loop: Loop, source: AsyncIterator[Any], owner: Mirror | None = None) -> None:
-        self._loop = loop
-        self._source = source
+    def __init__(self, loop: Loop, inner: Any, owner: Mirror | None = None) -> None:
+        super().__init__(loop, inner)
         self._owner = owner
 
+    def __iter__(self) -> Self:
+        """Itself."""
+        return self
+
     def __next__(self) -> Any:
+        """Wait for the next one."""
         with nullcontext() if self._owner is None else self._owner._reading():
             found = self._loop.call(self._step, patient=True)
         if found is _END:
@@ -145,15 +149,9 @@ class Stream(Iterator[Any]):
 
     async def _step(self) -> Any:
         try:
-            return await self._source.__anext__()
+            return await self._inner.__anext__()
         except StopAsyncIteration:
             return _END
-
-    def close(self) -> None:
-        """End it early, as leaving a `for` does not."""
-        end = getattr(self._source, "aclose", None)
-        if end is not None:
-            self._loop.call(end)
 
 
 class _Callback:
@@ -212,7 +210,8 @@ def view(loop: Loop, value: Any, owner: Mirror | None = None) -> Any:
         return known
     for kind in type(value).__mro__:
         if kind in _MIRRORS:
-            return _MIRRORS[kind](loop, value)
+            made = _MIRRORS[kind]
+            return made(loop, value, owner) if issubclass(made, Stream) else made(loop, value)
     if hasattr(value, "__anext__"):
         return Stream(loop, value, owner)
     return _Context(loop, value) if hasattr(value, "__aenter__") else value

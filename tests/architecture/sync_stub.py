@@ -67,6 +67,14 @@ def origins_of(module: str) -> dict[str, str]:
     return found
 
 
+def home_of(module: str, name: str) -> str | None:
+    """Where a name that a module uses is defined in the end; None for what is built in."""
+    origin = origins_of(module).get(name)
+    if origin is None or origin == module or not origin.startswith("fencepost."):
+        return origin
+    return home_of(origin, name) or origin
+
+
 class Writer(ast.NodeTransformer):
     """Turns annotations of async classes into those of blocking ones, and notes what they need imported."""
 
@@ -86,7 +94,7 @@ class Writer(ast.NodeTransformer):
         name = RENAMED.get(node.id, node.id)
         if name in self.blocking:
             return ast.Name(self.blocking[name])
-        origin = origins_of(self.module).get(name)
+        origin = home_of(self.module, name)
         if name == node.id and name not in TYPE_VARS and origin is not None:
             self.imports.setdefault(origin, set()).add(name)
         return ast.Name(name)
@@ -147,7 +155,7 @@ def class_text(writer: Writer, name: str, kind: type) -> str:
     generic = [str(one).strip("~") for one in getattr(kind, "__parameters__", ())]
     lines = []
     enters = "Self"
-    iterates = None
+    iterates = follows = None
     for module, nodes in definitions_of(kind):
         writer.module = module
         first = nodes[0].name
@@ -156,6 +164,8 @@ def class_text(writer: Writer, name: str, kind: type) -> str:
         if first == "__aiter__" and nodes[0].returns is not None:
             iterates = ast.unparse(writer.annotation(nodes[0].returns) or ast.Constant(None))
         left_out = WRITTEN_HERE.get(name, set()) | BETWEEN_PARTS.get(kind.__name__, set())
+        if first == "__anext__" and nodes[0].returns is not None:
+            follows = ast.unparse(writer.annotation(nodes[0].returns) or ast.Constant(None))
         if not first.startswith("_") and first not in left_out:
             lines += [writer.function(node) for node in nodes]
     bases = f"(Generic[{', '.join(generic)}])" if generic else ""
@@ -169,6 +179,8 @@ def class_text(writer: Writer, name: str, kind: type) -> str:
         )
     if iterates is not None:
         body += f"\n    def __iter__(self) -> {iterates}: ..."
+    if follows is not None:
+        body += f"\n    def __iter__(self) -> Self: ...\n    def __next__(self) -> {follows}: ..."
     return f"class {name}{bases}:\n{body}\n"
 
 
