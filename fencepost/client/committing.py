@@ -118,10 +118,12 @@ class Committing(Positions):
             raise AbortableError(
                 "the group has given this batch's partitions away", code=ErrorCode.ILLEGAL_GENERATION, api="Heartbeat"
             )
-        return self._group(), self._positions()
+        return self._group(), self._whole.offsets() if self._whole is not None else self._positions()
 
     def committed_in_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These offsets are committed: an abort goes back no further."""
+        if self._whole is not None:
+            self._whole.committed()
         for partition, offset in offsets.items():
             state = self._fetcher.states.get(partition)
             if state is not None:
@@ -140,6 +142,10 @@ class Committing(Positions):
 
     def _go_back(self) -> None:
         self._rewind_due = False
+        if self._whole is not None:
+            self._whole.rewind()
+            self._fetcher.wake()
+            return
         for state in self._fetcher.states.values():
             if state.rewind_point is not None and state.rewind_point != state.position:
                 state.start_at(state.rewind_point)
@@ -148,6 +154,8 @@ class Committing(Positions):
     def forget_positions(self) -> None:
         """Nobody knows what is committed: ask the group before reading on; the batch in hand must not be retried."""
         self._void = not self._resting
+        if self._whole is not None:
+            self._whole.forget()
         for state in self._fetcher.states.values():
             if self.group_id is not None:
                 state.jump(None)

@@ -58,6 +58,8 @@ class Consumer(Subscriber[K, V]):
                 scope.cancel()
             self._end_group_tasks()
             self._resting = True
+            if self._whole is not None:
+                self._whole.close()
             if self._membership is not None:
                 await self._membership.leave("the consumer is being closed")
             self._fetcher.states = {}

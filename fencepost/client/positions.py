@@ -1,7 +1,7 @@
 """Where a consumer stands: its partitions, its positions, what is committed, and going back after an abort."""
 
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ConsumerConfig
@@ -16,6 +16,9 @@ from fencepost.client.group_requests import fetch_committed
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.client.whole_transactions import WholeTransactions
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -44,6 +47,7 @@ class Positions:
         self._handled: dict[TopicPartition, CommittedOffset] = {}
         self._rewind_due = False
         self._void = False
+        self._whole: WholeTransactions[Any, Any] | None = None
         self._open = False
 
     def _check(self) -> None:
@@ -125,6 +129,7 @@ class Positions:
         """
         for partition in partitions or self._fetcher.states:
             self._state(partition).pause(True)
+        self._fetcher.wake()  # what waits for them may have to give way
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Go on with paused partitions (all, if none is named)."""

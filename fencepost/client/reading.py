@@ -21,6 +21,8 @@ from fencepost.protocol.topics import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from fencepost.client.whole_transactions import WholeTransactions
+
 _FAIRNESS = 64
 _IN_HAND: ContextVar["weakref.ref[Reading[Any, Any]] | None"] = ContextVar("fencepost_consumer_in_hand", default=None)
 
@@ -40,6 +42,7 @@ class Reading(Committing, Generic[K, V]):
         self._committed_at = 0.0
         self._turn = 0
         self._given = 0
+        self._in_a_row = 0
         self._gave_one = False
         self._plain = config.key_deserializer is None and config.value_deserializer is None
         self._current: PartitionState | None = None
@@ -74,6 +77,20 @@ class Reading(Committing, Generic[K, V]):
         from fencepost.client.arrow import ArrowBatches  # here: pyarrow is not installed with every client
 
         return ArrowBatches(self, max_bytes, columns)
+
+    def transactions(self, *, max_bytes: int = 64 << 20, overflow: str = "error") -> "WholeTransactions[K, V]":
+        """Each committed transaction of the assigned partitions as one unit, never a part of it, for ever.
+
+        What waits for its transaction to be complete is held, up to `max_bytes`; beyond that TransactionTooLarge is
+        raised, or with `overflow="spill"` a temporary file is used. Asking for the next one says that the one before is
+        done with; `commit` and `send_offsets` commit so that none is cut, doubled or lost. Call it before anything else
+        is read, and read nothing else beside it. Its limits stand in the guide. Raises ConfigError.
+        """
+        from fencepost.client.whole_transactions import WholeTransactions  # here: few programs need it
+
+        if self._whole is None:
+            self._whole = WholeTransactions(self, max_bytes, overflow)
+        return self._whole
 
     async def next_raw(self) -> RawFetch:
         """One partition's part of an answer as the broker sent it, for readers which decide themselves what counts.
@@ -133,16 +150,18 @@ class Reading(Committing, Generic[K, V]):
         await self._done_with_last()
         while True:
             self._given += 1
-            if self._given % _FAIRNESS == 0:
+            if self._given >= _FAIRNESS:
+                self._given = 0
                 await trio.lowlevel.checkpoint()
             self._check()
             state = self._current
             record = None
-            if state is not None and self._given % self._config.max_poll_records:
+            if state is not None and self._in_a_row < self._config.max_poll_records:
                 record = self._one_of(state)
             if record is None:
                 state, record = self._one_of_another()
             if state is not None and record is not None:
+                self._in_a_row += 1
                 self._give()
                 self._gave_one = True
                 return self._told(state, record)
@@ -176,6 +195,7 @@ class Reading(Committing, Generic[K, V]):
             record = self._one_of(state)
             if record is not None:
                 self._current = state
+                self._in_a_row = 0
                 self._prefix = (state.partition.topic, state.partition.partition)
                 return state, record
         return None, None
@@ -317,4 +337,6 @@ class _Records(AsyncIterator[ConsumerRecord[K, V]]):
         state = consumer._current
         if consumer._plain and state is not None:
             self._quick, self._turn = _FAIRNESS - 1, state.turn
+            consumer._given += self._quick
+            consumer._in_a_row += self._quick
         return record_slowly

@@ -1,0 +1,312 @@
+"""`consumer.transactions()`: each committed transaction of the assigned partitions as one unit, never a part of it.
+
+How units are put together, and what can not be known from the logs, stands in `core.whole`. Markers decide, whatever
+the isolation level is: it only says how early records come. With read_committed they come once nobody's older
+transaction is open below them; with read_uncommitted at once, so a transaction is given as soon as its own markers are
+there, and what is still undecided is held meanwhile.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic
+
+import trio
+
+from fencepost.client.chunk import RawFetch
+from fencepost.client.consumed import ConsumerRecord, K, V, deserialized
+from fencepost.client.core.whole import PLAIN, Assembler, Piece, Place, Unit
+from fencepost.client.core.whole_notes import MOST_NOTE_BYTES
+from fencepost.client.errors import ConfigError, KafkaError
+from fencepost.client.fetch_state import PartitionState
+from fencepost.client.read_errors import CorruptRecords
+from fencepost.client.spill import Full, Spill
+from fencepost.client.txn_requests import CommittedOffset
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, read_header
+from fencepost.protocol.control_records import ControlType, control_type
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.records import decode_records
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.client.reading import Reading
+
+
+class TransactionTooLarge(KafkaError):
+    """What has to be held until it is complete is over `max_bytes`; `overflow="spill"` uses a temporary file."""
+
+
+class WholeTransaction(Generic[K, V]):
+    """One committed transaction, or the records of one batch that was written outside of any.
+
+    Going through it gives its records, partition by partition and in order within each; they are unpacked on the way,
+    so a large one never stands in memory as objects. Only valid until the next one is asked for.
+    """
+
+    def __init__(self, owner: "WholeTransactions[K, V]", unit: Unit) -> None:
+        self._owner = owner
+        self._unit = unit
+
+    @property
+    def producer_id(self) -> int:
+        """Who wrote it; -1 for records outside of transactions."""
+        return self._unit.producer_id
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of its records; under TV2 (producer id, epoch) names the transaction."""
+        return self._unit.epoch
+
+    @property
+    def transactional(self) -> bool:
+        """False for records that were written outside of transactions."""
+        return self._unit.producer_id != PLAIN
+
+    @property
+    def merged(self) -> int:
+        """At least how many transactions these are: above 1 only under TV1, where nothing tells neighbours apart."""
+        return self._unit.merged
+
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """Where it wrote, of the assigned partitions."""
+        return tuple(dict.fromkeys(share.partition for share in self._unit.shares))
+
+    @property
+    def size_bytes(self) -> int:
+        """Of its batches, as they were sent (compressed, if they were)."""
+        return self._unit.size_bytes
+
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
+        for share in self._unit.shares:
+            for piece in share.pieces:
+                yield from self._owner._records(piece)
+
+
+class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
+    """What `Consumer.transactions()` returns. Asking for the next one says that the one before is done with."""
+
+    def __init__(self, consumer: "Reading[K, V]", max_bytes: int, overflow: str) -> None:
+        if overflow not in ("error", "spill"):
+            raise ConfigError(f"overflow: {overflow!r} must be 'error' or 'spill'")
+        if consumer._config.enable_auto_commit:
+            raise ConfigError("transactions() needs enable_auto_commit off: commit when you have dealt with one")
+        self._consumer = consumer
+        self._limit = max_bytes
+        self._assembler = Assembler()
+        self._spill = Spill(max_bytes, to_file=overflow == "spill")
+        self._known: dict[TopicPartition, tuple[PartitionState, int]] = {}
+        self._waiting: list[RawFetch] = []
+        self._in_hand: Unit | None = None
+        self._safe: dict[TopicPartition, Place] = {}
+        self._offered: dict[TopicPartition, Place] = {}
+        self._given = False
+        consumer.keep_all()
+        for state in self._states().values():
+            if state.position is not None:
+                state.jump(state.position)  # what was fetched before lacks its markers
+        consumer._fetcher.wake()
+
+    @property
+    def left_out(self) -> int:
+        """How many transactions were left out because they had begun before what was read (see the guide)."""
+        return self._assembler.left_out
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of batches that wait for their transaction to be complete."""
+        return self._assembler.held_bytes
+
+    @property
+    def spilled_bytes(self) -> int:
+        """How much was ever written to the temporary file."""
+        return self._spill.spilled_bytes
+
+    async def __anext__(self) -> WholeTransaction[K, V]:
+        consumer = self._consumer
+        consumer._rest()
+        self._done_with(self._in_hand)
+        self._in_hand = None
+        while True:
+            await self._follow_assignment()
+            self._feed_waiting()
+            await self._ask_for_ends()
+            unit = self._assembler.ready() if self._all_placed() else None
+            self._drop()
+            if unit is not None:
+                self._in_hand, self._given = unit, True
+                await trio.lowlevel.checkpoint()
+                consumer._check()
+                consumer._give()
+                return WholeTransaction(self, unit)
+            if not self._assembler.wants_fence():
+                self._waiting.append(await consumer.next_raw())
+                consumer._rest()
+
+    # -- partitions
+
+    def _states(self) -> Mapping[TopicPartition, PartitionState]:
+        return self._consumer._fetcher.states
+
+    def _all_placed(self) -> bool:
+        """Whether every assigned partition is read: nothing is complete while one of them is not."""
+        return all(partition in self._known for partition in self._states())
+
+    async def _follow_assignment(self) -> None:
+        """Begin with partitions that have come or jumped, and let go of those that have gone."""
+        states = self._states()
+        for partition, (state, turn) in list(self._known.items()):
+            if states.get(partition) is not state or state.turn != turn:
+                del self._known[partition]
+                self._assembler.stop(partition)
+                self._waiting = [raw for raw in self._waiting if raw.partition != partition]
+        for partition, state in list(states.items()):
+            if partition in self._known:
+                if not state.chunks and state.position is not None and not self._is_waiting(partition):
+                    self._assembler.advance(partition, state.position)
+            elif state.position is not None:
+                await self._begin(partition, state)
+
+    def _is_waiting(self, partition: TopicPartition) -> bool:
+        return any(raw.partition == partition for raw in self._waiting)
+
+    async def _begin(self, partition: TopicPartition, state: PartitionState) -> None:
+        turn = state.turn
+        starts = [raw.start_offset for raw in self._waiting if raw.partition == partition]
+        start = starts[0] if starts else state.position
+        assert start is not None
+        safe = self._safe.get(partition)
+        note = safe.note if safe is not None and safe.offset == start else None
+        if note is None and self._consumer.group_id is not None:
+            asked = self._consumer._ask_committed
+            found = await self._consumer._cluster.policy.run(lambda: asked([partition]), what="committed offsets")
+            committed = found.get(partition)
+            note = committed.metadata if committed is not None and committed.offset == start else None
+            if self._states().get(partition) is not state or state.turn != turn:
+                return
+        self._assembler.start(partition, start, note)
+        self._safe[partition] = Place(start, note or "")
+        self._known[partition] = (state, turn)
+
+    # -- what comes in
+
+    def _feed_waiting(self) -> None:
+        while self._waiting and self._waiting[0].partition in self._known:
+            raw = self._waiting.pop(0)
+            try:
+                self._feed(raw)
+            except CorruptBatch as wrong:
+                raise CorruptRecords(raw.partition, raw.start_offset, str(wrong)) from wrong
+        if self._waiting:
+            self._waiting = [raw for raw in self._waiting if raw.partition in self._states()]
+
+    def _feed(self, raw: RawFetch) -> None:
+        for at, header in raw.batches:
+            if header.next_offset <= raw.start_offset:
+                continue
+            if header.is_control:
+                kind = control_type(raw.buffer, at, header)
+                if kind in (ControlType.COMMIT, ControlType.ABORT):
+                    self._assembler.end(
+                        raw.partition,
+                        header.base_offset,
+                        header.producer_id,
+                        header.producer_epoch,
+                        commit=kind is ControlType.COMMIT,
+                    )
+                continue
+            data = memoryview(raw.buffer)[at : at + header.size_bytes]
+            held = self._hold(data, header, raw.partition)
+            piece = Piece(raw.partition, header.base_offset, header.next_offset, header.size_bytes, held)
+            if not self._assembler.add(
+                piece,
+                header.producer_id,
+                header.producer_epoch,
+                header.base_sequence,
+                transactional=header.is_transactional,
+            ):
+                self._spill.free(held)
+        self._assembler.advance(raw.partition, raw.next_offset)
+
+    def _hold(self, data: memoryview, header: BatchHeader, partition: TopicPartition) -> Any:
+        try:
+            return self._spill.put(data)
+        except Full:
+            largest = self._assembler.largest()
+            who, where, first = (header.producer_id, header.producer_epoch), partition, header.base_offset
+            if largest is not None:
+                who, where, first = (largest.producer_id, largest.epoch), largest.partition, largest.first_offset
+            raise TransactionTooLarge(
+                f"more than {self._limit} bytes wait for their transactions to be complete: producer {who[0]} epoch"
+                f" {who[1]} has the most of it, in {where} from offset {first}"
+            ) from None
+
+    async def _ask_for_ends(self) -> None:
+        """The fence: whoever has an end from after a marker, and reads up to it, has seen the whole transaction."""
+        if not self._assembler.wants_fence():
+            return
+        number = self._assembler.asked()
+        try:
+            partitions = self._assembler.partitions
+            ends = await self._consumer.end_offsets(*partitions, isolation=IsolationLevel.READ_UNCOMMITTED)
+        except BaseException:
+            self._assembler.not_asked()
+            raise
+        self._assembler.fence(number, ends)
+
+    def _drop(self) -> None:
+        for piece in self._assembler.dropped:
+            self._spill.free(piece.held)
+        self._assembler.dropped.clear()
+
+    def _done_with(self, unit: Unit | None) -> None:
+        for share in unit.shares if unit is not None else ():
+            for piece in share.pieces:
+                self._spill.free(piece.held)
+
+    def _records(self, piece: Piece) -> Iterator[ConsumerRecord[K, V]]:
+        data = self._spill.get(piece.held)
+        known = self._known.get(piece.partition)
+        start = self._safe[piece.partition].offset if known is not None and piece.partition in self._safe else 0
+        for record in decode_records(data, 0, read_header(data)):
+            if record.offset >= start:
+                yield deserialized(piece.partition, record, self._consumer._config)
+
+    # -- what a consumer asks of it
+
+    def offsets(self) -> dict[TopicPartition, CommittedOffset]:
+        """Where the group goes on, with a note for each partition; nothing in it cuts a transaction.
+
+        Raises KafkaError (OFFSET_METADATA_TOO_LARGE) where a note would be longer than brokers take.
+        """
+        self._offered = self._assembler.places()
+        found = {}
+        for partition, place in self._offered.items():
+            if len(place.note) > MOST_NOTE_BYTES:
+                raise KafkaError(
+                    f"{partition}: too many transactions have ended while one from offset {place.offset} is open: their"
+                    f" note has {len(place.note)} bytes",
+                    code=ErrorCode.OFFSET_METADATA_TOO_LARGE,
+                )
+            if place != self._safe.get(partition):
+                state = self._known[partition][0]
+                found[partition] = CommittedOffset(place.offset, state.leader_epoch, place.note)
+        return found
+
+    def committed(self) -> None:
+        """What `offsets` said last is committed."""
+        self._safe.update(self._offered)
+        self._given = False
+
+    def rewind(self) -> None:
+        """Everything that was given since the last commit comes again."""
+        if self._given:
+            self._given = False
+            for partition, (state, _) in self._known.items():
+                state.start_at(self._safe[partition].offset)
+
+    def forget(self) -> None:
+        """Nobody knows what is committed: the group is asked."""
+        self._safe.clear()
+
+    def close(self) -> None:
+        """The consumer is closed."""
+        self._spill.close()
