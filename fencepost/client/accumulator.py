@@ -165,15 +165,19 @@ class Accumulator:
 
     def append(self, queue: Queue, record: NewRecord, size_bytes: int, linger_s: float) -> Batch:
         """Put a record, whose memory is taken already, into its partition's open batch and return that batch."""
-        waiting = queue.waiting
-        batch = waiting[-1] if waiting else None
-        if batch is None or batch.size_bytes + size_bytes > self.batch_size:
-            batch = self.open_batch(queue, linger_s)
-        elif not linger_s and batch.ready_at:
-            batch.ready_at = 0.0
-            self.changed()
+        batch = self.batch_for(queue, size_bytes, linger_s)
         batch.records.append(record)
         batch.size_bytes += size_bytes
+        return batch
+
+    def batch_for(self, queue: Queue, size_bytes: int, linger_s: float) -> Batch:
+        """The batch of a partition that the next record of so many bytes belongs to."""
+        batch = queue.waiting[-1] if queue.waiting else None
+        if batch is None or batch.size_bytes + size_bytes > self.batch_size:
+            return self.open_batch(queue, linger_s)
+        if not linger_s and batch.ready_at:
+            batch.ready_at = 0.0
+            self.changed()
         return batch
 
     def open_batch(self, queue: Queue, linger_s: float) -> Batch:

@@ -1,6 +1,7 @@
 """What all producers share: how a record comes into the buffer, and waits for its topic and for room before."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import trio
@@ -18,6 +19,7 @@ from fencepost.protocol.errors import ErrorCode
 
 BATCH_LINGER_S = 0.005
 _FAIRNESS = 64
+_CHUNK = 256
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 _LARGEST_OVERHEAD = 100
 Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
@@ -40,6 +42,9 @@ class BaseProducer:
         self.linger_s = config.linger_ms / 1000
         self._block_ms = min(config.max_block_ms, config.delivery_timeout_ms)
         self._largest = min(config.max_request_size - _LARGEST_OVERHEAD, config.buffer_memory)
+        self._choose = config.partitioner
+        self._ignore_keys = config.partitioner_ignore_keys
+        self._plain = self._key is None and self._value is None and self._choose is None
         self._handed_in = 0
 
     # -- for programs
@@ -100,28 +105,59 @@ class BaseProducer:
         check: Callable[[], None] | None = None,
     ) -> None:
         """`_enqueue` for (key, value) pairs; `follow` is called for each batch that one of them went into."""
-        await trio.lowlevel.checkpoint()
-        self._refuse_if_broken()
-        plain = self._key is None and self._value is None
-        last: Batch | None = None
-        now_ms = int(self._cluster.wall_clock() * 1000)
-        for count, (key, value) in enumerate(records, 1):
-            if count % _FAIRNESS == 0:
-                await trio.lowlevel.checkpoint()
-                self._refuse_if_broken()
-                now_ms = int(self._cluster.wall_clock() * 1000)
+        source = iter(records)
+        while pairs := list(islice(source, _CHUNK)):
+            await trio.lowlevel.checkpoint()
+            self._refuse_if_broken()
             if check is not None:
                 check()
-            if plain and (value is None or type(value) is bytes) and (key is None or type(key) is bytes):
-                record: NewRecord = (now_ms, key, value, _NO_HEADERS)
-            else:
+            now_ms = int(self._cluster.wall_clock() * 1000)
+            at = 0
+            while at < len(pairs):
+                if partition is None and self._plain:
+                    at = self._put_keyless(topic, pairs, at, now_ms, linger_s, follow)
+                    if at == len(pairs):
+                        break
+                key, value = pairs[at]
                 record = self._record(topic, value, key, _NO_HEADERS, now_ms)
-            batch = self._put(topic, record, partition, linger_s)
-            if batch is None:
-                batch = await self._put_later(topic, record, partition, linger_s, check)
-            if batch is not last:
-                last = batch
+                batch = self._put(topic, record, partition, linger_s)
+                if batch is None:
+                    batch = await self._put_later(topic, record, partition, linger_s, check)
                 follow(batch)
+                at += 1
+
+    def _put_keyless(
+        self,
+        topic: str,
+        pairs: list[tuple[Any, Any]],
+        at: int,
+        now_ms: int,
+        linger_s: float,
+        follow: Callable[[Batch], None],
+    ) -> int:
+        """`_put` for the pairs from `at` on that have no key and fit, many at a time; the position of the next one.
+
+        Whatever is unusual about that one is left to `_put`.
+        """
+        route = self._routes.get(topic)
+        if route is None or self._cluster.topics.get(topic) is not route.info or self._memory.waiting:
+            return at
+        accumulator, memory = self._accumulator, self._memory
+        while at < len(pairs):
+            key, value = pairs[at]
+            if key is not None or type(value) is not bytes:
+                return at
+            size = RECORD_OVERHEAD + len(value)
+            if size > self._largest or memory.used + size > memory.limit:
+                return at
+            batch = accumulator.batch_for(route.keyless(), size, linger_s)
+            room = min(accumulator.batch_size - batch.size_bytes, memory.limit - memory.used, route.sticky.room)
+            filled, at = _fill(batch.records, pairs, at, now_ms, max(room, size))
+            batch.size_bytes += filled
+            memory.used += filled
+            route.went_keyless(filled)
+            follow(batch)
+        return at
 
     def _record(self, topic: str, value: Any, key: Any, headers: Headers, timestamp_ms: int | None) -> NewRecord:
         """The record as it is sent. Raises SerializationError, TypeError, ValueError."""
@@ -170,9 +206,9 @@ class BaseProducer:
             if not 0 <= partition < route.count:
                 raise _no_such_partition(topic, partition, route.count)
             queue = route.queue(partition)
-        elif self._config.partitioner is not None:
+        elif self._choose is not None:
             queue = route.queue(self._chosen(topic, record, route))
-        elif key is None or self._config.partitioner_ignore_keys:
+        elif key is None or self._ignore_keys:
             keyless = True
             queue = route.keyless()
         else:
@@ -245,8 +281,8 @@ class BaseProducer:
         return self._sender.slow_brokers() if self._sender is not None else set()
 
     def _chosen(self, topic: str, record: NewRecord, route: Route) -> int:
-        assert self._config.partitioner is not None
-        chosen = self._config.partitioner(topic, record[1], record[2], route.info.partitions)
+        assert self._choose is not None
+        chosen = self._choose(topic, record[1], record[2], route.info.partitions)
         if not isinstance(chosen, int) or not 0 <= chosen < route.count:
             raise _no_such_partition(topic, chosen, route.count)
         return chosen
@@ -265,6 +301,21 @@ class BaseProducer:
         fatal = self._sender.fatal
         if fatal is not None:
             raise type(fatal)(str(fatal.args[0]), code=fatal.code, api=fatal.api, node=fatal.node) from fatal
+
+
+def _fill(records: list[NewRecord], pairs: list[tuple[Any, Any]], at: int, now_ms: int, room: int) -> tuple[int, int]:
+    """Turn pairs from `at` on into records, as long as they have no key and fit: (bytes, the position of the next)."""
+    before, filled = len(records), 0
+    append = records.append
+    for key, value in pairs[at:] if at else pairs:
+        if key is not None or type(value) is not bytes:
+            break
+        filled += RECORD_OVERHEAD + len(value)
+        if filled > room:
+            filled -= RECORD_OVERHEAD + len(value)
+            break
+        append((now_ms, None, value, _NO_HEADERS))
+    return filled, at + len(records) - before
 
 
 def _no_such_partition(topic: str, partition: Any, count: int) -> KafkaError:

@@ -124,6 +124,11 @@ class StickyPartition:
         return self._produced >= self._run_bytes
 
     @property
+    def room(self) -> int:
+        """How many bytes may at most still go to the present partition."""
+        return 2 * self._run_bytes - self._produced
+
+    @property
     def due(self) -> bool:
         """Whether the run has had its bytes."""
         return self._produced >= self._run_bytes
