@@ -110,9 +110,9 @@ class Connection:
             api = api.with_unstable()
         best = min(api.served[1], high, at_most)
         if best < max(low, api.served[0], at_least):
+            speaks = f"speaks {api.name} {low}..{high}" if high >= 0 else f"does not speak {api.name} at all"
             raise FatalError(
-                f"the broker speaks {api.name} {low}..{high}, needed is"
-                f" {max(api.served[0], at_least)}..{min(api.served[1], at_most)}",
+                f"the broker {speaks}, needed is {max(api.served[0], at_least)}..{min(api.served[1], at_most)}",
                 code=ErrorCode.UNSUPPORTED_VERSION,
                 api=api.name,
                 node=self.node,

@@ -1,5 +1,6 @@
 """Administering topics: create, delete, list, describe, grow; and dropping records from their beginning."""
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -62,7 +63,8 @@ class TopicAdmin(AdminRequests):
     ) -> dict[str, CreatedTopic]:
         """Create topics, by their names; a plain name takes the broker's defaults. Raises ItemErrors by name.
 
-        With `validate_only` nothing is created, and the answer is what would be.
+        Returns when the topics are known to a broker. With `validate_only` nothing is created, and the answer is what
+        would be.
         """
         wanted = {topic.name: topic for topic in (NewTopic(t) if isinstance(t, str) else t for t in topics)}
         defaults = any(topic.assignments is None and -1 in topic[1:3] for topic in wanted.values())
@@ -83,15 +85,23 @@ class TopicAdmin(AdminRequests):
             }
 
         try:
-            return await self._each(wanted, self._controller, ask, "creating topics")
-        finally:
-            if not validate_only and wanted:
-                self._cluster_changed(wanted)
+            made = await self._each(wanted, self._controller, ask, "creating topics")
+        except ItemErrors as some:
+            await self._appeared([] if validate_only else list(some.results))
+            raise
+        await self._appeared([] if validate_only else list(made))
+        return made
 
-    def _cluster_changed(self, names: Iterable[str]) -> None:
-        """What is known of these topics is old."""
-        for name in names:
-            self._cluster.forget_topic(name)
+    async def _appeared(self, names: list[str]) -> None:
+        """Wait until a broker tells of new topics: they learn of them a moment after the controller has answered."""
+
+        async def attempt() -> None:
+            for name, code in (await self._cluster.refresh(names)).items():
+                raise RetriableError(f"topic {name!r} is created and not known yet", code=code, api="Metadata")
+
+        if names:
+            with contextlib.suppress(RetriableError):  # it is created all the same
+                await self._retry(attempt, "waiting for new topics")
 
     async def delete_topic(self, topic: str | bytes, *, if_exists: bool = False) -> bool:
         """Delete a topic with all its records, by its name or its id. False when there was none and `if_exists` is set.
