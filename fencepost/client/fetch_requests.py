@@ -70,6 +70,20 @@ def fetch_request(config: ConsumerConfig, session: SessionRequest, max_bytes: in
     )
 
 
+async def end_session(
+    cluster: Cluster, config: ConsumerConfig, node: int, purpose: str, request: SessionRequest
+) -> None:
+    """Tell a broker that a fetch session is over. It need not hear it: it ends idle ones when it wants their room."""
+    try:
+        connection = await cluster.connection(node, purpose)
+        version = connection.version_for(FETCH, at_most=1 << 15 if request.with_ids else FETCH_WITHOUT_IDS)
+        body = fetch_request(config, request, 0)
+        body.max_wait_ms = 0
+        await connection.ask(FETCH, version, body, cluster.request_timeout_s)
+    except KafkaError:
+        return
+
+
 async def offsets_by_time(
     cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel, purpose: str
 ) -> tuple[dict[TopicPartition, tuple[int, int, int]], Failures]:

@@ -13,7 +13,7 @@ from fencepost.client.core.fetch_budget import FetchBudget, Frame
 from fencepost.client.core.fetch_session import NO_TOPIC_ID, FetchSession, SessionRequest, Wanted
 from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.fetch_metrics import FetchMetrics
-from fencepost.client.fetch_requests import FETCH, FETCH_WITHOUT_IDS, fetch_request
+from fencepost.client.fetch_requests import FETCH, FETCH_WITHOUT_IDS, end_session, fetch_request
 from fencepost.client.fetch_state import PartitionState
 from fencepost.client.position_finder import Committed, PositionFinder
 from fencepost.client.retry import Backoff
@@ -77,6 +77,7 @@ class Fetcher:
         self._lanes: dict[int, list[_Lane]] = {}
         self._resting: dict[int, tuple[float, Backoff]] = {}
         self._resolving = False
+        self._closed = False
         self._refresh_due = False
         self._refresh_at = 0.0
         self._answers = 0
@@ -155,6 +156,7 @@ class Fetcher:
             node = self._node_for(state, now)
             if node == NO_LEADER:
                 self._refresh_due = True
+                in_doubt = in_doubt or self._refresh_at <= now
                 wakes_at = min(wakes_at, now + _IDLE_CHECK_S)
             else:
                 by_node.setdefault(node, []).append(state)
@@ -249,6 +251,8 @@ class Fetcher:
         sent = False
         try:
             connection = await self._cluster.connection(node, f"{self._purpose}-fetch-{number}")
+            if self._closed:
+                return
             version, request = self._request(connection, lane.session, asked)
             timeout_s = self._config.fetch_max_wait_ms / 1000 + self._cluster.request_timeout_s
             began, sent = trio.current_time(), True
@@ -351,19 +355,24 @@ class Fetcher:
                 state.held_back = True  # what was fetched before is read first; then the broker is asked once more
             else:
                 self._finder.out_of_range(state, node)
-        elif code in _NEW_LEADER and self._cluster.leader_hint(
-            state.partition, part.current_leader.leader_id, part.current_leader.leader_epoch, endpoints
-        ):
+        elif code in _NEW_LEADER and self._hinted(state, part.current_leader, endpoints):
             state.retry_at = 0.0
         elif code is ErrorCode.CORRUPT_MESSAGE or not (code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR):
             state.trouble = error_for(code, f"{state.partition} can not be read", api="Fetch", node=node)
         else:
             self._refresh_due = True
 
+    def _hinted(self, state: PartitionState, leader: Any, endpoints: Any) -> bool:
+        """Whether the refusal said who leads now (KIP-951)."""
+        if leader is None:
+            return False
+        return self._cluster.leader_hint(state.partition, leader.leader_id, leader.leader_epoch, endpoints or ())
+
     # -- the end
 
     def close_sessions(self, background: Background) -> None:
         """Tell the brokers that their sessions are over, as far as they take the news within a second."""
+        self._closed = True
         closing = [
             (node, number, request)
             for node, lanes in self._lanes.items()
@@ -378,17 +387,7 @@ class Fetcher:
             with trio.move_on_after(_CLOSE_GRACE_S):
                 async with trio.open_nursery() as nursery:
                     for node, number, request in closing:
-                        nursery.start_soon(self._close_one, node, purposes[number], request)
+                        nursery.start_soon(end_session, self._cluster, self._config, node, purposes[number], request)
         finally:
             for purpose in purposes:
                 self._cluster.release(purpose)
-
-    async def _close_one(self, node: int, purpose: str, request: SessionRequest) -> None:
-        try:
-            connection = await self._cluster.connection(node, purpose)
-            version = connection.version_for(FETCH, at_most=1 << 15 if request.with_ids else FETCH_WITHOUT_IDS)
-            body = fetch_request(self._config, request, 0)
-            body.max_wait_ms = 0
-            await connection.ask(FETCH, version, body, _CLOSE_GRACE_S)
-        except KafkaError:
-            return  # the broker forgets the session by itself when it needs the room

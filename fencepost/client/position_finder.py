@@ -89,11 +89,13 @@ class PositionFinder:
                 state.trouble = OffsetOutOfRange(partition, -1, -1, None)
             else:
                 wanted[partition] = reset
+        current = {partition: self._cluster.leader_epoch(partition) for partition in wanted}
         found, failed = await self._offsets(wanted)
         for partition, (offset, epoch) in found.items():
             state, turn = lost[partition]
             if self._stands(state, turn):
                 state.start_at(max(offset, 0), epoch)
+                state.validated_epoch = current[partition]  # it is this leader's own word
         self._judge({partition: lost[partition] for partition in failed}, failed)
 
     async def _offsets(

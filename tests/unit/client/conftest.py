@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 import trio
 
+from tests.unit.client.fetch_broker import FetchBroker, ScriptedCluster
+from tests.unit.client.reading_kit import Start
 from tests.unit.client.scripted_broker import ScriptedBroker
 
 
@@ -19,3 +21,20 @@ async def script(nursery: trio.Nursery) -> Callable[..., Any]:
         return broker
 
     return start
+
+
+@pytest.fixture
+async def start(nursery: trio.Nursery) -> Start:
+    """Start a broker: `broker = await start(cluster, node=2)`."""
+
+    async def begin(cluster: ScriptedCluster, node: int = 1, **options: Any) -> FetchBroker:
+        broker = FetchBroker(cluster, node, **options)
+        await nursery.start(broker.serve)
+        return broker
+
+    return begin
+
+
+@pytest.fixture
+def cluster() -> ScriptedCluster:
+    return ScriptedCluster()

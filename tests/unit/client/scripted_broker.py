@@ -3,6 +3,7 @@
 import struct
 from collections import defaultdict
 from collections.abc import Callable
+from inspect import isawaitable
 from typing import Any
 
 import trio
@@ -102,6 +103,8 @@ class ScriptedBroker:
                 api = API_BY_KEY[header.api_key]
                 request = api.request.decode(frame, header.api_version, header.body_start)
                 answer = self._answer(api.name, header.api_version, request)
+                if isawaitable(answer):
+                    answer = await answer
                 if answer is HANG_UP:
                     return
                 if answer is SILENCE:

@@ -1,0 +1,39 @@
+"""How the tests of this folder read: a few records, with a deadline of the test's own."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import trio
+
+import fencepost
+from fencepost import TopicPartition
+from tests.unit.client.fetch_broker import FetchBroker
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+Start = Callable[..., Awaitable[FetchBroker]]
+
+
+async def read(consumer: fencepost.Consumer[Any, Any], count: int) -> list[tuple[int, int]]:
+    """(Partition, offset) of the next `count` records."""
+    found: list[tuple[int, int]] = []
+    with trio.fail_after(10):
+        async for batch in consumer.batches(count):
+            found += [(record.partition, record.offset) for record in batch]
+            if len(found) >= count:
+                return found
+    raise AssertionError
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait for something that nobody tells of."""
+    with trio.fail_after(5):
+        while not true():  # noqa: ASYNC110 - there is no event for it
+            await trio.sleep(0.005)
+
+
+def values(first: int, count: int) -> list[bytes]:
+    return [b"%d" % number for number in range(first, first + count)]
+
+
+async def wait_fetched(consumer: fencepost.Consumer[Any, Any], partition: TopicPartition, offset: int) -> None:
+    await until(lambda: consumer._fetcher.states[partition].fetch_offset >= offset)
