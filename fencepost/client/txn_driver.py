@@ -29,7 +29,8 @@ from fencepost.client.errors import (
     RetriableError,
 )
 from fencepost.client.retry import RetryPolicy
-from fencepost.client.txn_requests import TransactionLink, abortable, error_of
+from fencepost.client.txn_failures import error_of
+from fencepost.client.txn_requests import TransactionLink, abortable
 from fencepost.protocol.errors import ErrorCode
 
 FIRST_PAUSE_MS = 1

@@ -10,15 +10,8 @@ from fencepost.client.cluster import GROUP, TRANSACTION, Cluster
 from fencepost.client.connection import Connection
 from fencepost.client.core.txn_errors import TABLE, Meaning
 from fencepost.client.core.txn_state import NO_PRODUCER, Answer, AskEnd, AskInit, Producer
-from fencepost.client.errors import (
-    AbortableError,
-    AuthorizationError,
-    FatalError,
-    FencedError,
-    KafkaError,
-    RetriableError,
-    code_of,
-)
+from fencepost.client.errors import AbortableError, KafkaError, code_of
+from fencepost.client.txn_failures import raise_for
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (
@@ -302,30 +295,6 @@ def _worst(codes: Mapping[tuple[str, int], ErrorCode], api: str) -> tuple[str, E
 
     (topic, partition), code = min(codes.items(), key=rank, default=(("", -1), ErrorCode.NONE))
     return f"{topic}-{partition}", code
-
-
-_KINDS: dict[Meaning, type[KafkaError]] = {
-    Meaning.AGAIN: RetriableError,
-    Meaning.MOVED: RetriableError,
-    Meaning.ABORT: AbortableError,
-    Meaning.LOST_IDENTITY: AbortableError,
-    Meaning.NOT_OPEN: AbortableError,
-    Meaning.STALE_EPOCH: AbortableError,
-    Meaning.FENCED: FencedError,
-    Meaning.FORBIDDEN: AuthorizationError,
-    Meaning.FATAL: FatalError,
-}
-
-
-def error_of(code: ErrorCode, what: str, api: str, node: int | None) -> KafkaError:
-    """The exception for a code in the answer to a transactional request, by the table of `core.txn_errors`."""
-    return _KINDS[TABLE[api][code]](what, code=code, api=api, node=node)
-
-
-def raise_for(code: ErrorCode, what: str, api: str, node: int | None) -> None:
-    """Raise `error_of`, unless all is well."""
-    if TABLE[api][code] is not Meaning.DONE:
-        raise error_of(code, what, api, node)
 
 
 def abortable(error: KafkaError) -> AbortableError:

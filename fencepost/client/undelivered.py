@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from fencepost.client.errors import AbortableError, DeliveryError, KafkaError, error_for
+from fencepost.client.core.txn_errors import TABLE, Meaning
+from fencepost.client.errors import DeliveryError, KafkaError, error_for
+from fencepost.client.txn_failures import error_of
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -35,11 +37,11 @@ def place_lost(partition: TopicPartition, last: KafkaError | None) -> KafkaError
 def refusal(partition: TopicPartition, node: int, code: ErrorCode, told: Any, *, in_transaction: bool) -> KafkaError:
     """What a broker's answer means, with the records that it found fault with as notes (row L15)."""
     message = (told.error_message if told is not None else None) or f"{partition} refused a batch"
-    if code is ErrorCode.INVALID_PRODUCER_EPOCH and in_transaction:
-        # Fenced, or only timed out at the coordinator: InitProducerId after the abort tells which (KIP-588).
-        error: KafkaError = AbortableError(message, code=code, api="Produce", node=node)
+    error: KafkaError
+    if in_transaction and TABLE["Produce"][code] is not Meaning.DONE:
+        error = error_of(code, message, "Produce", node)
     else:
-        error = error_for(code, message, api="Produce", node=node, in_transaction=in_transaction)
+        error = error_for(code, message, api="Produce", node=node)
     for entry in (told.record_errors if told is not None else [])[:10]:
         error.add_note(f"record {entry.batch_index} of the batch: {entry.batch_index_error_message or 'invalid'}")
     return error
