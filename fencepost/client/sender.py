@@ -23,6 +23,7 @@ from fencepost.client.errors import (
 )
 from fencepost.client.lane import Identity, Lane, level_of
 from fencepost.client.pending import Pending
+from fencepost.client.retry import Backoff
 from fencepost.client.undelivered import place_lost, refusal, too_late
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
@@ -54,6 +55,7 @@ class Sender:
         self._refreshing = False
         self._refresh_at = 0.0
         self._backoff = cluster.policy.backoff()
+        self._turnover = Backoff(1, cluster.policy.first_ms, cluster.random)  # until the transaction before is over
         self._trouble: KafkaError | None = None
         self._turn = 0
         self.fatal: KafkaError | None = None
@@ -370,6 +372,7 @@ class Sender:
                 batch.base_offset = told.base_offset
                 batch.append_time_ms = told.log_append_time_ms
                 self._backoff.reset()
+                self._turnover.reset()
                 self._accumulator.finish(batch)
             case Verdict.GONE:
                 self._accumulator.release(batch)
@@ -379,7 +382,8 @@ class Sender:
             case Verdict.AGAIN:
                 batch.trouble = error
                 if code.retriable:
-                    batch.queue.backoff_until = trio.current_time() + self._backoff.next_delay()
+                    pauses = self._turnover if code is ErrorCode.CONCURRENT_TRANSACTIONS else self._backoff
+                    batch.queue.backoff_until = trio.current_time() + pauses.next_delay()
                 return code.retriable and code is not ErrorCode.CONCURRENT_TRANSACTIONS
             case Verdict.REFUSED:
                 self._accumulator.finish(batch, error)
