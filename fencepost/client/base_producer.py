@@ -87,7 +87,8 @@ class BaseProducer:
         if self._handed_in % _FAIRNESS == 0:
             await trio.lowlevel.checkpoint()
         record = self._record(topic, value, key, headers, timestamp_ms)
-        self._refuse_if_broken()
+        if self._sender is None or self._sender.fatal is not None:
+            self._refuse_if_broken()
         if check is not None:
             check()
         batch = self._put(topic, record, partition, linger_s)
@@ -161,6 +162,10 @@ class BaseProducer:
 
     def _record(self, topic: str, value: Any, key: Any, headers: Headers, timestamp_ms: int | None) -> NewRecord:
         """The record as it is sent. Raises SerializationError, TypeError, ValueError."""
+        if timestamp_ms is None:
+            timestamp_ms = int(self._cluster.wall_clock() * 1000)
+        elif timestamp_ms < 0:
+            raise ValueError(f"a timestamp of {timestamp_ms} ms: it must not be negative")
         pairs = _NO_HEADERS if not headers else _checked_headers(headers)
         if self._key is not None or self._value is not None:
             more = list(pairs)
@@ -169,10 +174,6 @@ class BaseProducer:
             if self._value is not None and value is not None:
                 value = self._value(topic, more, value)
             pairs = tuple(more) if len(more) == len(pairs) else _checked_headers(more)
-        if timestamp_ms is None:
-            timestamp_ms = int(self._cluster.wall_clock() * 1000)
-        elif timestamp_ms < 0:
-            raise ValueError(f"a timestamp of {timestamp_ms} ms: it must not be negative")
         if key is not None and type(key) is not bytes:
             key = _bytes_of(key, "key")
         if value is not None and type(value) is not bytes:

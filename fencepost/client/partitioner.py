@@ -102,7 +102,7 @@ class StickyPartition:
     twice as many. `adaptive` prefers partitions with short queues.
     """
 
-    __slots__ = ("_adaptive", "_produced", "_random", "_run_bytes", "current")
+    __slots__ = ("_adaptive", "_produced", "_random", "_run_bytes", "current", "due")
 
     def __init__(self, run_bytes: int, random: Random, adaptive: bool = True) -> None:
         self._run_bytes = max(run_bytes, 1)
@@ -111,27 +111,26 @@ class StickyPartition:
         self._produced = 0
         self.current = -1
         """The partition of the present run; -1 before the first."""
+        self.due = False
+        """Whether the run has had its bytes, so that `settle` has to be asked."""
 
     def begin(self, load: Load) -> int:
         """Begin the first run, or another one where the topic has changed."""
         self._produced = 0
+        self.due = False
         self.current = self._next(load)
         return self.current
 
     def produced(self, size_bytes: int) -> bool:
         """`size_bytes` went to the present partition; whether `settle` has to be asked now."""
         self._produced += size_bytes
-        return self._produced >= self._run_bytes
+        self.due = self._produced >= self._run_bytes
+        return self.due
 
     @property
     def room(self) -> int:
         """How many bytes may at most still go to the present partition."""
         return 2 * self._run_bytes - self._produced
-
-    @property
-    def due(self) -> bool:
-        """Whether the run has had its bytes."""
-        return self._produced >= self._run_bytes
 
     def settle(self, load: Callable[[], Load], all_full: bool) -> None:
         """Change the partition if that is due; `all_full`: no batch of the partition has room left."""

@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 import trio
 
+from fencepost.client.accumulator import Batch
 from fencepost.client.background import Background
 from fencepost.client.base_producer import BATCH_LINGER_S, BaseProducer, Headers
 from fencepost.client.cluster import Cluster
@@ -210,6 +211,7 @@ class SendMany(Generic[K, V]):
     def __init__(self, producer: Producer[K, V]) -> None:
         self._producer = producer
         self._tracker = Tracker()
+        self._last: Batch | None = None
         self._linger_s = max(BATCH_LINGER_S, producer.linger_s)
 
     async def __aenter__(self) -> "SendMany[K, V]":
@@ -237,7 +239,9 @@ class SendMany(Generic[K, V]):
     ) -> None:
         """Hand in one record; waits only while the buffer is full."""
         batch = await self._producer._enqueue(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
-        self._tracker.follow(batch)
+        if batch is not self._last:
+            self._last = batch
+            self._tracker.follow(batch)
 
     def send_nowait(
         self,

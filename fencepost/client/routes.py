@@ -11,7 +11,7 @@ from fencepost.protocol.topics import TopicPartition
 class Route:
     """One topic of one producer. `slow_brokers` tells which brokers have not taken anything for too long."""
 
-    __slots__ = ("_accumulator", "_hashes", "_queues", "_slow_brokers", "count", "info", "sticky")
+    __slots__ = ("_accumulator", "_current", "_hashes", "_queues", "_slow_brokers", "count", "info", "sticky")
 
     def __init__(
         self,
@@ -26,6 +26,7 @@ class Route:
         self._accumulator = accumulator
         self._slow_brokers = slow_brokers
         self._hashes = KeyHashes(self.count)
+        self._current: Queue | None = None
         self._queues: list[Queue | None] = [None] * self.count
 
     def queue(self, number: int) -> Queue:
@@ -41,17 +42,21 @@ class Route:
 
     def keyless(self) -> Queue:
         """The queue that records without a key go to at the moment."""
-        sticky = self.sticky
-        if not 0 <= sticky.current < self.count:
-            sticky.begin(self._load())
-        elif sticky.due:
-            sticky.settle(self._load, self._all_full())
-        return self.queue(sticky.current)
+        queue = self._current
+        if queue is None or self.sticky.due:
+            sticky = self.sticky
+            if not 0 <= sticky.current < self.count:
+                sticky.begin(self._load())
+            elif sticky.due:
+                sticky.settle(self._load, self._all_full())
+            queue = self._current = self.queue(sticky.current)
+        return queue
 
     def went_keyless(self, size_bytes: int) -> None:
         """A record of so many bytes was put where `keyless` said; the next may go elsewhere."""
         if self.sticky.produced(size_bytes):
             self.sticky.settle(self._load, self._all_full())
+            self._current = None
 
     def _all_full(self) -> bool:
         waiting = self.queue(self.sticky.current).waiting
