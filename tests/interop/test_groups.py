@@ -30,7 +30,12 @@ pytestmark = pytest.mark.interop
 PARTITIONS = 4
 SESSION_MS = 6000 if "FENCEPOST_INTEROP_BOOTSTRAP" in os.environ else 2000
 """Kafka allows no shorter one by default."""
-PYTHON_MODULES = {"confluent": "with_confluent", "aiokafka": "with_aiokafka", "kafka-python": "with_kafka_python"}
+PYTHON_MODULES = {
+    "confluent": "with_confluent",
+    "aiokafka": "with_aiokafka",
+    "kafka-python": "with_kafka_python",
+    "fencepost": "with_fencepost",
+}
 KINDS = ["confluent eager", "confluent cooperative", "confluent consumer", "aiokafka", "kafka-python", "kafkajs"]
 
 
@@ -67,7 +72,9 @@ class Play:
                 self._feeder.produce(self.source, fed[-1], partition=partition)
         assert self._feeder.flush(WAIT_SECONDS) == 0
 
-    def enter(self, who: str, variant: str | None = None, pause_s: float = 0.02) -> MemberProcess:
+    def enter(
+        self, who: str, variant: str | None = None, pause_s: float = 0.02, client: str | None = None
+    ) -> MemberProcess:
         """Start a member; of the same name, it takes over the transactional id."""
         given = Given(
             bootstrap=self._bootstrap,
@@ -80,7 +87,7 @@ class Play:
             pause_s=pause_s,
             variant=self._variant if variant is None else variant,
         )
-        member = self.members[who] = MemberProcess(self.command, given)
+        member = self.members[who] = MemberProcess(self.command if client is None else command_of(client), given)
         return member
 
     def exit(self, who: str) -> None:

@@ -162,9 +162,9 @@ class ClassicMembership(Membership):
     # -- staying
 
     async def beat(self) -> None:
-        while True:
+        while not self._failed:
             await trio.sleep(self._config.heartbeat_interval_ms / 1000)
-            if self._machine.beats and not self._away and not self._failed:
+            if self._machine.beats and not self._away:
                 try:
                     await self._beat_once()
                     await self._look_around()

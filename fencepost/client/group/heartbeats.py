@@ -94,10 +94,10 @@ class ConsumerMembership(Membership):
     # -- heartbeats
 
     async def beat(self) -> None:
-        while True:
+        while not self._failed:
             if not self._machine.beat_is_due or self._away:
                 await self._pause()
-            if self._machine.beats and not self._away and not self._failed:
+            if self._machine.beats and not self._away:
                 try:
                     await self._beat_once()
                 except RetriableError:

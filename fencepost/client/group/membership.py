@@ -114,7 +114,7 @@ class Membership(ABC):
 
     @abstractmethod
     async def beat(self) -> None:
-        """Heartbeat until cancelled."""
+        """Heartbeat until cancelled, or until the group will not have us."""
 
     # -- what each protocol does in its own way
 

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Iterable
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from tests.interop.members.given import BATCH, POLL_SECONDS, Given, Voice
 
@@ -56,6 +58,9 @@ async def main() -> None:
         isolation_level="read_committed",
         session_timeout_ms=given.session_ms,
         heartbeat_interval_ms=given.heartbeat_ms,
+        partition_assignment_strategy=[
+            RangePartitionAssignor if given.variant == "range" else RoundRobinPartitionAssignor
+        ],
     )
     consumer.subscribe([given.source], listener=Listener(voice, busy))
     async with (

@@ -1,0 +1,115 @@
+"""Our client's members in one group with other people's, on our broker and on a real Kafka (G1, G2, G4, G5, KIP-447).
+
+They arrive, leave in order and are killed in the middle of a transaction, whoever leads at the moment; and every record
+is worked on once.
+"""
+
+import pytest
+
+from tests.interop.confluent_steps import READ_UNCOMMITTED, admin_client, read_to_end
+from tests.interop.test_groups import PARTITIONS, Play, play_of
+
+pytestmark = pytest.mark.interop
+Part = tuple[str, str]
+"""A client, and which of its ways it takes."""
+
+OURS: dict[str, Part] = {
+    "range": ("fencepost", "range"),
+    "sticky": ("fencepost", "sticky"),
+    "cooperative": ("fencepost", "cooperative-sticky"),
+    "either": ("fencepost", "range,cooperative-sticky"),
+    "consumer": ("fencepost", "consumer"),
+}
+CASTS: dict[str, tuple[Part, Part]] = {
+    "ours": (OURS["either"], OURS["either"]),
+    "ours sticky": (OURS["sticky"], OURS["sticky"]),
+    "ours cooperative": (OURS["cooperative"], OURS["cooperative"]),
+    "ours consumer": (OURS["consumer"], OURS["consumer"]),
+    "librdkafka range": (OURS["either"], ("confluent", "eager")),
+    "librdkafka cooperative": (OURS["cooperative"], ("confluent", "cooperative")),
+    "librdkafka consumer": (OURS["consumer"], ("confluent", "consumer")),
+    "aiokafka": (OURS["range"], ("aiokafka", "range")),
+    "kafka-python": (OURS["range"], ("kafka-python", "")),
+    "classic and consumer": (OURS["cooperative"], OURS["consumer"]),
+}
+
+
+def enter(play: Play, who: str, part: Part, pause_s: float = 0.02) -> None:
+    """Start a member of some client."""
+    client, variant = part
+    play.enter(who, variant, pause_s, client)
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["ours first", "ours second"])
+@pytest.mark.parametrize("cast", CASTS)
+def test_every_record_once_in_mixed_company(each_bootstrap: str, name: str, cast: str, turned: bool) -> None:
+    """Join, arrival, kill -9 in an open transaction, its successor, a departure; the first to come leads."""
+    if turned and len(set(CASTS[cast])) == 1:
+        pytest.skip("both are alike")
+    first, second = CASTS[cast][::-1] if turned else CASTS[cast]
+    with play_of(each_bootstrap, name, " ".join(first)) as play:
+        play.feed(10)
+        enter(play, "a", first)
+        play.until_shared()
+        enter(play, "b", second, pause_s=1.0)  # there is time to hit it in the middle
+        play.until_shared()
+        play.feed(20)
+        play.members["b"].next("open")
+        play.members.pop("b").kill()
+        play.until_shared()
+        enter(play, "b", second)
+        play.until_shared()
+        play.feed(10)
+        play.members["b"].next("committed")
+        play.exit("a")
+        play.until_shared()
+        play.feed(10)
+        play.until_done(admin_client(each_bootstrap))
+        play.exit("b")
+        seen = play.seen()
+        everything = read_to_end(each_bootstrap, play.target, range(PARTITIONS), READ_UNCOMMITTED)
+        assert len(everything) > len(seen), "the one that was killed had a transaction open"
+
+
+def test_four_clients_in_one_group(each_bootstrap: str, name: str) -> None:
+    """Range is what all of them know; whoever leads deals, the others read what it wrote."""
+    with play_of(each_bootstrap, name, "fencepost") as play:
+        play.feed(10)
+        parts = [OURS["either"], ("confluent", "eager"), ("aiokafka", "range"), ("kafka-python", "")]
+        for who, part in zip("abcd", parts, strict=True):
+            enter(play, who, part)
+        play.until_shared()
+        play.feed(10)
+        play.members.pop("b").kill()
+        play.members.pop("d").kill()
+        play.until_shared()
+        play.feed(10)
+        play.exit("a")
+        play.until_shared()
+        enter(play, "e", OURS["range"])
+        play.until_shared()
+        play.feed(10)
+        play.until_done(admin_client(each_bootstrap))
+        play.exit("c")
+        play.exit("e")
+        play.seen()
+
+
+def test_from_eager_to_cooperative_to_the_consumer_protocol_and_back(each_bootstrap: str, name: str) -> None:
+    """KIP-429's two rolling bounces, and row G5's, with the group at work all the while."""
+    rolls = ["range", "cooperative-sticky,range", "cooperative-sticky", "consumer", "cooperative-sticky"]
+    with play_of(each_bootstrap, name, "fencepost") as play:
+        play.feed(5)
+        enter(play, "a0", ("fencepost", rolls[0]))
+        enter(play, "b0", ("fencepost", rolls[0]))
+        play.until_shared()
+        for turn, variant in enumerate(rolls[1:], 1):
+            for who in "ab":
+                play.exit(f"{who}{turn - 1}")
+                enter(play, f"{who}{turn}", ("fencepost", variant))
+                play.until_shared()
+                play.feed(3)
+        play.until_done(admin_client(each_bootstrap))
+        for who in "ab":
+            play.exit(f"{who}{len(rolls) - 1}")
+        play.seen()
