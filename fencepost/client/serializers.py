@@ -8,7 +8,7 @@ serializer and never comes out of a deserializer: it stays None.
 import struct
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, overload, runtime_checkable
 
 from fencepost.client.errors import KafkaError
 
@@ -137,7 +137,11 @@ class Uuid:
 class Json(Generic[T]):
     """JSON by msgspec: `Json(Order)` for a type that is checked when read, `Json()` for anything."""
 
-    def __init__(self, kind: type[T] | Any = Any) -> None:
+    @overload
+    def __init__(self: "Json[Any]") -> None: ...
+    @overload
+    def __init__(self, kind: type[T]) -> None: ...
+    def __init__(self, kind: Any = Any) -> None:
         import msgspec  # here: most programs do without
 
         self._encoder = msgspec.json.Encoder()
