@@ -8,11 +8,11 @@ from typing import Any, Self
 
 from fencepost.client import Consumer as AsyncConsumer
 from fencepost.client import ConsumerBatch, ConsumerRecord
-from fencepost.client.consumed import deserialized
+from fencepost.client.consumed import as_consumed, deserialized
 from fencepost.client.txn_requests import CommittedOffset
 from fencepost.protocol.topics import TopicPartition
 from fencepost.sync.loop import Loop
-from fencepost.sync.mirror import Opened, view
+from fencepost.sync.mirror import Opened
 from fencepost.sync.sending import HasPositions
 
 _LOOKING = frozenset(
@@ -36,32 +36,46 @@ _LOOKING = frozenset(
 class _Hand:
     """A batch that is given to the program one record at a time."""
 
-    __slots__ = ("_at", "_batch", "_run", "last")
+    __slots__ = ("_at", "_config", "_partition", "_plain", "_records", "_run", "_runs")
 
     def __init__(self, batch: ConsumerBatch[Any, Any]) -> None:
-        self._batch = batch
-        self.last: tuple[TopicPartition, int] | None = None
-        """Place of the record that the program works on."""
+        self._runs = batch.runs
+        self._config = batch._config
+        self._plain = self._config.key_deserializer is None and self._config.value_deserializer is None
         self._run = self._at = 0
+        self._partition, self._records = self._runs[0]
 
     def next(self) -> ConsumerRecord[Any, Any] | None:
         """The next record, None at the end. One that can not be deserialized raises, and is the next one still."""
-        runs = self._batch.runs
-        while self._run < len(runs):
-            partition, records = runs[self._run]
-            if self._at < len(records):
-                record: ConsumerRecord[Any, Any] = deserialized(partition, records[self._at], self._batch._config)
-                self._at += 1
-                self.last = (partition, record.offset)
-                return record
+        while self._at >= len(self._records):
+            if self._run + 1 >= len(self._runs):
+                return None
             self._run += 1
             self._at = 0
-        return None
+            self._partition, self._records = self._runs[self._run]
+        record = self._records[self._at]
+        found: ConsumerRecord[Any, Any]
+        if self._plain:
+            found = as_consumed(self._partition, record)
+        else:
+            found = deserialized(self._partition, record, self._config)
+        self._at += 1
+        return found
+
+    @property
+    def last(self) -> tuple[TopicPartition, int] | None:
+        """Place of the record that the program works on."""
+        if self._at:
+            return self._partition, self._records[self._at - 1][0]
+        if not self._run:
+            return None
+        partition, records = self._runs[self._run - 1]
+        return partition, records[-1][0]
 
     def left(self) -> dict[TopicPartition, tuple[int, int]]:
         """By partition: the offset of the first record that the program has not got, and how many there are."""
         at, found = self._at, {}
-        for partition, records in self._batch.runs[self._run :]:
+        for partition, records in self._runs[self._run :]:
             if at < len(records):
                 found[partition] = (records[at][0], len(records) - at)
             at = 0
@@ -181,18 +195,32 @@ class _Alone:
 
 
 class _Records(Iterator[ConsumerRecord[Any, Any]]):
+    """One record at a time, most of them out of the batch that is here already."""
+
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
+        self._inner = consumer._inner
+        self._lock = consumer._user
         self._source = consumer._inner.batches()
 
     def __next__(self) -> ConsumerRecord[Any, Any]:
-        consumer = self._consumer
-        with consumer._alone():
-            while True:
-                hand = consumer._hand
-                if hand is not None and not consumer._hand_is_void():
+        if self._lock.acquire(blocking=False):
+            try:
+                hand, inner = self._consumer._hand, self._inner
+                if hand is not None and not (inner._rewind_due or inner._void or inner._lost_in_hand):
                     record = hand.next()
                     if record is not None:
                         return record
-                batch = consumer._loop.call(self._source.__anext__, patient=True)
-                consumer._hand = _Hand(view(consumer._loop, batch))
+            finally:
+                self._lock.release()
+        return self._next_batch()
+
+    def _next_batch(self) -> ConsumerRecord[Any, Any]:
+        consumer = self._consumer
+        with consumer._alone():
+            record = None
+            while record is None:
+                hand = _Hand(consumer._loop.call(self._source.__anext__, patient=True))
+                consumer._hand = hand
+                record = hand.next()
+            return record

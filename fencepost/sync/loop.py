@@ -171,16 +171,19 @@ class Loop:
         if threading.get_ident() == self._thread.ident:
             raise RuntimeError("this is the client's own thread: callbacks must not call the client")
         job = _Job(function, args, self._within(patient), self._context())
-        if not self._post(self._launch, job):
-            raise self._gone()
+        launched = False
         try:
-            self._wait(job)
+            launched = self._post(self._launch, job)
+            if launched:
+                self._wait(job)
         except BaseException as interrupted:
-            self._post(job.scope.cancel)
-            self._wait(job)
+            if self._token is not None and self._post(self._cancel, job):
+                self._wait(job)
             if isinstance(job.error, Exception):
                 interrupted.add_note(f"the call that was interrupted ended with {job.error!r}")
             raise
+        if not launched:
+            raise self._gone()
         if job.error is not None:
             raise job.error
         if job.finished:
@@ -213,6 +216,13 @@ class Loop:
             return
         self._jobs.add(job)
         trio.lowlevel.spawn_system_task(self._do, job, name=job.function, context=job.context)
+
+    def _cancel(self, job: _Job) -> None:
+        """Comes after `_launch` if that was called at all: an interruption may be quicker."""
+        if job in self._jobs:
+            job.scope.cancel()
+        else:
+            job.over.set()
 
     async def _do(self, job: _Job) -> None:
         try:
