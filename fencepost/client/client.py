@@ -20,6 +20,7 @@ from fencepost.client.config import (
     parse,
 )
 from fencepost.client.retry import Random
+from fencepost.client.security import ssl_context
 from fencepost.client.wire import Dial, open_socket
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Client:
         }
         self.config = parse(ClientConfig, {"bootstrap_servers": bootstrap_servers, **options}, defaults=self._defaults)
         self.config.check()
+        self._tls = ssl_context(self.config)
         self._random: Random = random if random is not None else random_module.Random()
         self._wall_clock = wall_clock
         self._dial = dial
@@ -81,7 +83,7 @@ class Client:
         self._nursery_manager = trio.open_nursery()
         nursery = await self._nursery_manager.__aenter__()
         self._background = Background(nursery)
-        self._cluster = Cluster(self.config, self._background, self._random, self._wall_clock, self._dial)
+        self._cluster = Cluster(self.config, self._background, self._random, self._wall_clock, self._dial, self._tls)
         return self
 
     async def __aexit__(

@@ -1,6 +1,7 @@
 """What is known of the cluster: brokers, topics, coordinators, features; and the connections to its brokers."""
 
 import logging
+import ssl
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -41,12 +42,13 @@ class Cluster:
         random: Random,
         wall_clock: Callable[[], float] = time.time,
         dial: Dial = open_socket,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.config = config
         self.random = random
         self.wall_clock = wall_clock
         self._background = background
-        self._connections = Connections(config, background, random, dial)
+        self._connections = Connections(config, background, random, dial, tls)
         self.policy = RetryPolicy(
             config.retry_backoff_ms, config.retry_backoff_max_ms, config.default_api_timeout_ms, random
         )

@@ -13,7 +13,6 @@ from fencepost.client.connection import Connection
 from fencepost.client.diagnosis import security_protocol_of
 from fencepost.client.errors import AuthenticationError, ConnectionLost
 from fencepost.client.retry import Backoff, Random
-from fencepost.client.security import ssl_context
 from fencepost.client.wire import Dial, HandshakeEnded, PlainWire, TlsWire, Wire
 
 Address = tuple[str, int]
@@ -60,12 +59,14 @@ class Reach:
 class Connections:
     """Connections by address and purpose; they run in `background` and end with it."""
 
-    def __init__(self, config: ClientConfig, background: Background, random: Random, dial: Dial) -> None:
+    def __init__(
+        self, config: ClientConfig, background: Background, random: Random, dial: Dial, tls: ssl.SSLContext | None
+    ) -> None:
         self._config = config
         self._background = background
         self._random = random
         self._dial = dial
-        self._tls: ssl.SSLContext | None = ssl_context(config)
+        self._tls = tls
         self._open: dict[tuple[Address, str], Connection] = {}
         self._connecting: dict[tuple[Address, str], trio.Lock] = {}
         self._reach: dict[Address, Reach] = {}

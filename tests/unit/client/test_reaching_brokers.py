@@ -1,0 +1,218 @@
+"""Which address is tried when, and for how long: back-off, time-outs, names with several addresses, beginning again."""
+
+import itertools
+import random
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+import fencepost
+from fencepost import ConfigError, ErrorCode, RetriableError
+from fencepost.client.errors import ConnectionLost
+from fencepost.client.wire import open_socket
+from fencepost.protocol.messages.api03_metadata import MetadataResponse
+from tests.unit.client.scripted_broker import SILENCE, ScriptedBroker
+
+Script = Callable[..., Any]
+FIRST, SECOND = ("one.example", 9092), ("two.example", 9092)
+
+
+class Dialled:
+    """Notes who is called and when, and refuses, or hangs; or connects to a scripted broker in its place."""
+
+    def __init__(self, hang: bool = False) -> None:
+        self.calls: list[tuple[str, float]] = []
+        self.hang = hang
+        self.brokers: dict[tuple[str, int], ScriptedBroker] = {}
+
+    async def __call__(self, host: str, port: int, timeout_s: float) -> socket.socket:
+        self.calls.append((host, trio.current_time()))
+        if self.hang:
+            await trio.sleep_forever()
+        broker = self.brokers.get((host, port))
+        if broker is None:
+            raise ConnectionLost(f"{host}:{port}: refused", sent=False)
+        return await open_socket("127.0.0.1", broker.port, timeout_s)
+
+    def pauses(self, host: str) -> list[float]:
+        times = [when for called, when in self.calls if called == host]
+        return [after - before for before, after in itertools.pairwise(times)]
+
+
+def client(dial: Dialled, *addresses: tuple[str, int], **options: Any) -> fencepost.Client:
+    names = [f"{host}:{port}" for host, port in addresses or (FIRST,)]
+    return fencepost.Client(names, dial=dial, random=random.Random(1), **options)
+
+
+async def test_pauses_between_attempts_grow_to_a_limit(autojump_clock: trio.testing.MockClock) -> None:
+    """KIP-144: reconnect.backoff.ms doubles up to reconnect.backoff.max.ms, a fifth more or less; for all callers."""
+    dial = Dialled()
+    options = {"reconnect_backoff_ms": 50, "reconnect_backoff_max_ms": 1600, "default_api_timeout_ms": 20_000}
+    async with client(dial, retry_backoff_max_ms=20, **options) as kafka, trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(give_up, kafka)
+    pauses = dial.pauses("one.example")
+    for step, pause in enumerate(pauses):
+        plain = min(0.05 * 2**step, 1.6)
+        assert 0.8 * plain <= pause <= 1.2 * plain + 0.3, (step, pauses)
+    assert len(pauses) < 22
+    assert len(set(pauses)) > 5, "with jitter"
+
+
+async def give_up(kafka: fencepost.Client) -> None:
+    with pytest.raises(RetriableError, match=r"gave up .*refused"):
+        await kafka.cluster.policy.run(kafka.cluster.refresh)
+
+
+async def test_time_to_set_up_grows_with_each_failure(autojump_clock: trio.testing.MockClock) -> None:
+    """KIP-601: socket.connection.setup.timeout.ms, doubled after each failure up to its maximum."""
+    dial = Dialled(hang=True)
+    options = {"socket_connection_setup_timeout_ms": 1000, "socket_connection_setup_timeout_max_ms": 5000}
+    async with client(dial, default_api_timeout_ms=20_000, reconnect_backoff_max_ms=50, **options) as kafka:
+        with pytest.raises(RetriableError, match="not set up within 5 s"):
+            await kafka.cluster.policy.run(kafka.cluster.refresh)
+    assert [round(pause) for pause in dial.pauses("one.example")][:4] == [1, 2, 4, 5]
+
+
+async def test_a_broker_that_accepts_and_says_nothing_is_given_up_in_time(script: Script) -> None:
+    broker = await script()
+    broker.scripts["ApiVersions"] = [SILENCE] * 9
+    dial = Dialled()
+    dial.brokers[FIRST] = broker
+    async with client(dial, socket_connection_setup_timeout_ms=150, default_api_timeout_ms=500) as kafka:
+        with pytest.raises(RetriableError, match=r"no answer within|not set up within"):
+            await kafka.cluster.policy.run(kafka.cluster.refresh)
+        assert all(one.closed for one in kafka.cluster._connections._open.values())
+
+
+async def test_every_address_of_a_name_is_tried(script: Script) -> None:
+    """client.dns.lookup=use_all_dns_ips, IPv6 first where a name has it."""
+    broker = await script()
+
+    class Resolver(trio.abc.HostnameResolver):
+        async def getaddrinfo(self, host: Any, port: Any, *more: Any, **named: Any) -> Any:
+            assert host == b"cluster.example"
+            return [
+                (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", broker.port, 0, 0)),
+                (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.9", broker.port)),
+                (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", broker.port)),
+            ]
+
+        async def getnameinfo(self, *more: Any) -> Any:
+            raise NotImplementedError
+
+    trio.socket.set_custom_hostname_resolver(Resolver())
+    async with fencepost.Client(f"cluster.example:{broker.port}", default_api_timeout_ms=3000) as kafka:
+        assert await kafka.cluster.refresh(["t"]) == {}
+
+
+async def test_ipv6_addresses(nursery: trio.Nursery) -> None:
+    try:
+        listeners = await trio.open_tcp_listeners(0, host="::1")
+    except OSError:
+        pytest.skip("this machine has no IPv6")
+    broker = ScriptedBroker()
+    nursery.start_soon(trio.serve_listeners, broker._connection, listeners)
+    broker.port = listeners[0].socket.getsockname()[1]
+    broker_client = fencepost.Client(f"[::1]:{broker.port}")
+    async with broker_client as kafka:
+        assert await kafka.cluster.refresh(["t"]) == {}
+
+
+async def test_a_name_that_does_not_exist_is_told_until_the_deadline() -> None:
+    async with fencepost.Client("nobody.invalid:9092", default_api_timeout_ms=300) as kafka:
+        with pytest.raises(RetriableError, match=r"nobody\.invalid:9092"):
+            await kafka.cluster.policy.run(kafka.cluster.refresh)
+
+
+def moved(first: ScriptedBroker, second: ScriptedBroker) -> Dialled:
+    """The name of the bootstrap server leads to `first`, whose Metadata names itself."""
+    dial = Dialled()
+    dial.brokers[FIRST] = first
+    for broker in (first, second):
+        dial.brokers["127.0.0.1", broker.port] = broker
+    return dial
+
+
+@pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
+async def test_known_brokers_that_are_gone(script: Script, strategy: str) -> None:
+    """KIP-899: with `rebootstrap` the configured servers are asked again; with `none` nobody but those once known."""
+    first, second = await script(), await script()
+    dial = moved(first, second)
+    options = {"metadata_recovery_strategy": strategy, "default_api_timeout_ms": 1000}
+    async with client(dial, **options) as kafka:  # type: ignore[arg-type]
+        await kafka.cluster.refresh(["t"])
+        assert kafka.cluster.brokers == {1: ("127.0.0.1", first.port)}
+        del dial.brokers["127.0.0.1", first.port]
+        dial.brokers[FIRST] = second
+        kafka.cluster._connections.close()
+        if strategy == "none":
+            with pytest.raises(RetriableError, match="refused"):
+                await kafka.cluster.policy.run(kafka.cluster.refresh)
+        else:
+            await kafka.cluster.policy.run(kafka.cluster.refresh)
+            assert kafka.cluster.brokers == {1: ("127.0.0.1", second.port)}
+
+
+async def test_a_broker_says_that_the_cluster_is_another_one(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    """KIP-1102: REBOOTSTRAP_REQUIRED."""
+    first, second = await script(), await script()
+    dial = moved(first, second)
+    async with client(dial) as kafka:
+        await kafka.cluster.refresh(["t"])
+        dial.brokers[FIRST] = second
+        first.scripts["Metadata"] = [MetadataResponse(error_code=ErrorCode.REBOOTSTRAP_REQUIRED)]
+        await kafka.cluster.policy.run(kafka.cluster.refresh)
+        assert kafka.cluster.brokers == {1: ("127.0.0.1", second.port)}
+    assert "bootstrap servers again" in caplog.text
+
+
+async def test_brokers_that_answer_nothing_for_too_long(script: Script) -> None:
+    """KIP-1102: metadata.recovery.rebootstrap.trigger.ms."""
+    first, second = await script(), await script()
+    dial = moved(first, second)
+    options = {"metadata_recovery_rebootstrap_trigger_ms": 200, "request_timeout_ms": 100}
+    async with client(dial, **options) as kafka:  # type: ignore[arg-type]
+        await kafka.cluster.refresh(["t"])
+        dial.brokers[FIRST] = second
+        first.scripts["Metadata"] = [SILENCE] * 50
+        with trio.fail_after(5):
+            await kafka.cluster.policy.run(kafka.cluster.refresh)
+        assert kafka.cluster.brokers == {1: ("127.0.0.1", second.port)}
+
+
+async def test_what_is_known_of_topics_in_use_stays_fresh(script: Script) -> None:
+    """metadata.max.age.ms: new partitions are seen without an error or a call that would ask for them."""
+    broker = await script(partitions=1)
+    async with client(Dialled(), FIRST) as unused:
+        assert not unused.cluster.topics
+    async with fencepost.Client(broker.address, metadata_max_age_ms=100) as kafka:
+        await kafka.cluster.refresh(["t"])
+        broker.partitions = 5
+        with trio.fail_after(5):
+            while len(kafka.cluster.topics["t"].partitions) < 5:  # noqa: ASYNC110 - nothing tells
+                await trio.sleep(0.02)
+
+
+async def test_a_connection_that_nobody_uses_is_closed(script: Script) -> None:
+    """connections.max.idle.ms; the next request makes another one."""
+    broker = await script()
+    async with fencepost.Client(broker.address, connections_max_idle_ms=100) as kafka:
+        await kafka.cluster.refresh(["t"])
+        connection = kafka.cluster._connections.find("")
+        assert connection is not None
+        with trio.fail_after(5):
+            await connection.ended.wait()
+        assert connection.closed_because == "nobody used it"
+        await kafka.cluster.refresh(["t"])
+
+
+def test_bootstrap_servers_in_every_form() -> None:
+    config = fencepost.Client("a:1, PLAINTEXT://b.example:2,[::1]:3").config
+    assert config.bootstrap_servers == (("a", 1), ("b.example", 2), ("::1", 3))
+    for wrong in ("", "a", "a:b", ":1", "a:1,,"):
+        with pytest.raises(ConfigError, match="host:port"):
+            fencepost.Client(wrong)

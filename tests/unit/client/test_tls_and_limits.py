@@ -1,0 +1,385 @@
+"""Connections over TLS, quotas, limits of what is on its way, and what a cancellation leaves behind: nothing."""
+
+import logging
+import os
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import fencepost
+from fencepost import AuthenticationError, ConfigError, RetriableError
+from fencepost.client import connection as connection_module
+from fencepost.client.config import ClientConfig, from_dotted, parse
+from fencepost.client.core.throttle import pause_ms
+from fencepost.protocol.messages.api03_metadata import MetadataResponse
+from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeResponse
+from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateResponse
+from fencepost.protocol.registry import API_BY_KEY
+from tests.kit.certificates import Authority
+from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
+
+Script = Callable[..., Any]
+METADATA = API_BY_KEY[3]
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    made = Authority(tmp_path_factory.mktemp("pki"))
+    made.sign("server", addresses=["127.0.0.1"])
+    return made
+
+
+@pytest.fixture
+async def tls_broker(authority: Authority, nursery: trio.Nursery) -> ScriptedBroker:
+    """A scripted broker behind TLS."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(authority.ca.with_name("server.pem"), authority.ca.with_name("server.key"))
+    broker = ScriptedBroker(partitions=3)
+
+    async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
+        try:
+            await broker._connection(stream)  # type: ignore[arg-type]
+        except trio.BrokenResourceError:
+            return
+
+    listeners = await trio.open_ssl_over_tcp_listeners(0, context, host="127.0.0.1")
+    broker.port = listeners[0].transport_listener.socket.getsockname()[1]
+    nursery.start_soon(trio.serve_listeners, serve, listeners)
+    return broker
+
+
+def secure(broker: ScriptedBroker, authority: Authority, **options: Any) -> fencepost.Client:
+    options = {"security_protocol": "ssl", "ssl_cafile": str(authority.ca), **options}
+    return fencepost.Client(broker.address, **options)
+
+
+async def test_large_and_many_frames_both_ways(tls_broker: ScriptedBroker, authority: Authority) -> None:
+    """Frames larger than any buffer on the way, and many small ones in one TLS record."""
+    tls_broker.partitions = 20_000
+    values = [os.urandom(200_000) for _ in range(20)] + [b"%d" % n for n in range(500)]
+    async with secure(tls_broker, authority, request_timeout_ms=20_000) as kafka:
+        await kafka.cluster.refresh(["t"])
+        assert len(kafka.cluster.topics["t"].partitions) == 20_000
+        async with kafka.producer(batch_size=1 << 20) as producer, producer.batch() as batch:
+            for value in values:
+                await batch.send("t", value, partition=0)
+    assert tls_broker.logs[0] == values
+
+
+async def test_the_good_bye_of_tls_is_an_end_like_any_other(tls_broker: ScriptedBroker, authority: Authority) -> None:
+    tls_broker.scripts["Metadata"] = [HANG_UP]
+    async with secure(tls_broker, authority) as kafka:
+        await kafka.cluster.policy.run(lambda: kafka.cluster.refresh(["t"]))
+    assert tls_broker.names("Metadata") == ["Metadata"] * 2
+
+
+class Cancelling(trio.abc.Instrument):
+    """Cancels a scope at the nth step that any task makes."""
+
+    def __init__(self, scope: trio.CancelScope, steps: int) -> None:
+        self._scope = scope
+        self.left = steps
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.left -= 1
+        if not self.left:
+            self._scope.cancel()
+
+
+def sockets() -> int:
+    """How many sockets this process has open."""
+    found = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        try:
+            found += os.readlink(f"/proc/self/fd/{descriptor}").startswith("socket:")
+        except OSError:
+            continue  # the listing's own
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts sockets in /proc")
+async def test_a_cancellation_at_any_step_leaves_no_connection(
+    tls_broker: ScriptedBroker, authority: Authority
+) -> None:
+    """At every single step of connecting, of TLS's and of SASL's handshake, and of the first requests."""
+    sasl = {
+        "SaslHandshake": SaslHandshakeResponse(error_code=0, mechanisms=["PLAIN"]),
+        "SaslAuthenticate": SaslAuthenticateResponse(error_code=0, auth_bytes=b"", session_lifetime_ms=60_000),
+    }
+    options = {"security_protocol": "sasl_ssl", "sasl_mechanism": "PLAIN", "sasl_username": "a", "sasl_password": "b"}
+    before = sockets()
+    for steps in range(1, 400):
+        for name, answer in sasl.items():
+            tls_broker.scripts[name] = [answer] * 9
+        with trio.CancelScope() as scope:
+            instrument = Cancelling(scope, steps)
+            trio.lowlevel.add_instrument(instrument)
+            try:
+                async with secure(tls_broker, authority, **options) as kafka:
+                    await kafka.cluster.refresh(["t"])
+                    await kafka.cluster.connection(1, "another")
+            finally:
+                trio.lowlevel.remove_instrument(instrument)
+        with trio.move_on_after(5):
+            while sockets() > before:  # noqa: ASYNC110 - the other side's end closes a moment later
+                await trio.sleep(0.001)
+        assert sockets() == before, f"after a cancellation at step {steps}"
+        if instrument.left > 0:
+            assert steps > 20, "the whole of it is more than a few steps"
+            return
+    pytest.fail("it never came to its end")
+
+
+# -- quotas
+
+
+async def test_a_throttled_client_sends_nothing_for_so_long(script: Script) -> None:
+    """KIP-219: the broker answers at once and reads nothing meanwhile; so nothing is sent, and no time-out counts."""
+    broker: ScriptedBroker = await script()
+    arrived: list[float] = []
+
+    def note(request: Any, version: int) -> Any:
+        arrived.append(trio.current_time())
+        answer = broker.on_Metadata(request, version)
+        answer.throttle_time_ms = 500 if len(arrived) == 1 else 0
+        return answer
+
+    broker.scripts["Metadata"] = [note, note, note]
+    async with fencepost.Client(broker.address, request_timeout_ms=200) as kafka:
+        await kafka.cluster.refresh(["t"])
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(kafka.cluster.refresh, ["t"])
+            nursery.start_soon(kafka.cluster.refresh, ["t"])
+    first, second, third = arrived
+    assert second - first >= 0.5
+    assert third - second < 0.4
+
+
+def test_old_versions_were_throttled_by_the_broker_already() -> None:
+    """KIP-219: Produce before 6 and Fetch before 8 were answered only after the time they tell."""
+    assert [pause_ms(0, version, 100) for version in (5, 6)] == [0, 100]
+    assert [pause_ms(1, version, 100) for version in (7, 8)] == [0, 100]
+    assert pause_ms(68, 0, 100) == 100, "younger than the rule"
+    assert pause_ms(0, 9, -1) == 0
+
+
+async def test_a_request_that_was_never_sent_says_so(script: Script) -> None:
+    broker: ScriptedBroker = await script()
+    async with fencepost.Client(broker.address) as kafka:
+        connection = await kafka.cluster.any_connection()
+        connection.rest(60)
+        pending = connection.post(METADATA, 9, METADATA.request(topics=[]))
+        connection.close("on purpose")
+        with pytest.raises(fencepost.RetriableError) as lost:
+            await pending.wait(1)
+        assert lost.value.sent is False  # type: ignore[attr-defined]
+
+
+# -- limits
+
+
+async def test_only_so_much_is_on_its_way(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    broker: ScriptedBroker = await script()
+    broker.scripts["Metadata"] = [SILENCE] * 99
+    async with fencepost.Client(broker.address) as kafka:
+        connection = await kafka.cluster.any_connection()
+        monkeypatch.setattr(connection_module, "MOST_PENDING", 5)
+        for _ in range(5):
+            connection.post(METADATA, 9, METADATA.request(topics=[]))
+        with pytest.raises(RetriableError, match="too much"):
+            connection.post(METADATA, 9, METADATA.request(topics=[]))
+        monkeypatch.setattr(connection_module, "MOST_PENDING", 1000)
+        monkeypatch.setattr(connection_module, "MOST_UNSENT_BYTES", 100)
+        connection.rest(60)
+        for _ in range(9):
+            if connection._unsent_bytes <= 100:
+                connection.post(METADATA, 9, METADATA.request(topics=[]))
+        with pytest.raises(RetriableError, match="too much"):
+            connection.post(METADATA, 9, METADATA.request(topics=[]))
+
+
+async def test_a_stranger_may_not_make_us_take_much_memory(nursery: trio.Nursery) -> None:
+    """Before it has proved who it is a broker's answer is limited to 1 MiB."""
+
+    async def serve(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        await stream.send_all((2 << 20).to_bytes(4, "big"))
+        await trio.sleep_forever()
+
+    listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    nursery.start_soon(trio.serve_listeners, serve, listeners)
+    port = listeners[0].socket.getsockname()[1]
+    async with fencepost.Client(f"127.0.0.1:{port}", default_api_timeout_ms=300) as kafka:
+        with pytest.raises(RetriableError, match="a frame of 2097152 bytes"):
+            await kafka.cluster.policy.run(kafka.cluster.refresh)
+
+
+async def test_an_old_broker_is_asked_again_in_v0(script: Script) -> None:
+    """KIP-511: UNSUPPORTED_VERSION comes in v0, whatever was asked; and the client says who it is in v3."""
+    broker: ScriptedBroker = await script()
+    broker.scripts["ApiVersions"] = [b"\0\x23" + bytes(4)]
+    async with fencepost.Client(broker.address) as kafka:
+        await kafka.cluster.refresh(["t"])
+    [(_, first, told), (_, second, _)] = [one for one in broker.requests if one[0] == "ApiVersions"]
+    assert (first, second) == (3, 0)
+    assert told.client_software_name == "fencepost"
+    assert told.client_software_version == fencepost.__version__
+
+
+async def test_a_newer_leader_is_not_forgotten_for_older_metadata(script: Script) -> None:
+    """Brokers learn at different times: metadata with an older epoch does not take a KIP-951 hint back."""
+    broker: ScriptedBroker = await script()
+
+    def told(epoch: int) -> Callable[[Any, int], Any]:
+        def script_(request: Any, version: int) -> Any:
+            answer: MetadataResponse = broker.on_Metadata(request, version)
+            answer.topics[0].partitions[0].leader_epoch = epoch  # type: ignore[attr-defined]
+            return answer
+
+        return script_
+
+    place = fencepost.TopicPartition("t", 0)
+    async with fencepost.Client(broker.address) as kafka:
+        broker.scripts["Metadata"] = [told(5), told(6), told(8)]
+        await kafka.cluster.refresh(["t"])
+        assert kafka.cluster.leader_hint(place, 1, 7)
+        await kafka.cluster.refresh(["t"])
+        assert kafka.cluster.leader_epoch(place) == 7
+        await kafka.cluster.refresh(["t"])
+        assert kafka.cluster.leader_epoch(place) == 8
+
+
+# -- options
+
+
+async def test_a_token_provider_that_fails(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    """What it raises is the cause; a RetriableError is tried again; what is no token is refused."""
+    broker: ScriptedBroker = await script()
+    turns: list[int] = []
+
+    async def provide() -> Any:
+        turns.append(1)
+        if len(turns) < 3:
+            raise RetriableError("the identity provider is away")
+        raise ZeroDivisionError
+
+    for provider, match in ((provide, "ZeroDivisionError"), (lambda: 7, "str or an OAuthToken")):
+        async with fencepost.Client(
+            broker.address,
+            security_protocol="sasl_plaintext",
+            sasl_mechanism="oauthbearer",
+            sasl_oauth_token_provider=provider,
+        ) as kafka:
+            with pytest.raises(AuthenticationError, match=match):
+                await kafka.cluster.policy.run(kafka.cluster.refresh)
+    assert len(turns) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"security_protocol": "tls"}, "must be one of plaintext, ssl"),
+        ({"security_protocol": "sasl_ssl"}, "needs sasl_mechanism"),
+        ({"security_protocol": "sasl_ssl", "sasl_mechanism": "GSSAPI"}, "must be one of PLAIN"),
+        ({"security_protocol": "sasl_ssl", "sasl_mechanism": "PLAIN", "sasl_username": "a"}, "sasl_password"),
+        ({"security_protocol": "sasl_ssl", "sasl_mechanism": "OAUTHBEARER"}, "sasl_oauth_token_provider"),
+        ({"sasl_mechanism": "PLAIN", "sasl_username": "a", "sasl_password": "b"}, "security_protocol"),
+        ({"ssl_cafile": "x"}, "security_protocol 'ssl'"),
+        ({"security_protocol": "ssl", "ssl_keyfile": "x"}, "certificate, too"),
+        ({"security_protocol": "ssl", "ssl_enabled_protocols": "TLSv1"}, "must name some of TLSv1.2"),
+        ({"security_protocol": "ssl", "sasl_password": ""}, "'sasl_password': the value must be a string"),
+    ],
+)
+def test_options_that_do_not_fit_together(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        fencepost.Client("a:1", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"ssl_cafile": "/nowhere/ca.pem"}, "ssl_cafile or ssl_ca_pem can not be used: No such file"),
+        ({"ssl_ca_pem": "nonsense"}, "ssl_cafile or ssl_ca_pem can not be used"),
+        ({"ssl_ciphers": "nonsense"}, "ssl_ciphers can not be used"),
+        ({"ssl_certfile": "/nowhere", "ssl_keyfile": "/nowhere"}, "ssl_certfile and ssl_keyfile.*No such file"),
+    ],
+)
+def test_what_openssl_does_not_take(options: dict[str, Any], why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        fencepost.Client("a:1", security_protocol="ssl", **options)
+
+
+@pytest.mark.parametrize("password", [None, "wrong-one"])
+@pytest.mark.parametrize("strings", [False, True])
+def test_an_encrypted_key_without_its_password(
+    authority: Authority, password: str | None, strings: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OpenSSL would ask at the terminal; and no secret shows."""
+    caplog.set_level(logging.DEBUG)
+    own = authority.sign("own", password="right-one")
+    options: dict[str, Any] = {"ssl_certfile": str(own.certificate), "ssl_keyfile": str(own.key)}
+    if strings:
+        options = {"ssl_certificate_pem": own.certificate.read_text(), "ssl_key_pem": own.key.read_text()}
+    with pytest.raises(ConfigError, match=r"encrypted|can not be used") as told:
+        fencepost.Client("a:1", security_protocol="ssl", ssl_key_password=password, **options)
+    right = fencepost.Client("a:1", security_protocol="ssl", ssl_key_password="right-one", **options)
+    for text in (str(told.value), repr(right.config), caplog.text):
+        assert "wrong-one" not in text
+        assert "right-one" not in text
+        assert "PRIVATE KEY" not in text
+
+
+def test_names_that_kafka_and_librdkafka_have() -> None:
+    """The same from Java's property files, from librdkafka's and from aiokafka's keywords."""
+    java = {
+        "bootstrap.servers": "a:1",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": 'org.x.PlainLoginModule required username="u\\"s" password="p;w";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/ca.pem",
+        "ssl.keystore.certificate.chain": "chain",
+        "ssl.keystore.key": "key",
+        "ssl.endpoint.identification.algorithm": "",
+        "ssl.enabled.protocols": "TLSv1.3",
+        "reconnect.backoff.max.ms": "700",
+    }
+    librdkafka = {
+        "metadata.broker.list": "a:1",
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanisms": "PLAIN",
+        "sasl.username": 'u"s',
+        "sasl.password": "p;w",
+        "ssl.ca.location": "/ca.pem",
+        "ssl.certificate.pem": "chain",
+        "ssl.key.pem": "key",
+        "ssl.endpoint.identification.algorithm": "none",
+        "ssl.enabled.protocols": "TLSv1.3",
+        "reconnect.backoff.max.ms": 700,
+    }
+    keywords = {
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": 'u"s',
+        "sasl_plain_password": "p;w",
+        "ssl_cafile": "/ca.pem",
+        "ssl_certificate_pem": "chain",
+        "ssl_key_pem": "key",
+        "ssl_check_hostname": False,
+        "ssl_enabled_protocols": ["TLSv1.3"],
+        "reconnect_backoff_max_ms": 700,
+    }
+    configs = [
+        parse(ClientConfig, {}, defaults=from_dotted(java)),
+        parse(ClientConfig, {}, defaults=from_dotted(librdkafka)),
+        parse(ClientConfig, {"bootstrap_servers": "a:1", **keywords}),
+    ]
+    assert configs[0] == configs[1] == configs[2]
+    for text in map(repr, configs):
+        assert "p;w" not in text
+    with pytest.raises(ConfigError, match="only PEM"):
+        fencepost.Client.from_config({"bootstrap.servers": "a:1", "ssl.truststore.type": "JKS"})
