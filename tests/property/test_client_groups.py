@@ -40,6 +40,17 @@ def consumer(stage: Stage, name: str) -> Player:
     return ConsumerPlayer(stage, name, wish)
 
 
+def static_consumer(stage: Stage, name: str) -> Player:
+    return ConsumerPlayer(stage, name, Wish(("t", "u")), instance_id=name)
+
+
+def either(stage: Stage, name: str) -> Player:
+    """G5: members of both protocols in one group."""
+    if stage.random.random() < 0.5:
+        return ConsumerPlayer(stage, name, Wish(("t", "u")))
+    return ClassicPlayer(stage, name, ("t", "u"), ("cooperative-sticky",))
+
+
 KINDS: dict[str, Make] = {
     "range": classic("range"),
     "roundrobin": classic("roundrobin"),
@@ -49,7 +60,10 @@ KINDS: dict[str, Make] = {
     "upgrade": any_classic,
     "static": static,
     "consumer": consumer,
+    "static consumer": static_consumer,
+    "classic and consumer": either,
 }
+CHANGING = {"range", "roundrobin", "sticky", "cooperative-sticky", "range or cooperative-sticky"}
 SEEDS = range(12)
 
 
@@ -92,7 +106,7 @@ async def test_no_partition_has_two_owners_and_all_have_one_in_the_end(
                     await player.leave()
             elif act < 0.75:
                 stage.random.choice(stage.players).scope.cancel()  # as a crash: nobody is told
-            elif act < 0.9 and kind not in ("static", "upgrade", "consumer"):
+            elif act < 0.9 and kind in CHANGING:
                 player = stage.random.choice(stage.players)
                 assert isinstance(player, ClassicPlayer)
                 player.subscribe(stage.random.choice([("t",), ("t", "u")]))
