@@ -15,7 +15,7 @@ from fencepost.client.consumed import ConsumerBatch, ConsumerRecord, K, V, as_co
 from fencepost.client.fetch_state import PartitionState
 from fencepost.client.read_errors import CorruptRecords, DeserializationFailed
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
-from fencepost.protocol.records import Record, unpack_records
+from fencepost.protocol.records import Record, expect_many, unpack_records
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class Reading(Committing, Generic[K, V]):
 
     def __init__(self, cluster: Cluster, config: ConsumerConfig, purpose: str) -> None:
         super().__init__(cluster, config, purpose)
+        expect_many()
         self._committed_at = 0.0
         self._turn = 0
         self._given = 0

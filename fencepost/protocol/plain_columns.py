@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.protocol.batch_header import Buffer, CorruptBatch
 from fencepost.protocol.column_types import BatchGroup, RecordColumns, arrow_numbers, headers_type
@@ -18,25 +18,35 @@ if TYPE_CHECKING:
 _SHORT_RUN = 16
 
 
-def columns_by_numpy(
-    group: BatchGroup, first_offset: int, stop_offset: int, fields: frozenset[str]
-) -> RecordColumns | None:
-    """The records of `group` from first_offset to before stop_offset, or None. Raises CorruptBatch."""
+class Places(NamedTuple):
+    """Where the parts of records lie in their buffer, one entry per record; sizes are -1 for null."""
+
+    time: Ints
+    delta: Ints
+    key_at: Ints
+    key_size: Ints
+    value_at: Ints
+    value_size: Ints
+    count_at: Ints
+    header_count: Ints
+    end: Ints
+
+
+def places(group: BatchGroup, time_bits: int = 64) -> Places:
+    """Find every part of every record of `group`; headers are not entered, and times of more bits wrap around.
+
+    Raises CorruptBatch where something does not fit, or a time is written with more bytes than `time_bits` need.
+    """
     import numpy as np
 
     starts = _starts(group)
     raw = np.frombuffer(group.data, np.uint8)
-    counts = np.array([header.record_count for header in group.batches])
-
-    def per_record(numbers: Iterable[int]) -> Ints:
-        return np.repeat(np.fromiter(numbers, np.int64), counts)
-
     size, at = _varints(raw, np.concatenate(starts))
     _all(size >= 0, "record size is negative", group)
     end = at + size
-    time, at = _varints(raw, at + 1, 64)
+    time, at = _varints(raw, at + 1, time_bits)
     delta, at = _varints(raw, at)
-    span = per_record(header.last_offset_delta for header in group.batches)
+    span = _per_record(group, [header.last_offset_delta for header in group.batches])
     _all((delta >= 0) & (delta <= span), "offset delta does not fit the batch", group)
     key_size, key_at = _varints(raw, at)
     value_size, value_at = _varints(raw, key_at + np.maximum(key_size, 0))
@@ -45,11 +55,28 @@ def columns_by_numpy(
     _all((key_size >= -1) & (value_size >= -1), "key or value size is negative", group)
     _all((header_count >= 0) & (header_count <= (end - headers_at) >> 1), "headers do not fit the record", group)
     _all((header_count > 0) | (headers_at == end), "sizes within the record do not add up", group)
+    return Places(time, delta, key_at, key_size, value_at, value_size, count_at, header_count, end)
 
-    offset = per_record(header.base_offset for header in group.batches) + delta
-    kind = per_record(header.timestamp_type for header in group.batches)
-    stamp = per_record(h.max_timestamp if h.timestamp_type else h.base_timestamp for h in group.batches)
-    stamp += np.where(kind == 0, time, 0)
+
+def _per_record(group: BatchGroup, numbers: list[int]) -> Ints:
+    """A number of each batch, for each of its records."""
+    import numpy as np
+
+    counts = [header.record_count for header in group.batches]
+    return np.repeat(np.array(numbers, np.int64), counts)
+
+
+def columns_by_numpy(
+    group: BatchGroup, first_offset: int, stop_offset: int, fields: frozenset[str]
+) -> RecordColumns | None:
+    """The records of `group` from first_offset to before stop_offset, or None. Raises CorruptBatch."""
+    import numpy as np
+
+    at = places(group)
+    offset = _per_record(group, [header.base_offset for header in group.batches]) + at.delta
+    kind = _per_record(group, [header.timestamp_type for header in group.batches])
+    stamp = _per_record(group, [h.max_timestamp if h.timestamp_type else h.base_timestamp for h in group.batches])
+    stamp += np.where(kind == 0, at.time, 0)
     keep: Any = (offset >= first_offset) & (offset < stop_offset)
     if keep.all():
         keep = slice(None)
@@ -59,9 +86,11 @@ def columns_by_numpy(
         offset=offset[keep],
         timestamp_ms=stamp[keep],
         timestamp_type=kind[keep].astype(np.int32),
-        key=_binary(group.data, key_at[keep], key_size[keep]) if "key" in fields else None,
-        value=_binary(group.data, value_at[keep], value_size[keep]) if "value" in fields else None,
-        headers=_headers(group, count_at[keep], end[keep], header_count[keep]) if "headers" in fields else None,
+        key=_binary(group.data, at.key_at[keep], at.key_size[keep]) if "key" in fields else None,
+        value=_binary(group.data, at.value_at[keep], at.value_size[keep]) if "value" in fields else None,
+        headers=_headers(group, at.count_at[keep], at.end[keep], at.header_count[keep])
+        if "headers" in fields
+        else None,
     )
 
 

@@ -1,5 +1,6 @@
 """Records inside a batch: tuples to bytes and back, in plain Python, with every length checked."""
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ NewRecord = tuple[int, bytes | None, bytes | None, Iterable[tuple[str, bytes | N
 """(timestamp in epoch ms, key, value, headers): a record that has no offset yet."""
 
 MIN_RECORD_BYTES = 7
+_MANY = 200
 MAX_OVERHEAD_BYTES = 1 + 5 + 10 + 5 + 5 + 5 + 5
 
 
@@ -76,6 +78,8 @@ def decode_unpacked(unpacked: bytes | bytearray, header: BatchHeader) -> list[Re
         raise CorruptBatch(
             f"batch at offset {header.base_offset}: {header.record_count} records can not fit {len(data)} bytes"
         )
+    if header.record_count >= numpy_use.from_count and (many := _decode_by_numpy(data, header)) is not None:
+        return many
     out: list[Record] = []
     try:
         end = _decode_all(data, header, out)
@@ -88,6 +92,38 @@ def decode_unpacked(unpacked: bytes | bytearray, header: BatchHeader) -> list[Re
     if header.timestamp_type:
         return [record._replace(timestamp_ms=header.max_timestamp) for record in out]
     return out
+
+
+class _NumpyUse:
+    """When plain decoding goes through numpy: never, unless `expect_many` was called, and not for small batches.
+
+    Loading numpy takes as long as it saves with some 200,000 records, so it is loaded after as many.
+    """
+
+    def __init__(self) -> None:
+        self.from_count = sys.maxsize
+        self.after_records = 200_000
+
+
+numpy_use = _NumpyUse()
+
+
+def expect_many() -> None:
+    """This process is going to read many records: numpy may help with it, where it is installed."""
+    numpy_use.from_count = min(numpy_use.from_count, _MANY)
+
+
+def _decode_by_numpy(data: bytes, header: BatchHeader) -> list[Record] | None:
+    if numpy_use.after_records > 0:
+        numpy_use.after_records -= header.record_count
+        return None
+    try:
+        from fencepost.protocol.plain_records import records_by_numpy
+
+        return records_by_numpy(data, header)
+    except ImportError:
+        numpy_use.from_count = sys.maxsize
+        return None
 
 
 def _corrupt(header: BatchHeader, index: int, what: str) -> CorruptBatch:
