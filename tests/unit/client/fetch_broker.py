@@ -48,7 +48,8 @@ class ScriptedCluster:
         self.leader: dict[int, int] = defaultdict(lambda: 1)
         self.epoch: dict[int, int] = defaultdict(int)
         self.batches: dict[int, list[bytes]] = defaultdict(list)
-        self.aborted: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        self.aborted: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
+        """(Producer id, first offset, the marker's offset)."""
         self.log_start: dict[int, int] = defaultdict(int)
         self.last_stable: dict[int, int] = {}
         self.epoch_ends: dict[tuple[int, int], tuple[int, int]] = {}
@@ -70,9 +71,9 @@ class ScriptedCluster:
         """A batch and its marker."""
         first = self.end(partition)
         self.write(partition, values, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
-        if not commit:
-            self.aborted[partition].append((producer_id, first))
         at = self.end(partition)
+        if not commit:
+            self.aborted[partition].append((producer_id, first, at))
         self.append(partition, end_txn_marker(producer_id, 0, commit, 0, 0, base_offset=at))
 
     def append(self, partition: int, batch: bytes | bytearray) -> None:
@@ -236,7 +237,8 @@ class FetchBroker(ScriptedBroker):
             if committed:
                 part.aborted_transactions = [
                     AbortedTransaction(producer_id=producer, first_offset=first)
-                    for producer, first in cluster.aborted[number]
+                    for producer, first, last in cluster.aborted[number]
+                    if last >= entry.fetch_offset
                 ]
         return part
 
