@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from fencepost.client.admin.requests import AdminRequests
+from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator, failure
 from fencepost.client.admin.types import (
     ProducerState,
     StoryLine,
@@ -13,9 +13,9 @@ from fencepost.client.admin.types import (
     TransactionSummary,
 )
 from fencepost.client.cluster import TRANSACTION
-from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
-from fencepost.client.group_requests import LATEST, list_offsets
+from fencepost.client.errors import KafkaError, code_of
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
 from fencepost.protocol.messages.api27_write_txn_markers import (
     WritableTxnMarker,
@@ -25,11 +25,11 @@ from fencepost.protocol.messages.api27_write_txn_markers import (
 from fencepost.protocol.messages.api61_describe_producers import DescribeProducersRequest, TopicRequest
 from fencepost.protocol.messages.api65_describe_transactions import DescribeTransactionsRequest
 from fencepost.protocol.messages.api66_list_transactions import ListTransactionsRequest
-from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
-DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = (API_BY_KEY[key] for key in (61, 65, 66))
-INIT_PRODUCER_ID, WRITE_TXN_MARKERS = API_BY_KEY[22], API_BY_KEY[27]
+LIST_OFFSETS, INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 2, 22, 27
+DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
+LATEST = -1
 FENCE_TIMEOUT_MS = 1
 """The timeout that a fence leaves on the id, as in Kafka's Admin: whoever uses the id next brings its own."""
 
@@ -57,19 +57,15 @@ class TransactionAdmin(AdminRequests):
             transactional_id_pattern=pattern,
         )
         least = 2 if pattern else 1 if running_longer_than_ms >= 0 else 0
-        await self._cluster.policy.run(self._cluster.refresh, what="finding the brokers")
+        await self._retry(self._cluster.refresh, "finding the brokers")
         found: set[TransactionSummary] = set()
-        for node in sorted(self._cluster.brokers):
+        for broker in sorted(self._cluster.brokers):
 
-            async def attempt(node: int = node) -> Any:
-                ask = self._cluster.ask
-                answer = await ask(node, LIST_TRANSACTIONS, request, purpose=self._purpose, at_least=least)
-                code = code_of(answer.error_code)
-                if code is not ErrorCode.NONE:
-                    raise error_for(code, "listing transactions", api="ListTransactions", node=node)
-                return answer
+            async def ask(node: int | None) -> Any:
+                answer = await self._ask(node, LIST_TRANSACTIONS, request, at_least=least)
+                return failure(answer.error_code, "listing transactions", LIST_TRANSACTIONS, node) or answer
 
-            answer = await self._cluster.policy.run(attempt, what="listing transactions")
+            answer = await self._one(broker, ToBroker(self._cluster, broker), ask, "listing transactions")
             if answer.unknown_state_filters:
                 raise KafkaError(f"the broker knows no transaction state {answer.unknown_state_filters[0]!r}")
             found |= {
@@ -97,20 +93,15 @@ class TransactionAdmin(AdminRequests):
     async def describe_transaction(self, transactional_id: str) -> TransactionListing:
         """One transactional id. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND)."""
 
-        def code_in(answer: Any) -> int:
-            return int(answer.transaction_states[0].error_code)
+        what = f"transactional id {transactional_id!r}"
+        request = DescribeTransactionsRequest(transactional_ids=[transactional_id], explain=True)
 
-        async def attempt() -> Any:
-            request = DescribeTransactionsRequest(transactional_ids=[transactional_id], explain=True)
-            answer = await self._cluster.ask_coordinator(
-                TRANSACTION, transactional_id, DESCRIBE_TRANSACTIONS, request, code_in, purpose=self._purpose
-            )
-            code = code_of(code_in(answer))
-            if code is not ErrorCode.NONE:
-                raise error_for(code, f"transactional id {transactional_id!r}", api="DescribeTransactions")
-            return answer.transaction_states[0]
+        async def ask(node: int | None) -> Any:
+            answer = await self._ask(node, DESCRIBE_TRANSACTIONS, request)
+            one = answer.transaction_states[0]
+            return failure(one.error_code, what, DESCRIBE_TRANSACTIONS, node) or one
 
-        told = await self._cluster.policy.run(attempt, what=f"transactional id {transactional_id!r}")
+        told = await self._one(transactional_id, ToCoordinator(self._cluster, TRANSACTION), ask, what)
         partitions = tuple(TopicPartition(topic.topic, p) for topic in told.topics for p in topic.partitions)
         started = told.transaction_start_time_ms
         listing = TransactionListing(
@@ -134,34 +125,20 @@ class TransactionAdmin(AdminRequests):
             if not starts or starts[0] is None:
                 continue
 
-            async def attempt(partition: TopicPartition = partition) -> int:
-                wanted = {partition: LATEST}
-                found = await list_offsets(self._cluster, wanted, IsolationLevel.READ_COMMITTED, self._purpose)
-                return found[partition][0]
-
-            if await self._cluster.policy.run(attempt, what=f"the last stable offset of {partition}") == starts[0]:
+            if await self._last_stable_offset(partition) == starts[0]:
                 blocked.append(partition)
         return tuple(blocked)
 
     async def describe_producers(self, partition: TopicPartition) -> list[ProducerState]:
         """The producers that a partition remembers, with the start of the transaction each has open there."""
         place = TopicPartition(*partition)
+        what = f"producers of {place}"
+        request = DescribeProducersRequest(topics=[TopicRequest(name=place.topic, partition_indexes=[place.partition])])
 
-        async def attempt() -> list[Any]:
-            node = await self._cluster.leader_of(place)
-            request = DescribeProducersRequest(
-                topics=[TopicRequest(name=place.topic, partition_indexes=[place.partition])]
-            )
-            answer = await self._cluster.ask(node, DESCRIBE_PRODUCERS, request, purpose=self._purpose)
-            told = answer.topics[0].partitions[0]
-            code = code_of(told.error_code)
-            if code.retriable:
-                await self._cluster.refresh([place.topic])
-                raise RetriableError(f"producers of {place}", code=code, api="DescribeProducers", node=node)
-            if code is not ErrorCode.NONE:
-                what = told.error_message or f"producers of {place}"
-                raise error_for(code, what, api="DescribeProducers", node=node)
-            return list(told.active_producers)
+        async def ask(node: int | None) -> list[Any] | KafkaError:
+            one = (await self._ask(node, DESCRIBE_PRODUCERS, request)).topics[0].partitions[0]
+            error = failure(one.error_code, what, DESCRIBE_PRODUCERS, node, one.error_message)
+            return list(one.active_producers) if error is None else error
 
         return [
             ProducerState(
@@ -172,8 +149,26 @@ class TransactionAdmin(AdminRequests):
                 entry.coordinator_epoch,
                 entry.current_txn_start_offset if entry.current_txn_start_offset >= 0 else None,
             )
-            for entry in await self._cluster.policy.run(attempt, what=f"producers of {place}")
+            for entry in await self._one(place, self._leader, ask, what)
         ]
+
+    async def _last_stable_offset(self, partition: TopicPartition) -> int:
+        entry = ListOffsetsPartition(partition_index=partition.partition, timestamp=LATEST)
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            topics=[ListOffsetsTopic(name=partition.topic, partitions=[entry])],
+            timeout_ms=self._timeout_ms,
+        )
+        what = f"the last stable offset of {partition}"
+
+        async def ask(node: int | None) -> int | KafkaError:
+            one = (await self._ask(node, LIST_OFFSETS, request, at_least=2)).topics[0].partitions[0]
+            offset: int = one.offset
+            error = failure(one.error_code, what, LIST_OFFSETS, node)
+            return offset if error is None else error
+
+        return await self._one(partition, self._leader, ask, what)
 
     async def fence_producer(self, transactional_id: str) -> tuple[int, int]:
         """Shut out whoever holds the id and abort its open transaction (Kafka's Admin.fenceProducers).
@@ -181,29 +176,19 @@ class TransactionAdmin(AdminRequests):
         The identity that nobody holds now. A transaction that is decided already is completed, not aborted.
         """
 
-        async def attempt() -> Any:
-            request = InitProducerIdRequest(
-                transactional_id=transactional_id,
-                transaction_timeout_ms=FENCE_TIMEOUT_MS,
-                producer_id=-1,
-                producer_epoch=-1,
-            )
-            answer = await self._cluster.ask_coordinator(
-                TRANSACTION,
-                transactional_id,
-                INIT_PRODUCER_ID,
-                request,
-                lambda answer: int(answer.error_code),
-                purpose=self._purpose,
-            )
-            code = code_of(answer.error_code)
-            if code is ErrorCode.CONCURRENT_TRANSACTIONS:
-                raise RetriableError("its transaction is being ended", code=code, api="InitProducerId")
-            if code is not ErrorCode.NONE:
-                raise error_for(code, f"fencing {transactional_id!r}", api="InitProducerId")
-            return answer
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=FENCE_TIMEOUT_MS,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        what = f"fencing {transactional_id!r}"
 
-        answer = await self._cluster.policy.run(attempt, what=f"fencing {transactional_id!r}")
+        async def ask(node: int | None) -> Any:
+            answer = await self._ask(node, INIT_PRODUCER_ID, request)
+            return failure(answer.error_code, what, INIT_PRODUCER_ID, node) or answer
+
+        answer = await self._one(transactional_id, ToCoordinator(self._cluster, TRANSACTION), ask, what)
         return answer.producer_id, answer.producer_epoch
 
     async def abort_open(
@@ -224,15 +209,14 @@ class TransactionAdmin(AdminRequests):
             only_hanging=only_hanging,
         )
 
-        async def attempt() -> None:
-            node = await self._cluster.leader_of(place)
-            request = WriteTxnMarkersRequest(markers=[marker])
-            answer = await self._cluster.ask(node, WRITE_TXN_MARKERS, request, purpose=self._purpose, at_least=1)
-            code = code_of(answer.markers[0].topics[0].partitions[0].error_code)
-            if code is not ErrorCode.NONE:
-                raise error_for(code, f"aborting on {place}", api="WriteTxnMarkers", node=node)
+        what = f"aborting on {place}"
+        request = WriteTxnMarkersRequest(markers=[marker])
 
-        await self._cluster.policy.run(attempt, what=f"aborting on {place}")
+        async def ask(node: int | None) -> KafkaError | None:
+            answer = await self._ask(node, WRITE_TXN_MARKERS, request, at_least=1)
+            return failure(answer.markers[0].topics[0].partitions[0].error_code, what, WRITE_TXN_MARKERS, node)
+
+        await self._one(place, self._leader, ask, what)
 
 
 def _story(told: Any) -> TransactionStory | None:
