@@ -3,13 +3,15 @@
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import trio
 
 import fencepost
 from fencepost import ErrorCode, KafkaError, TopicPartition
-from fencepost.client import CommittedOffset
+from fencepost.client import CommittedOffset, GroupMetadata, committing
+from fencepost.client.errors import error_for
 from tests.integration.client.test_groups import create, until
 from tests.kit.broker_process import BrokerProcess
 
@@ -411,3 +413,75 @@ async def test_the_servers_assignor_may_be_chosen(kafka: fencepost.Client, name:
             with pytest.raises(KafkaError) as refused:
                 await anext(consumer.batches())
     assert refused.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
+
+
+class Refusing:
+    """Stands between a consumer and its commits: the next ones are refused, and then it goes through."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *codes: ErrorCode) -> None:
+        self.codes = list(codes)
+        self.asked: list[int] = []
+        self._through = committing.commit_offsets
+        monkeypatch.setattr(committing, "commit_offsets", self)
+
+    async def __call__(self, cluster: Any, group: GroupMetadata, *args: Any) -> None:
+        self.asked.append(group.generation)
+        if self.codes:
+            raise error_for(self.codes.pop(0), "as the test says", api="OffsetCommit")
+        await self._through(cluster, group, *args)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH])
+async def test_a_commit_into_a_rebalance_is_made_again(
+    kafka: fencepost.Client, name: str, way: dict[str, object], monkeypatch: pytest.MonkeyPatch, code: ErrorCode
+) -> None:
+    """The next generation, or the answer with the next epoch, is on its way; the partitions stay ours."""
+    await create(kafka, name, partitions=1, records=3)
+    with trio.fail_after(PATIENCE_S):
+        async with kafka.consumer(name, group=name, **way) as consumer:
+            await anext(consumer.batches())
+            refusing = Refusing(monkeypatch, code, code)
+            await consumer.commit()
+            assert len(refusing.asked) == 3
+            assert await consumer.committed() == {TopicPartition(name, 0): 3}
+
+
+async def test_a_commit_under_a_generation_that_has_passed_is_made_again_under_the_present_one(
+    kafka: fencepost.Client, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cooperative member rebalanced while the request was on its way: it has its partitions still."""
+    await create(kafka, name, partitions=1, records=3)
+    options = {"group": name, "heartbeat_interval_ms": 50, **COOPERATIVE}
+    with trio.fail_after(PATIENCE_S):
+        async with kafka.consumer(name, **options) as one:
+            await anext(one.batches())
+            refusing = Refusing(monkeypatch)
+            slow_through = refusing._through
+
+            async def after_the_rebalance(cluster: Any, group: GroupMetadata, *args: Any) -> None:
+                before = one._group()
+                async with kafka.consumer(name, **options) as two, reading(two):
+                    await until(lambda: one._group() != before, "a rebalance")
+                refusing._through = slow_through
+                await slow_through(cluster, group, *args)
+
+            refusing._through = after_the_rebalance
+            await one.commit()
+            assert len(refusing.asked) >= 2
+            assert refusing.asked[-1] > refusing.asked[0]
+
+
+async def test_a_static_member_whose_commit_is_fenced_is_told_so(
+    kafka: fencepost.Client, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KIP-345: FencedError from the commit and from what comes after it."""
+    await create(kafka, name, partitions=1, records=3)
+    with trio.fail_after(PATIENCE_S):
+        async with kafka.consumer(name, group=name, group_instance_id="1") as consumer:
+            batches = consumer.batches(max_records=1)
+            await anext(batches)
+            Refusing(monkeypatch, ErrorCode.FENCED_INSTANCE_ID)
+            with pytest.raises(fencepost.FencedError):
+                await consumer.commit()
+            with pytest.raises(fencepost.FencedError):
+                await anext(batches)
