@@ -138,12 +138,12 @@ class ProducerMachine(RuleBasedStateMachine):
         for record in batch.ids:
             self.failed[record] = may_be_written
 
-    @rule(rounds=st.integers(1, 4), hears=st.booleans())
-    def a_good_while(self, rounds: int, hears: bool) -> None:
+    @rule(rounds=st.integers(1, 4), burst=st.integers(1, 3), hears=st.booleans())
+    def a_good_while(self, rounds: int, burst: int, hears: bool) -> None:
         """Everybody does what there is to do; the last answers may still be under way at the end."""
         for at in range(rounds):
             for n in range(PARTITIONS):
-                self.send(n)
+                self.send_some(n, burst)
             while self.wires[-1].requests:
                 self.answer(self.wires[-1])
             while self.wires[-1].answers and (hears or at + 1 < rounds):
