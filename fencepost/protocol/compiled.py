@@ -9,13 +9,17 @@ from types import ModuleType
 INTERFACE = 1
 """What the functions of `_hot` take and give. One built from older source, in an editable install, is not used."""
 
-hot: ModuleType | None
-try:
-    from fencepost.protocol import _hot
 
-    hot = _hot if getattr(_hot, "INTERFACE", 0) == INTERFACE else None
-except ImportError:
-    hot = None
+def load() -> ModuleType | None:
+    """The compiled part, or None where it is not built, forbidden, or of another interface."""
+    try:
+        from fencepost.protocol import _hot
+    except ImportError:
+        return None
+    return _hot if getattr(_hot, "INTERFACE", 0) == INTERFACE else None
+
+
+hot = load()
 
 
 def record_code() -> str:

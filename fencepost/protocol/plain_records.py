@@ -1,12 +1,18 @@
 """Records of one large batch by numpy: where everything lies is found for all at once, then they are cut out."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
 from itertools import repeat
+from typing import TYPE_CHECKING
 
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
 from fencepost.protocol.column_types import BatchGroup
-from fencepost.protocol.plain_columns import Ints, places
+from fencepost.protocol.plain_columns import places
 from fencepost.protocol.records import Record
+
+if TYPE_CHECKING:
+    from fencepost.protocol.plain_columns import Ints
 
 _HALF = range(-(2**62), 2**62)
 _NINE_BYTES = 56

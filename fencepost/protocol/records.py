@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from typing import NamedTuple
 
 from fencepost.protocol import compiled
@@ -117,13 +118,12 @@ def _decode_by_numpy(data: bytes, header: BatchHeader) -> list[Record] | None:
     if numpy_use.after_records > 0:
         numpy_use.after_records -= header.record_count
         return None
-    try:
-        from fencepost.protocol.plain_records import records_by_numpy
-
-        return records_by_numpy(data, header)
-    except ImportError:
+    if find_spec("numpy") is None:
         numpy_use.from_count = sys.maxsize
         return None
+    from fencepost.protocol.plain_records import records_by_numpy
+
+    return records_by_numpy(data, header)
 
 
 def _corrupt(header: BatchHeader, index: int, what: str) -> CorruptBatch:
