@@ -26,11 +26,15 @@ if TYPE_CHECKING:
         OutcomeUnknown,
         PreparedTransaction,
         Producer,
+        ReadError,
         RecordMetadata,
         RetriableError,
+        SerializationError,
         Transaction,
         TransactionalProducer,
+        TransactionTooLarge,
         TwoPhaseProducer,
+        WholeTransaction,
     )
     from fencepost.protocol.errors import ErrorCode
     from fencepost.protocol.topics import IsolationLevel, TopicPartition
@@ -47,9 +51,9 @@ _HOME = {
     "Consumer": "client",
     "ConsumerBatch": "client",
     "ConsumerRecord": "client",
-    "ErrorCode": "protocol.errors",
     "Delivery": "client",
     "DeliveryError": "client",
+    "ErrorCode": "protocol.errors",
     "FatalError": "client",
     "FencedError": "client",
     "GroupMetadata": "client",
@@ -59,12 +63,16 @@ _HOME = {
     "OutcomeUnknown": "client",
     "PreparedTransaction": "client",
     "Producer": "client",
+    "ReadError": "client",
     "RecordMetadata": "client",
     "RetriableError": "client",
+    "SerializationError": "client",
     "TopicPartition": "protocol.topics",
     "Transaction": "client",
+    "TransactionTooLarge": "client",
     "TransactionalProducer": "client",
     "TwoPhaseProducer": "client",
+    "WholeTransaction": "client",
 }
 
 __all__ = [
@@ -89,12 +97,16 @@ __all__ = [
     "OutcomeUnknown",
     "PreparedTransaction",
     "Producer",
+    "ReadError",
     "RecordMetadata",
     "RetriableError",
+    "SerializationError",
     "TopicPartition",
     "Transaction",
+    "TransactionTooLarge",
     "TransactionalProducer",
     "TwoPhaseProducer",
+    "WholeTransaction",
     "__version__",
 ]
 

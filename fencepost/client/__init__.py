@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         AuthenticationError,
         AuthorizationError,
         ConfigError,
+        ConnectionLost,
         DeliveryError,
         FatalError,
         FencedError,
@@ -19,11 +20,23 @@ if TYPE_CHECKING:
         OutcomeUnknown,
         RetriableError,
     )
+    from fencepost.client.group.interest import Interest
+    from fencepost.client.positions import OffsetAndTimestamp
     from fencepost.client.producer import Delivery, Producer, RecordMetadata
+    from fencepost.client.producer_metrics import ProducerMetrics
+    from fencepost.client.read_errors import (
+        CorruptRecords,
+        DeserializationFailed,
+        LogTruncated,
+        OffsetOutOfRange,
+        ReadError,
+    )
+    from fencepost.client.serializers import SerializationError
     from fencepost.client.transaction import Transaction
     from fencepost.client.two_phase import PreparedTransaction, TwoPhaseProducer
     from fencepost.client.txn import TransactionalProducer
     from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
+    from fencepost.client.whole_transactions import TransactionTooLarge, WholeTransaction, WholeTransactions
 
 _HOME = {
     "AbortableError": "errors",
@@ -33,24 +46,37 @@ _HOME = {
     "Client": "client",
     "CommittedOffset": "txn_requests",
     "ConfigError": "errors",
+    "ConnectionLost": "errors",
     "Consumer": "consumer",
     "ConsumerBatch": "consumed",
     "ConsumerRecord": "consumed",
+    "CorruptRecords": "read_errors",
     "Delivery": "producer",
     "DeliveryError": "errors",
+    "DeserializationFailed": "read_errors",
     "FatalError": "errors",
     "FencedError": "errors",
     "GroupMetadata": "txn_requests",
+    "Interest": "group.interest",
     "ItemErrors": "admin",
     "KafkaError": "errors",
+    "LogTruncated": "read_errors",
+    "OffsetAndTimestamp": "positions",
+    "OffsetOutOfRange": "read_errors",
     "OutcomeUnknown": "errors",
     "PreparedTransaction": "two_phase",
     "Producer": "producer",
+    "ProducerMetrics": "producer_metrics",
+    "ReadError": "read_errors",
     "RecordMetadata": "producer",
     "RetriableError": "errors",
+    "SerializationError": "serializers",
     "Transaction": "transaction",
+    "TransactionTooLarge": "whole_transactions",
     "TransactionalProducer": "txn",
     "TwoPhaseProducer": "two_phase",
+    "WholeTransaction": "whole_transactions",
+    "WholeTransactions": "whole_transactions",
 }
 
 __all__ = [
@@ -61,24 +87,37 @@ __all__ = [
     "Client",
     "CommittedOffset",
     "ConfigError",
+    "ConnectionLost",
     "Consumer",
     "ConsumerBatch",
     "ConsumerRecord",
+    "CorruptRecords",
     "Delivery",
     "DeliveryError",
+    "DeserializationFailed",
     "FatalError",
     "FencedError",
     "GroupMetadata",
+    "Interest",
     "ItemErrors",
     "KafkaError",
+    "LogTruncated",
+    "OffsetAndTimestamp",
+    "OffsetOutOfRange",
     "OutcomeUnknown",
     "PreparedTransaction",
     "Producer",
+    "ProducerMetrics",
+    "ReadError",
     "RecordMetadata",
     "RetriableError",
+    "SerializationError",
     "Transaction",
+    "TransactionTooLarge",
     "TransactionalProducer",
     "TwoPhaseProducer",
+    "WholeTransaction",
+    "WholeTransactions",
 ]
 
 

@@ -5,7 +5,7 @@ falls away, `async for` is `for`. Records cross between the threads in batches, 
 """
 
 from fencepost.sync.client import Admin, Client
-from fencepost.sync.consumer import Consumer
+from fencepost.sync.consumer import Consumer, WholeTransactions
 from fencepost.sync.loop import TimedOut, fail_after
 from fencepost.sync.sending import (
     Batch,
@@ -29,5 +29,6 @@ __all__ = [
     "TransactionBlock",
     "TransactionalProducer",
     "TwoPhaseProducer",
+    "WholeTransactions",
     "fail_after",
 ]

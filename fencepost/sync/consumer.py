@@ -10,9 +10,10 @@ from fencepost.client import Consumer as AsyncConsumer
 from fencepost.client import ConsumerBatch, ConsumerRecord
 from fencepost.client.consumed import as_consumed, deserialized
 from fencepost.client.txn_requests import CommittedOffset
+from fencepost.client.whole_transactions import WholeTransactions as AsyncWholeTransactions
 from fencepost.protocol.topics import TopicPartition
 from fencepost.sync.loop import Loop
-from fencepost.sync.mirror import Opened
+from fencepost.sync.mirror import Opened, Stream
 from fencepost.sync.sending import HasPositions
 
 _LOOKING = frozenset(
@@ -171,6 +172,10 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
                 inner._handled = inner._positions() | {hand.last[0]: CommittedOffset(hand.last[1])}
 
         self._loop.call(give_back)
+
+
+class WholeTransactions(Stream, of=AsyncWholeTransactions):
+    """What `Consumer.transactions()` returns, as the async one; go through the records of each in the same thread."""
 
 
 class _Alone:

@@ -31,6 +31,7 @@ BETWEEN_PARTS: dict[str, set[str]] = {
     "ItemErrors": {"derive"},
     "Transaction": {"check", "fail", "linger_s"},
     "TransactionalProducer": {"acquire", "bump", "current", "highest_produce_version"},
+    "WholeTransactions": {"close", "committed", "forget", "offsets", "rewind"},
     "TwoPhaseProducer": {"acquire", "bump", "current", "highest_produce_version"},
 }
 """By class: names without an underscore that the client's own parts call one another by. No program needs them."""

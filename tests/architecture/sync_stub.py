@@ -150,9 +150,18 @@ def definitions_of(kind: type) -> Iterator[tuple[str, list[ast.FunctionDef | ast
         seen |= set(here)
 
 
+def parameters_of(kind: type) -> list[str]:
+    """The type variables of a class, as its bases name them."""
+    for node in tree_of(kind.__module__).body:
+        if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
+            named = {one.id for base in node.bases for one in ast.walk(base) if isinstance(one, ast.Name)}
+            return [name for name in TYPE_VARS if name in named]
+    return []
+
+
 def class_text(writer: Writer, name: str, kind: type) -> str:
     """One blocking class."""
-    generic = [str(one).strip("~") for one in getattr(kind, "__parameters__", ())]
+    generic = parameters_of(kind)
     lines = []
     enters = "Self"
     iterates = follows = None
@@ -211,9 +220,10 @@ def formatted(text: str) -> str:
             input=text,
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
             cwd=ROOT,
         )
+        assert run.returncode == 0, run.stdout + run.stderr
         text = run.stdout
     return text
 

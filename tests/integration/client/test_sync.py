@@ -327,3 +327,21 @@ def test_an_arrow_table_of_a_topic(kafka: Client, name: str) -> None:
     with kafka.consumer(name) as consumer:
         batch = next(iter(consumer.arrow(columns=["offset", "value"])))
         assert batch.column("offset").to_pylist()[:3] == [0, 1, 2]
+
+
+def test_whole_transactions(kafka: Client, name: str) -> None:
+    filled(kafka, name, 0, partitions=2)
+    with kafka.transactional_producer(name) as producer:
+        for turn in range(3):
+            with producer.transaction() as txn:
+                for n in range(4):
+                    txn.send(name, b"%d-%d" % (turn, n), partition=n % 2)
+    with kafka.consumer(name, group=name) as consumer:
+        units = consumer.transactions()
+        for turn in range(3):
+            unit = next(units)
+            assert sorted(record.value for record in unit) == [b"%d-%d" % (turn, n) for n in range(4)]
+            assert unit.transactional
+            consumer.commit()
+        assert units.held_bytes == 0
+        assert sum(offset or 0 for offset in consumer.committed().values()) > 12

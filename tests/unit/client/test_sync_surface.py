@@ -13,6 +13,7 @@ from fencepost import sync
 from fencepost.client.deliveries import Delivery
 from fencepost.client.producer import SendMany
 from fencepost.client.transaction import Transaction, TransactionContext
+from fencepost.client.whole_transactions import WholeTransactions
 from fencepost.sync.loop import Loop
 from fencepost.sync.mirror import Mirror, Stream, view
 
@@ -26,6 +27,7 @@ PAIRS: list[tuple[type, type]] = [
     (TransactionContext, sync.TransactionBlock),
     (Transaction, sync.Transaction),
     (fencepost.Consumer, sync.Consumer),
+    (WholeTransactions, sync.WholeTransactions),
     (fencepost.Admin, sync.Admin),
 ]
 PROTOCOLS = {"__aenter__": "__enter__", "__aexit__": "__exit__", "__aiter__": "__iter__", "__anext__": "__next__"}
