@@ -140,7 +140,7 @@ class Fetcher:
             return math.inf
         wakes_at = math.inf
         in_doubt = self._refresh_due and self._refresh_at <= now
-        if self._refresh_due:
+        if self._refresh_due and not self._resolving:  # which wakes us when it is done
             wakes_at = max(self._refresh_at, now)
         by_node: dict[int, list[PartitionState]] = {}
         for state in self._states.values():
