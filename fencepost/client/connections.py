@@ -229,9 +229,9 @@ class Connections:
             for key, connection in list(self._open.items()):
                 if connection.last_used + most_s <= trio.current_time():
                     connection.close("nobody used it")
-                if connection.closed and connection.proved and self._open.get(key) is connection:
-                    self._reach[key[0]].worked()
                     del self._open[key]
+                    if connection.proved and key[0] in self._reach:
+                        self._reach[key[0]].worked()
         self._watching = False
 
 
