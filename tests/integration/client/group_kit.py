@@ -1,0 +1,61 @@
+"""Groups for the client's tests: a broker that misses members soon, the ways of being a member, what one is told."""
+
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+import fencepost
+from fencepost import TopicPartition
+
+QUICK_GROUPS = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "100",
+}
+GIVEN = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
+PATIENCE_S = 40 if GIVEN is None else 100
+COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}
+CONSUMER = {"group_protocol": "consumer"}
+WAYS = {"eager": {}, "cooperative": COOPERATIVE, "consumer": CONSUMER}
+
+
+class Heard:
+    """What the callbacks of a member were told."""
+
+    def __init__(self) -> None:
+        self.words: list[tuple[str, list[int]]] = []
+
+    def options(self) -> dict[str, object]:
+        return {"on_assigned": self.assigned, "on_revoked": self.revoked, "on_lost": self.lost}
+
+    async def assigned(self, consumer: fencepost.Consumer, partitions: frozenset[TopicPartition]) -> None:
+        assert partitions <= consumer.assignment
+        self.words.append(("assigned", sorted(one.partition for one in partitions)))
+
+    async def revoked(self, consumer: fencepost.Consumer, partitions: frozenset[TopicPartition]) -> None:
+        assert partitions <= consumer.assignment, "a commit still counts"
+        self.words.append(("revoked", sorted(one.partition for one in partitions)))
+
+    async def lost(self, consumer: fencepost.Consumer, partitions: frozenset[TopicPartition]) -> None:
+        assert not partitions & consumer.assignment
+        self.words.append(("lost", sorted(one.partition for one in partitions)))
+
+
+@asynccontextmanager
+async def reading(consumer: fencepost.Consumer, into: list[bytes] | None = None) -> AsyncIterator[None]:
+    """The program at its work: it takes what comes."""
+    values = [] if into is None else into
+
+    async def read() -> None:
+        async for batch in consumer.batches():
+            values.extend(record.value for record in batch)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(read)
+        yield
+        nursery.cancel_scope.cancel()
