@@ -173,7 +173,13 @@ class TransactionalProducer(BaseProducer):
             told = await self._driver.drive(Event.RECOVER, "making ready for the next transaction")
             if told.outcome is not Outcome.READY:
                 raise self._lost(told, "making ready for the next transaction")
-        spoken = await self._policy.run(self._link.spoken, what="finding the transaction coordinator")
+            self._mend_sequences()
+            self._refuse_when_gone()
+        spoken = self._link.spoken_now()
+        if spoken is None:
+            spoken = await self._policy.run(self._link.spoken, what="finding the transaction coordinator")
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
         self._driver.note(Begin(spoken.tv2, spoken.bumps))
         self._transaction = Transaction(self, spoken.tv2, consumer)
         return self._transaction
@@ -241,10 +247,8 @@ class TransactionalProducer(BaseProducer):
         """The block ended well: send everything, commit; what prevents it aborts."""
         try:
             await self._send_all(transaction)
-            if self._driver.state.begun:
-                await self._background.finish(lambda: self._commit(transaction), ABORT_GRACE_S)
-            else:
-                await self._commit(transaction)
+            await self._commit(transaction)
+            await trio.lowlevel.checkpoint_if_cancelled()
         except BaseException as error:
             await self._abort(transaction, error)
             raise
@@ -256,12 +260,14 @@ class TransactionalProducer(BaseProducer):
             raise RuntimeError("another task still sends offsets in this transaction")
         self._accumulator.flush()
         await transaction.tracker.wait()
+        if not self._driver.state.begun:
+            await trio.lowlevel.checkpoint()
         if transaction.error is not None:
             raise transaction.error
 
     async def _commit(self, transaction: Transaction) -> None:
         """Until the commit has an outcome; raises unless it is the one that was wanted."""
-        told = await self._driver.drive(Event.COMMIT, "the commit")
+        told = await self._driver.drive(Event.COMMIT, "the commit", grace_s=ABORT_GRACE_S)
         if told.outcome is Outcome.COMMITTED:
             for consumer, offsets in transaction.offsets:
                 consumer.committed_in_transaction(offsets)

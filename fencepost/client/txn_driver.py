@@ -64,25 +64,33 @@ class TransactionDriver:
         self._asking = then if isinstance(then, AskInit | AskEnd) else None
         return then if isinstance(then, Told) else None
 
-    async def drive(self, event: Anything, what: str) -> Told:
+    async def drive(self, event: Anything, what: str, *, grace_s: float = 0.0) -> Told:
         """From `event` to its outcome, asking again until `default_api_timeout_ms` is over.
 
-        When the caller is cancelled, Cancelled is raised, unless a commit may have happened: that is told.
+        When the caller is cancelled, what is under way is asked for again for `grace_s` seconds, shielded. Then
+        Cancelled is raised, unless a commit may have happened and nobody has told: that is told.
         """
         self.last = None
         told = self.note(event)
         if told is not None:
             return told
         try:
-            return await self.policy.run(self._ask_on, what=what)
-        except RetriableError as error:
-            self.last = error
-            return self._give_up()
+            return await self._until_told(what)
         except trio.Cancelled:
+            with trio.CancelScope(shield=True, deadline=trio.current_time() + grace_s):
+                if grace_s:
+                    return await self._until_told(what)
             told = self._give_up()
             if told.outcome is Outcome.UNKNOWN:
                 return told
             raise
+
+    async def _until_told(self, what: str) -> Told:
+        try:
+            return await self.policy.run(self._ask_on, what=what)
+        except RetriableError as error:
+            self.last = error
+            return self._give_up()
 
     def _give_up(self) -> Told:
         told = self.note(Event.GIVE_UP)

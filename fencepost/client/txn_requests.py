@@ -94,13 +94,25 @@ class TransactionLink:
         """
         node = await self._cluster.coordinator(TRANSACTION, self._id)
         connection = await self._cluster.connection(node, self._purpose)
-        now = trio.current_time()
         if connection is not self._coordinator:
-            self._coordinator, self._negotiated_at = connection, now
-        elif now - self._negotiated_at >= self._cluster.config.metadata_max_age_ms / 1000:
+            self._coordinator, self._negotiated_at = connection, trio.current_time()
+        elif self._is_old():
             await connection.negotiate(self._cluster.request_timeout_s)
-            self._negotiated_at = now
+            self._negotiated_at = trio.current_time()
+        return self._spoken_by(connection)
 
+    def spoken_now(self) -> Spoken | None:
+        """The same without asking anybody, or None where somebody has to be asked."""
+        connection = self._coordinator
+        if connection is None or connection.closed or self._is_old():
+            return None
+        return self._spoken_by(connection)
+
+    def _is_old(self) -> bool:
+        return trio.current_time() - self._negotiated_at >= self._cluster.config.metadata_max_age_ms / 1000
+
+    @staticmethod
+    def _spoken_by(connection: Connection) -> Spoken:
         def reaches(key: int, version: int) -> bool:
             return connection.versions.get(key, (0, -1))[1] >= version
 
@@ -186,7 +198,7 @@ class TransactionLink:
             at_most=3,
         )
         codes = {
-            (topic.name, entry.partition_index): code_of(entry.partition_error_code)
+            TopicPartition(topic.name, entry.partition_index): code_of(entry.partition_error_code)
             for topic in answer.results_by_topic_v3_and_below
             for entry in topic.results_by_partition
         }
@@ -255,11 +267,12 @@ class TransactionLink:
             at_most=5 if tv2 else 4,
         )
         codes = {
-            (topic.name, entry.partition_index): code_of(entry.error_code)
+            TopicPartition(topic.name, entry.partition_index): code_of(entry.error_code)
             for topic in answer.topics
             for entry in topic.partitions
         }
-        place, worst = _worst(codes, "TxnOffsetCommit")
+        unsaid = {partition: ErrorCode.UNKNOWN_SERVER_ERROR for partition in offsets if partition not in codes}
+        place, worst = _worst({**codes, **unsaid}, "TxnOffsetCommit")
         raise_for(worst, f"the offset of {place} for group {group.group_id!r}", "TxnOffsetCommit", node)
 
     async def _send(self, kind: int, key: str, api: Any, request: Any, **more: Any) -> tuple[Any, int]:
@@ -283,18 +296,17 @@ def _moved(answer: Any) -> int:
     return next((code for code in _codes(answer) if code in away), 0)
 
 
-def _worst(codes: Mapping[tuple[str, int], ErrorCode], api: str) -> tuple[str, ErrorCode]:
+def _worst(codes: Mapping[TopicPartition, ErrorCode], api: str) -> tuple[TopicPartition | None, ErrorCode]:
     """Whose code decides: one that says more than "not attempted", and rather one that no retry mends."""
     order = [Meaning.FENCED, Meaning.FORBIDDEN, Meaning.FATAL, Meaning.STALE_EPOCH, Meaning.NOT_OPEN]
     order += [Meaning.LOST_IDENTITY, Meaning.ABORT, Meaning.MOVED, Meaning.AGAIN, Meaning.DONE]
     last = len(order)
 
-    def rank(item: tuple[tuple[str, int], ErrorCode]) -> int:
+    def rank(item: tuple[TopicPartition, ErrorCode]) -> int:
         code = item[1]
         return last - 2 if code is ErrorCode.OPERATION_NOT_ATTEMPTED else order.index(TABLE[api][code])
 
-    (topic, partition), code = min(codes.items(), key=rank, default=(("", -1), ErrorCode.NONE))
-    return f"{topic}-{partition}", code
+    return min(codes.items(), key=rank, default=(None, ErrorCode.NONE))
 
 
 def abortable(error: KafkaError) -> AbortableError:

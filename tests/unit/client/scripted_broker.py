@@ -29,7 +29,13 @@ from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTopicResult,
 )
+from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxnResponse
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
+from fencepost.protocol.messages.api28_txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
 from fencepost.protocol.record_batch import read_header
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.registry import API_BY_KEY
@@ -70,6 +76,7 @@ class ScriptedBroker:
         self.requests: list[tuple[str, int, Any]] = []
         self.batches: list[SentBatch] = []
         self.logs: dict[int, list[bytes | None]] = defaultdict(list)
+        self.offsets: dict[tuple[str, int], int] = {}
         self.identity = (7, 0)
         self.port = 0
 
@@ -166,6 +173,12 @@ class ScriptedBroker:
         self.identity = (self.identity[0], self.identity[1] + 1)
         return InitProducerIdResponse(producer_id=self.identity[0], producer_epoch=self.identity[1])
 
+    def on_AddOffsetsToTxn(self, request: Any, version: int) -> Any:
+        return AddOffsetsToTxnResponse()
+
+    def on_TxnOffsetCommit(self, request: Any, version: int) -> Any:
+        return self.offsets_taken(request)
+
     def on_AddPartitionsToTxn(self, request: Any, version: int) -> Any:
         return self.added(request, ErrorCode.NONE)
 
@@ -190,6 +203,18 @@ class ScriptedBroker:
             ]
             topics.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=parts))
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
+
+    def offsets_taken(self, request: Any, code: ErrorCode = ErrorCode.NONE) -> Any:
+        """An answer to TxnOffsetCommit: the same code for every partition; without one the offsets are kept."""
+        topics = []
+        for topic in request.topics:
+            parts = []
+            for entry in topic.partitions:
+                if code is ErrorCode.NONE:
+                    self.offsets[topic.name, entry.partition_index] = entry.committed_offset
+                parts.append(TxnOffsetCommitResponsePartition(partition_index=entry.partition_index, error_code=code))
+            topics.append(TxnOffsetCommitResponseTopic(name=topic.name, partitions=parts))
+        return TxnOffsetCommitResponse(topics=topics)
 
     def _note(self, request: Any) -> None:
         for topic in request.topic_data:

@@ -267,13 +267,31 @@ async def test_a_cancelled_commit_is_waited_for_and_its_outcome_told(
 ) -> None:
     """A commit that is under way can not be taken back: five seconds of grace, then the outcome is unknown."""
     broker = await script()
-    broker.scripts["EndTxn"] = [SILENCE]
+    broker.scripts["EndTxn"] = [SILENCE] * 2
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
         began = trio.current_time()
         with pytest.raises(OutcomeUnknown), trio.move_on_after(1):
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
         assert 5.5 < trio.current_time() - began < 8
+        assert await producer.reinitialise() is True
+
+
+async def test_a_commit_that_is_cancelled_and_answered_within_the_grace_has_happened(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
+    """It is asked for again; the program still hears of its cancellation."""
+    broker = await script()
+    broker.scripts["EndTxn"] = [SILENCE]
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        with trio.move_on_after(1) as scope:
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+        assert scope.cancelled_caught
+        async with producer.transaction() as txn:
+            await txn.send("t", b"b")
+    ends = [(request.producer_epoch, request.committed) for name, _, request in broker.requests if name == "EndTxn"]
+    assert ends == [(1, True), (1, True), (2, True)]
 
 
 @pytest.mark.parametrize(("version", "asked"), [(2, "EndTxn"), (1, "InitProducerId")])

@@ -1,0 +1,160 @@
+"""Brokers from Kafka 2.1 on, and a cluster whose transaction.version changes at run time (row T16): scripted."""
+
+import logging
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+
+import fencepost
+from fencepost import FatalError, OutcomeUnknown, TopicPartition
+from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorResponse
+from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
+from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
+
+Script = Callable[..., Any]
+KAFKA_21 = {
+    "Produce": 7,
+    "Fetch": 10,
+    "ListOffsets": 4,
+    "Metadata": 7,
+    "FindCoordinator": 2,
+    "ApiVersions": 2,
+    "InitProducerId": 1,
+    "AddPartitionsToTxn": 1,
+    "AddOffsetsToTxn": 1,
+    "EndTxn": 1,
+    "TxnOffsetCommit": 2,
+}
+"""The highest versions of Kafka 2.1, of the requests that a transactional producer makes."""
+TALK = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "Produce", "TxnOffsetCommit", "EndTxn")
+PLACE = TopicPartition("in", 0)
+MEMBER = GroupMetadata("g", 3, "member", "instance")
+
+
+def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
+    return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
+
+
+async def old(script: Script, **options: Any) -> ScriptedBroker:
+    """A broker as Kafka 2.1 is: no finalized features, none of the newer versions."""
+    broker: ScriptedBroker = await script(transaction_version=0, **options)
+    broker.highest = KAFKA_21
+
+    def coordinator(request: Any, version: int) -> Any:
+        return FindCoordinatorResponse(node_id=1, host="127.0.0.1", port=broker.port)
+
+    broker.scripts["FindCoordinator"] = [coordinator] * 20
+    return broker
+
+
+async def test_a_transaction_with_offsets_on_kafka_21(script: Script, caplog: pytest.LogCaptureFixture) -> None:
+    """TV0: what a newer protocol would guard and this one can not is said once."""
+    broker = await old(script)
+    with caplog.at_level(logging.WARNING):
+        async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+            for value in (b"a", b"b"):
+                async with producer.transaction() as txn:
+                    assert not txn.tv2
+                    await txn.send("t", value)
+                    await txn.send_group_offsets(
+                        GroupMetadata("g", 3, "member", "instance"), {PLACE: CommittedOffset(7)}
+                    )
+    assert broker.logs[0] == [b"a", b"b"]
+    assert broker.offsets == {("in", 0): 7}
+    for name, version, request in broker.requests:
+        assert name == "ApiVersions" or version <= KAFKA_21[name]
+        if name == "TxnOffsetCommit":
+            assert (request.member_id, request.generation_id_or_member_epoch) == ("", -1)
+    assert broker.names(*TALK)[0] == "InitProducerId"
+    assert broker.names("InitProducerId") == ["InitProducerId"], "no epoch is taken that the broker can not give"
+    assert [record.message for record in caplog.records if "KIP-447" in record.message] != []
+    assert sum("KIP-447" in record.message for record in caplog.records) == 1
+
+
+async def test_a_lost_commit_is_asked_for_again_without_a_new_epoch(script: Script) -> None:
+    """KIP-360 came with Kafka 2.5: before, a late copy of EndTxn can still end the next transaction (KAFKA-17754)."""
+    broker = await old(script)
+    broker.scripts["EndTxn"] = [HANG_UP]
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        for value in (b"a", b"b"):
+            async with producer.transaction() as txn:
+                await txn.send("t", value)
+    assert broker.names("InitProducerId", "EndTxn") == ["InitProducerId", "EndTxn", "EndTxn", "EndTxn"]
+
+
+@pytest.mark.parametrize(("said", "committed"), [(ErrorCode.NONE, True), (ErrorCode.INVALID_TXN_STATE, False)])
+async def test_an_unknown_outcome_is_found_out(script: Script, said: ErrorCode, committed: bool) -> None:
+    broker = await old(script)
+    broker.scripts["EndTxn"] = [SILENCE] * 3
+    options = {"request_timeout_ms": 100, "default_api_timeout_ms": 250}
+    async with client(broker, **options) as kafka, kafka.transactional_producer("id") as producer:
+        with pytest.raises(OutcomeUnknown):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+        broker.scripts["EndTxn"] = [EndTxnResponse(error_code=said)]
+        assert await producer.reinitialise() is committed
+        async with producer.transaction() as txn:
+            await txn.send("t", b"b")
+
+
+async def test_an_abort_that_was_not_answered_is_asked_for_again_first(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
+    broker = await old(script)
+    broker.scripts["EndTxn"] = [SILENCE]
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        with pytest.raises(ZeroDivisionError):
+            await give_up(producer)
+        async with producer.transaction() as txn:
+            await txn.send("t", b"b")
+    ends = [request.committed for name, _, request in broker.requests if name == "EndTxn"]
+    assert ends == [False, False, True]
+
+
+async def test_a_number_that_is_lost_can_not_be_mended(script: Script, autojump_clock: trio.testing.MockClock) -> None:
+    """As in Kafka's own producer: without a new epoch the next record would be out of order for ever."""
+    broker = await old(script)
+    broker.scripts["Produce"] = [SILENCE] * 9
+    async with (
+        client(broker, request_timeout_ms=300) as kafka,
+        kafka.transactional_producer("id", delivery_timeout_ms=1000) as producer,
+    ):
+        with pytest.raises(fencepost.AbortableError):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+        broker.scripts["Produce"] = []
+        with pytest.raises(FatalError, match="open a new producer"):
+            async with producer.transaction() as txn:
+                await txn.send("t", b"b")
+
+
+async def give_up(producer: fencepost.TransactionalProducer) -> None:
+    async with producer.transaction() as txn:
+        await txn.send("t", b"a")
+        await producer.flush()
+        raise ZeroDivisionError
+
+
+async def test_a_level_that_changes_is_noticed_between_two_transactions(script: Script) -> None:
+    """T16: also on a connection that stays, once what it told is as old as metadata may become."""
+    broker = await script(transaction_version=1)
+    seen = []
+    async with client(broker, metadata_max_age_ms=50) as kafka, kafka.transactional_producer("id") as producer:
+        for level in (1, 2, 2, 1, 0, 2):
+            broker.transaction_version = level
+            await trio.sleep(0.06)
+            async with producer.transaction() as txn:
+                await txn.send("t", b"%d" % level)
+                seen.append(txn.tv2)
+                broker.transaction_version = 3 - level if level else 0
+                await txn.send("t", b"still")
+    assert seen == [False, True, True, False, False, True]
+    ends = [version for name, version, _ in broker.requests if name == "EndTxn"]
+    assert [version >= 5 for version in ends] == seen
+    produced = [version for name, version, _ in broker.requests if name == "Produce"]
+    assert [version >= 12 for version in produced] == seen
