@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from fencepost.client.cluster import GROUP, Cluster
-from fencepost.client.errors import ConnectionLost, RetriableError, code_of, error_for
+from fencepost.client.errors import STALE_MEMBER, ConnectionLost, RetriableError, code_of, error_for
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -90,10 +90,12 @@ async def fetch_committed(
     purpose: str = "",
     *,
     stable: bool = True,
+    member: GroupMetadata | None = None,
 ) -> dict[TopicPartition, CommittedOffset]:
     """A group's committed offsets, of `partitions` or of all; those without one are left out.
 
-    Waits for open transactions that hold some, unless not even `stable` ones are asked for (row T6). One attempt.
+    Raises RetriableError while open transactions hold some, unless not even `stable` ones are asked for (row T6;
+    brokers before Kafka 2.5 do not know the question), and where a KIP-848 `member` is behind its group. One attempt.
     """
     topics = None if partitions is None else by_topic(partitions)
 
@@ -104,9 +106,10 @@ async def fetch_committed(
                 if topics is None
                 else [OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in topics.items()]
             )
-            return OffsetFetchRequest(
-                groups=[OffsetFetchRequestGroup(group_id=group_id, topics=entries)], require_stable=stable
-            )
+            group = OffsetFetchRequestGroup(group_id=group_id, topics=entries)
+            if member is not None and member.generation > 0:
+                group.member_id, group.member_epoch = member.member_id, member.generation
+            return OffsetFetchRequest(groups=[group], require_stable=stable)
         old = (
             None
             if topics is None
@@ -118,6 +121,8 @@ async def fetch_committed(
         GROUP, group_id, OFFSET_FETCH, request, _fetch_code, purpose=purpose, at_most=BY_NAME
     )
     code = code_of(_fetch_code(answer))
+    if member is not None and code in STALE_MEMBER:
+        raise RetriableError(f"this member is behind its group {group_id!r}", code=code, api="OffsetFetch")
     if code is not ErrorCode.NONE:
         raise error_for(code, f"committed offsets of group {group_id!r}", api="OffsetFetch")
     found: dict[TopicPartition, CommittedOffset] = {}

@@ -228,7 +228,9 @@ class Positions:
     # -- the group
 
     async def _ask_committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        return await fetch_committed(self._cluster, self._group().group_id, partitions, self._purpose)
+        group = self._group()
+        member = group if self._config.group_protocol == "consumer" else None
+        return await fetch_committed(self._cluster, group.group_id, partitions, self._purpose, member=member)
 
     def _group(self) -> GroupMetadata:
         if self.group_id is None:
