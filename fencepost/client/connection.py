@@ -7,6 +7,7 @@ from typing import Any
 
 import trio
 
+from fencepost.client.core.throttle import pause_ms
 from fencepost.client.errors import (
     AuthenticationError,
     ConnectionLost,
@@ -334,7 +335,8 @@ class Connection:
         version = min(3, _API_VERSIONS.served[1])
         frame, start = await self.post(_API_VERSIONS, version, request).frame(timeout_s)
         if int.from_bytes(frame[start : start + 2], "big") == ErrorCode.UNSUPPORTED_VERSION:
-            answer = await self.ask(_API_VERSIONS, 0, request, timeout_s)
+            version = 0
+            answer = await self.ask(_API_VERSIONS, version, request, timeout_s)
         else:
             try:
                 answer = _API_VERSIONS.response.decode(frame, version, start)
@@ -347,6 +349,7 @@ class Connection:
                 api="ApiVersions",
                 node=self.node,
             )
+        self.rest(pause_ms(_API_VERSIONS.key, version, answer.throttle_time_ms) / 1000)
         self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
         self.features = {entry.name: entry.max_version_level for entry in answer.finalized_features}
 

@@ -40,6 +40,7 @@ from fencepost.protocol.record_batch import read_header
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.registry import API_BY_KEY
 
+TLS_HELLO = b"\x16\x03"
 HANG_UP = object()
 """A script's answer: close the connection instead of answering."""
 SILENCE = object()
@@ -100,8 +101,8 @@ class ScriptedBroker:
             while True:
                 while len(buffer) < 4 or len(buffer) < 4 + struct.unpack(">i", buffer[:4])[0]:
                     data = await stream.receive_some()
-                    if not data:
-                        return
+                    if not data or data[:2] == TLS_HELLO:
+                        return  # Kafka takes that for a frame of 369 MB, and hangs up
                     buffer += data
                 size = struct.unpack(">i", buffer[:4])[0]
                 frame = bytes(buffer[4 : 4 + size])
