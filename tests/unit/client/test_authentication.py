@@ -124,6 +124,7 @@ async def test_a_proxy_whose_broker_is_away_is_no_wrong_setting(nursery: trio.Nu
 @pytest.mark.parametrize("protocol", ["ssl", "sasl_ssl"])
 async def test_tls_to_a_listener_without(script: Script, protocol: str) -> None:
     broker: ScriptedBroker = await script()
+    broker.scripts["SaslHandshake"] = [SaslHandshakeResponse(error_code=34, mechanisms=[])]
     options = {**(PLAIN if protocol == "sasl_ssl" else {}), "security_protocol": protocol}
     with trio.fail_after(SECONDS):
         async with fencepost.Client(broker.address, **options) as kafka:
