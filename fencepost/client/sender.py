@@ -24,7 +24,7 @@ from fencepost.client.errors import (
 from fencepost.client.lane import Identity, Lane, level_of
 from fencepost.client.pending import Pending
 from fencepost.client.retry import Backoff
-from fencepost.client.undelivered import place_lost, refusal, too_late
+from fencepost.client.undelivered import place_lost, refusal, too_late, unanswered
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -95,6 +95,8 @@ class Sender:
                         await self._wake.wait()
         finally:
             self._cluster.release(self._purpose)
+            self.fail(KafkaError("the client was closed"))
+            self._accumulator.end(unanswered)
 
     # -- deciding
 

@@ -34,6 +34,13 @@ def place_lost(partition: TopicPartition, last: KafkaError | None) -> KafkaError
     )
 
 
+def unanswered(partition: TopicPartition) -> KafkaError:
+    """The producer was closed while a request was under way."""
+    return DeliveryError(
+        f"the producer was closed before {partition} acknowledged a batch", may_be_written=True, api="Produce"
+    )
+
+
 def refusal(partition: TopicPartition, node: int, code: ErrorCode, told: Any, *, in_transaction: bool) -> KafkaError:
     """What a broker's answer means, with the records that it found fault with as notes (row L15)."""
     message = (told.error_message if told is not None else None) or f"{partition} refused a batch"

@@ -1,8 +1,6 @@
 """What a program sees of the producer: waiting, cancelling, errors, memory, options, figures; by scripted answers."""
 
 import random
-import struct
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -12,16 +10,6 @@ import trio
 import fencepost
 from fencepost import ConfigError, DeliveryError, ErrorCode, KafkaError, RetriableError
 from fencepost.client.buffer import BufferMemory
-from fencepost.client.serializers import (
-    Double,
-    Integer,
-    Json,
-    Long,
-    SerializationError,
-    String,
-    Uuid,
-    deserialize_call,
-)
 from tests.unit.client.scripted_broker import SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
@@ -255,6 +243,34 @@ async def test_a_block_that_fails_sends_nothing_more(script: Script) -> None:
         await producer.send("t", b"late")
 
 
+async def test_whoever_waits_for_an_answer_when_the_producer_is_closed_hears_of_it(script: Script) -> None:
+    """It may be written: the request was on its way. Nobody is left waiting for ever."""
+    broker = await script()
+    broker.scripts["Produce"] = [SILENCE]
+    heard: list[KafkaError] = []
+
+    async def wait(delivery: fencepost.Delivery) -> None:
+        try:
+            await delivery.wait()
+        except KafkaError as error:
+            heard.append(error)
+
+    async def work(nursery: trio.Nursery) -> None:
+        async with client(broker) as kafka, kafka.producer() as producer:
+            nursery.start_soon(wait, await producer.submit("t", b"a"))
+            while not broker.batches:  # noqa: ASYNC110 - the broker has no event for it
+                await trio.sleep(0.01)
+            raise ZeroDivisionError
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            try:
+                await work(nursery)
+            except ZeroDivisionError:
+                pass
+    assert [getattr(error, "may_be_written", None) for error in heard] == [True]
+
+
 # -- partitions
 
 
@@ -283,66 +299,6 @@ async def test_keys_can_be_ignored(script: Script) -> None:
         for n in range(300):
             await batch.send("t", b"%050d" % n, key=b"same")
     assert len([log for log in broker.logs.values() if log]) > 1
-
-
-# -- values that are not bytes
-
-
-async def test_serializers_see_topic_and_headers(script: Script) -> None:
-    broker = await script()
-
-    class Tagged:
-        def serialize(self, topic: str, headers: list[tuple[str, bytes | None]], value: str) -> bytes | None:
-            headers.append(("schema", topic.encode()))
-            return value.encode() if value else None
-
-    async with (
-        client(broker) as kafka,
-        kafka.producer(key_serializer=Long(), value_serializer=Tagged()) as producer,
-    ):
-        await producer.send("t", "hello", key=7, headers=[("a", b"1")])
-        await producer.send("t", "", key=8)
-        await producer.send("t", None, key=None)
-    assert broker.logs[0] == [b"hello", None, None]
-
-
-async def test_what_is_not_bytes_is_refused_before_it_reaches_the_buffer(script: Script) -> None:
-    broker = await script()
-    async with client(broker) as kafka, kafka.producer() as producer:
-        with pytest.raises(TypeError, match="value must be bytes, not str"):
-            await producer.send("t", "text")  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="header"):
-            await producer.send("t", b"", headers=[(b"name", b"")])  # type: ignore[list-item]
-        with pytest.raises(ValueError, match="negative"):
-            await producer.send("t", b"", timestamp_ms=-1)
-        assert (await producer.send("t", memoryview(b"view"))).offset == 0  # type: ignore[arg-type]
-    async with client(broker) as kafka, kafka.producer(value_serializer=Integer()) as producer:
-        with pytest.raises(SerializationError, match="value for 't'"):
-            await producer.send("t", 2**40)
-        assert producer.metrics().buffer_available_bytes == producer.metrics().buffer_total_bytes
-
-
-@pytest.mark.parametrize(
-    ("kind", "value", "data"),
-    [
-        (String(), "grün", "grün".encode()),
-        (Integer(), -2, b"\xff\xff\xff\xfe"),
-        (Long(), 1, b"\0\0\0\0\0\0\0\1"),
-        (Double(), 1.5, struct.pack(">d", 1.5)),
-        (Uuid(), uuid.UUID(int=5), b"00000000-0000-0000-0000-000000000005"),
-        (Json(), {"a": [1, None]}, b'{"a":[1,null]}'),
-    ],
-)
-def test_serializers_write_what_javas_write_and_read_it_again(kind: Any, value: Any, data: bytes) -> None:
-    assert kind.serialize("t", [], value) == data
-    assert kind.deserialize("t", [], data) == value
-
-
-def test_bytes_of_another_length_are_no_number() -> None:
-    read = deserialize_call(Long(), "key")
-    assert read is not None
-    with pytest.raises(SerializationError, match="8 are needed"):
-        read("t", [], b"123")
 
 
 # -- options and figures
