@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin
     from fencepost.client.consumer import Consumer
     from fencepost.client.producer import Producer
-    from fencepost.client.serializers import AnySerializer
+    from fencepost.client.serializers import AnyDeserializer, AnySerializer
     from fencepost.client.two_phase import TwoPhaseProducer
     from fencepost.client.txn import TransactionalProducer
 
@@ -158,8 +158,32 @@ class Client:
         config = parse(TransactionalProducerConfig, options, defaults=self._defaults)
         return TwoPhaseProducer(self.cluster, self._tasks, transactional_id, config, self._purpose("2pc"))
 
+    @overload
+    def consumer(
+        self,
+        *topics: str,
+        key_deserializer: "AnyDeserializer[K]",
+        value_deserializer: "AnyDeserializer[V]",
+        **options: Any,
+    ) -> "Consumer[K, V]": ...
+    @overload
+    def consumer(
+        self, *topics: str, key_deserializer: "AnyDeserializer[K]", **options: Any
+    ) -> "Consumer[K, bytes]": ...
+    @overload
+    def consumer(
+        self, *topics: str, value_deserializer: "AnyDeserializer[V]", **options: Any
+    ) -> "Consumer[bytes, V]": ...
+    @overload
+    def consumer(self, *topics: str, deserializer: "AnyDeserializer[V]", **options: Any) -> "Consumer[bytes, V]": ...
+    @overload
+    def consumer(self, *topics: str, **options: Any) -> "Consumer[bytes, bytes]": ...
     def consumer(self, *topics: str, **options: Any) -> "Consumer[Any, Any]":
-        """A consumer of `topics`, to be opened with `async with`; options are those of ConsumerConfig."""
+        """A consumer of `topics`, to be opened with `async with`; options are those of ConsumerConfig.
+
+        With `key_deserializer` and `value_deserializer` (see `fencepost.client.serializers`) keys and values have their
+        types; without, they are bytes. Kafka's null is None all the same.
+        """
         from fencepost.client.consumer import Consumer
 
         config = parse(ConsumerConfig, options, defaults=self._defaults)

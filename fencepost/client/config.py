@@ -13,7 +13,13 @@ from fencepost.client.errors import ConfigError
 from fencepost.client.options import addresses, boolean, choice, function, integer, option, text
 from fencepost.client.partitioner import PartitionFunction
 from fencepost.client.security import WRITTEN, SecurityConfig, translated
-from fencepost.client.serializers import AnySerializer, Serializer
+from fencepost.client.serializers import (
+    AnySerializer,
+    DeserializeCall,
+    Deserializer,
+    Serializer,
+    deserialize_call,
+)
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.topics import IsolationLevel
 
@@ -55,6 +61,17 @@ def _gzip_level(value: Any) -> int:
     if not level:
         raise ValueError("must be -1 (zlib's default) or from 1 to 9")
     return int(level)
+
+
+def _deserializer(what: str) -> Callable[[Any], DeserializeCall]:
+    def convert(value: Any) -> DeserializeCall:
+        if not (callable(value) or isinstance(value, Deserializer)):
+            raise ValueError("must be a function, or have a method deserialize")
+        call = deserialize_call(value, what)
+        assert call is not None
+        return call
+
+    return convert
 
 
 def _serializer(value: Any) -> Any:
@@ -152,8 +169,8 @@ class ConsumerConfig:
     on_revoked: Callable[..., Any] | None = option(None, function)
     on_lost: Callable[..., Any] | None = option(None, function)
     check_crcs: bool = option(True, boolean)
-    key_deserializer: Callable[[bytes], Any] | None = option(None, function)
-    value_deserializer: Callable[[bytes], Any] | None = option(None, function)
+    key_deserializer: DeserializeCall | None = option(None, _deserializer("key"))
+    value_deserializer: DeserializeCall | None = option(None, _deserializer("value"))
 
 
 ROLES: tuple[type, ...] = (ClientConfig, TransactionalProducerConfig, ConsumerConfig)

@@ -6,6 +6,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
 
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.read_errors import DeserializationFailed
+from fencepost.client.serializers import SerializationError
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import TopicPartition
 
@@ -45,11 +46,11 @@ def deserialized(partition: TopicPartition, record: Record, config: ConsumerConf
     offset, timestamp_ms, key, value, headers = record
     try:
         if config.key_deserializer is not None and key is not None:
-            key = config.key_deserializer(key)
+            key = config.key_deserializer(partition.topic, headers, key)
         if config.value_deserializer is not None and value is not None:
-            value = config.value_deserializer(value)
-    except Exception as wrong:
-        raise DeserializationFailed(partition, offset, wrong) from wrong
+            value = config.value_deserializer(partition.topic, headers, value)
+    except SerializationError as wrong:
+        raise DeserializationFailed(partition, offset, str(wrong)) from wrong.__cause__
     return ConsumerRecord(partition.topic, partition.partition, offset, timestamp_ms, key, value, headers)
 
 

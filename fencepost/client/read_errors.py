@@ -2,6 +2,7 @@
 
 from fencepost.client.core.reset import Truncation
 from fencepost.client.errors import KafkaError
+from fencepost.client.serializers import SerializationError
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -63,13 +64,11 @@ class CorruptRecords(ReadError):
         super().__init__(f"{partition}: {why}", partition, position, code=ErrorCode.CORRUPT_MESSAGE)
 
 
-class DeserializationFailed(ReadError):
+class DeserializationFailed(ReadError, SerializationError):
     """A key or value at `position` could not be deserialized; the deserializer's own error is the cause.
 
     Reading one by one, the record comes again with the next read: `seek` to `position + 1` leaves it out.
     """
 
-    def __init__(self, partition: TopicPartition, position: int, why: BaseException) -> None:
-        super().__init__(
-            f"{partition}: record {position} can not be deserialized: {why}", partition, position, code=None
-        )
+    def __init__(self, partition: TopicPartition, position: int, why: str) -> None:
+        super().__init__(f"{partition}: record {position}: {why}", partition, position, code=None)
