@@ -89,6 +89,8 @@ class GroupWorld:
         self.outcome = GroupOutcome(seed, [])
         self.ledger = GroupLedger(min(SESSION_S, REBALANCE_S), self.tell)
         self.living: dict[int, Member] = {}
+        self.owes_join: dict[str | None, int] = {}
+        """By static place: the generation in which its holder gave something up, and was to join again."""
         self.calm = False
         self._born = 0
         self._lines: list[Line] = []

@@ -124,6 +124,14 @@ class ConsumerGroups:
 
     def ask_heartbeat(self, request: Heartbeat) -> HeartbeatReply | Coroutine[Any, Any, HeartbeatReply]:
         """As `heartbeat`; a coroutine only where the reply has to wait for the disk."""
+        known = self._shards.find(request.group_id)
+        if known is not None and not known.is_lost:
+            seen = self._view(request.group_id)
+            quiet = heartbeat.quiet(known.state.consumers.get(request.group_id), request, seen)
+            if quiet is not None:
+                self._set_timers(request.group_id, (self._session(seen.config, request.member_id),))
+                end_offset = known.log.end_offset
+                return quiet if known.is_settled(end_offset) else _settled(known, end_offset, quiet)
         try:
             check(request, self.config.group_consumer_assignors)
             if self._shards.is_lost(request.group_id):

@@ -274,5 +274,5 @@ def _resumed(group: Stable, member_id: str, old_member_id: str, can_skip_assignm
     if group.leader != member_id:
         return reply
     if can_skip_assignment:
-        return replace(reply, skip_assignment=True, members=roster(group.members, group.protocol))
-    return replace(reply, leader=old_member_id)
+        return reply._replace(skip_assignment=True, members=roster(group.members, group.protocol))
+    return reply._replace(leader=old_member_id)

@@ -10,8 +10,7 @@ from fencepost.coordinator.group.state import Empty, Group, Member, Stable
 from fencepost.protocol.errors import ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
-class Join:
+class Join(NamedTuple):
     """A JoinGroup request, with what its version implies."""
 
     group_id: str
@@ -33,8 +32,7 @@ class Join:
     """v8+: why the client says it joins (KIP-800); for the log."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
+class Sync(NamedTuple):
     """A SyncGroup request; `assignments` by member id come from the leader only."""
 
     group_id: str
@@ -63,8 +61,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class JoinReply:
+class JoinReply(NamedTuple):
     """The answer to a Join."""
 
     member_id: str
@@ -77,8 +74,7 @@ class JoinReply:
     members: tuple[JoinedMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SyncReply:
+class SyncReply(NamedTuple):
     """The answer to a Sync."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -87,8 +83,7 @@ class SyncReply:
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class LeaveReply:
+class LeaveReply(NamedTuple):
     """The answer to a Leave: an error per member, in the order of the request."""
 
     errors: tuple[ErrorCode, ...] = ()
@@ -133,8 +128,7 @@ class SetTimer(NamedTuple):
     member_id: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
+class Turn(NamedTuple):
     """What one command or one timer does to a group.
 
     `log` is appended first; then `group` is what the group is, timers are set, and the answers may leave once the log

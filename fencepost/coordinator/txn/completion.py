@@ -14,7 +14,7 @@ from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-WRITTEN_UP_SECONDS = 0.005
+WRITTEN_UP_SECONDS = 0.02
 """So long after its markers a Complete record is in its log at the latest. A client that goes on at once has it written
 on its way, and is not held up meanwhile by what nobody waits for."""
 

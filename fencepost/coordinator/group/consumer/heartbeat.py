@@ -3,7 +3,8 @@
 from dataclasses import replace
 
 from fencepost.coordinator.group.consumer import fencing, migration, regexes
-from fencepost.coordinator.group.consumer.desk import Desk, MemberTimer
+from fencepost.coordinator.group.consumer.desk import Desk, MemberTimer, View
+from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.member import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -38,6 +39,36 @@ def heartbeat(desk: Desk, request: Heartbeat, new_member_id: str) -> HeartbeatRe
         member_epoch=updated.epoch,
         heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
         assignment=without_epochs(updated.assigned) if tell else None,
+    )
+
+
+def quiet(group: ConsumerGroup | None, request: Heartbeat, view: View) -> HeartbeatReply | None:
+    """The answer to a heartbeat that says and finds nothing new; None where `heartbeat` has to look.
+
+    Nearly all are such: a known dynamic member in the epoch of the target, which it has reached, asks for nothing. All
+    that is left to do for it is to start its session over.
+    """
+    if group is None or group.epoch > group.assignment_epoch or group.needs_refresh(view.now_ms):
+        return None
+    member = group.members.get(request.member_id)
+    if member is None or not member.epoch == request.member_epoch == group.assignment_epoch:
+        return None
+    if member.regex or member.classic is not None or not member.reconciled_to(group.assignment_epoch):
+        return None
+    nothing_new = Heartbeat(
+        request.group_id,
+        member.member_id,
+        member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        member_id_required=request.member_id_required,
+    )
+    if request != nothing_new:
+        return None
+    return HeartbeatReply(
+        member_id=member.member_id,
+        member_epoch=member.epoch,
+        heartbeat_interval_ms=view.config.group_consumer_heartbeat_interval_ms,
     )
 
 

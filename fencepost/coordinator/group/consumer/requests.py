@@ -1,7 +1,7 @@
 """What members of a consumer group ask, and what they are told."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from fencepost.coordinator.group.consumer.member import (
     JOIN_EPOCH,
@@ -17,8 +17,7 @@ KEY_TEXT_MAX = 2**15 - 1
 """The most bytes that a string in the key of a record has."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class Heartbeat(NamedTuple):
     """A ConsumerGroupHeartbeat; None means that nothing changed since the last one."""
 
     group_id: str
@@ -49,8 +48,7 @@ class Heartbeat:
         return self.rebalance_timeout_ms != -1 and subscribes and self.reported is not None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatReply:
+class HeartbeatReply(NamedTuple):
     """The answer; `assignment` only where it changed or everything was asked for."""
 
     error: ErrorCode = ErrorCode.NONE
