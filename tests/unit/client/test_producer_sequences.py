@@ -9,6 +9,7 @@ import trio
 
 import fencepost
 from fencepost import ErrorCode, KafkaError, RetriableError
+from fencepost.protocol.messages.api00_produce import LeaderIdAndEpoch
 from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
@@ -211,3 +212,23 @@ async def test_an_old_broker_that_refuses_apiversions_3_is_asked_in_version_0(sc
     async with client(broker) as kafka, kafka.producer() as producer:
         await producer.send("t", b"a")
     assert [version for name, version, _ in broker.requests if name == "ApiVersions"][:2] == [3, 0]
+
+
+async def test_an_answer_that_names_the_new_leader_saves_asking_for_it(script: Script) -> None:
+    """KIP-951: the batch goes there at once, without a pause and without Metadata."""
+    broker = await script()
+
+    def moved(request: Any, version: int) -> Any:
+        answer = broker.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)(request, version)
+        answer.responses[0].partition_responses[0].current_leader = LeaderIdAndEpoch(leader_id=1, leader_epoch=7)
+        return answer
+
+    patient = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
+    async with client(broker, **patient) as kafka, kafka.producer() as producer:
+        await producer.send("t", b"a")
+        asked = len(broker.names("Metadata"))
+        broker.scripts["Produce"] = [moved]
+        with trio.fail_after(10):
+            await producer.send("t", b"b")
+        assert len(broker.names("Metadata")) == asked
+    assert broker.logs[0] == [b"a", b"b"]

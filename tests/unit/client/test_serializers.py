@@ -1,4 +1,4 @@
-"""Keys and values that are not bytes: what the producer does with them, and that they are written as Java writes them."""
+"""Keys and values that are not bytes: what the producer does with them; they are written as Java writes them."""
 
 import random
 import struct
