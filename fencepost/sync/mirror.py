@@ -29,6 +29,8 @@ class Mirror:
         self._loop = loop
         self._inner = inner
         self._entered: Any = None
+        self._maker: Mirror | None = None
+        """What handed it out."""
         loop.views[id(inner)] = self
 
     def __init_subclass__(cls, *, of: type | None = None) -> None:
@@ -83,6 +85,9 @@ class Mirror:
     def _settle(self) -> None:
         """Hand over what is still on this side, before the block ends."""
 
+    def _is_open(self, made: Any, is_open: bool) -> None:
+        """Something that this handed out was entered, or left."""
+
     def _reading(self) -> AbstractContextManager[Any]:
         """Around each step of an iterator that came from here."""
         return nullcontext()
@@ -102,6 +107,8 @@ def _enter(self: Mirror) -> Any:
             self._loop.call(self._inner.__aexit__, type(error), error, error.__traceback__)
         raise
     self._entered = self if done[0] is self._inner else view(self._loop, done[0])
+    if self._maker is not None:
+        self._maker._is_open(self._entered, True)
     return self._entered
 
 
@@ -109,13 +116,17 @@ def _exit(
     self: Mirror, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
 ) -> bool | None:
     """Close it; with an exception it ends as the async one does."""
-    if error is None and isinstance(self._entered, Mirror):
-        try:
-            self._entered._settle()
-        except BaseException as wrong:
-            self._loop.call(self._inner.__aexit__, type(wrong), wrong, wrong.__traceback__)
-            raise
-    return bool(self._loop.call(self._inner.__aexit__, kind, error, trace))
+    try:
+        if error is None and isinstance(self._entered, Mirror):
+            try:
+                self._entered._settle()
+            except BaseException as wrong:
+                self._loop.call(self._inner.__aexit__, type(wrong), wrong, wrong.__traceback__)
+                raise
+        return bool(self._loop.call(self._inner.__aexit__, kind, error, trace))
+    finally:
+        if self._maker is not None:
+            self._maker._is_open(self._entered, False)
 
 
 def _iterate(self: Mirror) -> "Stream":
@@ -210,8 +221,12 @@ def view(loop: Loop, value: Any, owner: Mirror | None = None) -> Any:
         return known
     for kind in type(value).__mro__:
         if kind in _MIRRORS:
-            made = _MIRRORS[kind]
-            return made(loop, value, owner) if issubclass(made, Stream) else made(loop, value)
+            mirror = _MIRRORS[kind]
+            if issubclass(mirror, Stream):
+                return mirror(loop, value, owner)
+            made = mirror(loop, value)
+            made._maker = owner
+            return made
     if hasattr(value, "__anext__"):
         return Stream(loop, value, owner)
     return _Context(loop, value) if hasattr(value, "__aenter__") else value

@@ -70,7 +70,10 @@ class Sending(Mirror):
 
 
 class Batch(Sending, Opened, of=SendMany):
-    """Many records: the end of the block waits for all acknowledgements. See fencepost.client.producer.SendMany."""
+    """Many records: the end of the block waits for all acknowledgements. See fencepost.client.producer.SendMany.
+
+    If the block ends with an exception, what has not crossed to the client's thread yet is not sent.
+    """
 
 
 class Transaction(Sending, of=AsyncTransaction):
@@ -102,7 +105,27 @@ class Delivery(Mirror, of=AsyncDelivery):
     """A record that is on its way, as fencepost.Delivery."""
 
 
-class Producer(Opened, of=AsyncProducer):
+class _Producing(Opened):
+    """A producer knows what its open batches and transactions hold on this side: `flush` is about that as well."""
+
+    def __init__(self, loop: Loop, inner: Any) -> None:
+        super().__init__(loop, inner)
+        self._sending: list[Sending] = []
+
+    def _is_open(self, made: Any, is_open: bool) -> None:
+        if isinstance(made, Sending):
+            if is_open:
+                self._sending.append(made)
+            else:
+                self._sending.remove(made)
+
+    def _call(self, name: str, *args: Any, patient: bool = False, **more: Any) -> Any:
+        for one in list(self._sending):
+            one._settle()
+        return super()._call(name, *args, patient=patient, **more)
+
+
+class Producer(_Producing, of=AsyncProducer):
     """As fencepost.Producer, blocking. Several threads may use it."""
 
     def send_many(self, topic: str, records: Iterable[tuple[Any, Any]], **more: Any) -> None:
@@ -111,7 +134,7 @@ class Producer(Opened, of=AsyncProducer):
             batch.send_many(topic, records, **more)
 
 
-class TransactionalProducer(Opened, of=AsyncTransactionalProducer):
+class TransactionalProducer(_Producing, of=AsyncTransactionalProducer):
     """As fencepost.TransactionalProducer, blocking."""
 
 

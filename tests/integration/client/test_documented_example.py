@@ -1,12 +1,16 @@
 """The example of the client's guide, run as it stands there."""
 
 import logging
+import re
+import subprocess
+import sys
 from typing import Any
 
 import trio
 
 import fencepost
 from fencepost import AbortableError, FencedError
+from tests.architecture.project_files import ROOT
 
 log = logging.getLogger(__name__)
 
@@ -80,3 +84,15 @@ async def test_the_simple_one(address: str) -> None:
     assert (meta.topic, meta.partition, meta.offset) == ("t", 0, 0)
     assert meta.timestamp == meta.timestamp_ms > 0
     assert transactions == []
+
+
+def test_the_first_five_minutes(address: str) -> None:
+    """The first program of the guide, with nothing changed but the address."""
+    guide = (ROOT / "docs/client.md").read_text(encoding="utf-8").partition("## Five minutes")[2]
+    program = re.search(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert program is not None
+    assert "127.0.0.1:9092" in program[1]
+    words = [sys.executable, "-c", program[1].replace("127.0.0.1:9092", address)]
+    run = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert run.returncode == 0, run.stderr
+    assert re.fullmatch(r"[01] \d+\nb'ann' b'hello'\n", run.stdout)

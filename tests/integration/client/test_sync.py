@@ -345,3 +345,17 @@ def test_whole_transactions(kafka: Client, name: str) -> None:
             consumer.commit()
         assert units.held_bytes == 0
         assert sum(offset or 0 for offset in consumer.committed().values()) > 12
+
+
+def test_flush_is_also_about_what_has_not_crossed_yet(kafka: Client, name: str) -> None:
+    filled(kafka, name, 0)
+    here = TopicPartition(name, 0)
+    with kafka.admin() as admin, kafka.producer() as producer, kafka.transactional_producer(name) as transactional:
+        with producer.batch() as batch:
+            batch.send(name, b"1")
+            producer.flush()
+            assert admin.list_offsets([here])[here].offset == 1
+        with transactional.transaction() as txn:
+            txn.send(name, b"2")
+            transactional.flush()
+            assert admin.list_offsets([here], isolation="read_uncommitted")[here].offset == 2

@@ -200,24 +200,26 @@ class Fencepost:
     def __init__(self, bootstrap: str, transactional_id: str) -> None:
         self._client = sync.Client(bootstrap, retry_backoff_ms=20).__enter__()
         self._producer = self._client.transactional_producer(transactional_id).__enter__()
+        self._block: sync.TransactionBlock | None = None
         self._transaction: sync.Transaction | None = None
 
     def send(self, topic: str, *values: bytes) -> None:
         if self._transaction is None:
-            self._transaction = self._producer.transaction().__enter__()
+            self._block = self._producer.transaction()
+            self._transaction = self._block.__enter__()
         for value in values:
             self._transaction.send(topic, value)
         self._producer.flush()
 
     def commit(self) -> None:
-        transaction, self._transaction = self._transaction, None
-        assert transaction is not None
-        transaction.__exit__(None, None, None)
+        block, self._block, self._transaction = self._block, None, None
+        assert block is not None
+        block.__exit__(None, None, None)
 
     def abort(self) -> None:
-        transaction, self._transaction = self._transaction, None
-        assert transaction is not None
-        transaction.__exit__(RuntimeError, RuntimeError("abort"), None)
+        block, self._block, self._transaction = self._block, None, None
+        assert block is not None
+        block.__exit__(RuntimeError, RuntimeError("abort"), None)
 
     def close(self) -> None:
         self._client.__exit__(None, None, None)
