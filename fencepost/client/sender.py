@@ -355,8 +355,9 @@ class Sender:
             told = said.get(partition)
             code = ErrorCode.UNKNOWN_SERVER_ERROR if told is None else code_of(told.error_code)
             misplaced = self._judge(lane, batch, code, told)
-            if misplaced and told.current_leader is not None and told.current_leader.leader_id >= 0:
-                leader, endpoints = told.current_leader, answer.node_endpoints or ()
+            leader = getattr(told, "current_leader", None) if misplaced else None
+            if leader is not None and leader.leader_id >= 0:
+                endpoints = answer.node_endpoints or ()
                 if self._cluster.leader_hint(partition, leader.leader_id, leader.leader_epoch, endpoints):
                     batch.queue.backoff_until = 0.0  # the answer says where to go instead (KIP-951)
                     misplaced = False
