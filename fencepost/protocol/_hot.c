@@ -479,7 +479,7 @@ hot_exec(PyObject *module)
 }
 
 PyDoc_STRVAR(columns_doc,
-    "columns(data, batches, first_offset, stop_offset, key, value, headers) -> tuple | None");
+    "columns(data, batches, first_offset, stop_offset, key, value, headers, allocate) -> tuple | None");
 
 static PyMethodDef methods[] = {
     {"decode", hot_decode, METH_VARARGS, decode_doc},

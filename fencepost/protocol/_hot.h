@@ -10,7 +10,7 @@
 #include <string.h>
 
 /* Changes with every change of what a function takes or gives: compiled.py knows by it a module of another version. */
-#define HOT_INTERFACE 1
+#define HOT_INTERFACE 2
 
 /* Where the code reads; `at` never passes `end`. */
 typedef struct {

@@ -1,6 +1,6 @@
 """The compiled record code, where a C compiler was there when this was installed; all of it may answer None."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from fencepost.protocol.batch_header import Buffer
@@ -33,5 +33,6 @@ def columns(
     key: bool,
     value: bool,
     headers: bool,
+    allocate: Callable[[int], Buffer],
     /,
 ) -> Columns | None: ...

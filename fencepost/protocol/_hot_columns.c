@@ -23,7 +23,8 @@ typedef struct {
     int64_t count;
     int64_t nulls;
     int64_t total;
-    PyObject *parts[3]; /* validity, offsets, data: bytearrays */
+    PyObject *parts[3]; /* validity and offsets: bytearrays; data: what `allocate` gave */
+    Py_buffer view;     /* of the data, while it is written */
     uint8_t *bits;
     int32_t *offsets;
     uint8_t *data;
@@ -41,6 +42,7 @@ typedef struct {
     Column content;  /* likewise */
     int headers_wanted;
     int64_t without_headers;
+    PyObject *allocate;
     PyObject *numbers[3]; /* offset int64, timestamp int64, type int32 */
     int64_t *offset;
     int64_t *timestamp;
@@ -254,8 +256,24 @@ room(PyObject **owner, int64_t size, int zeros)
     return bytes;
 }
 
+/* Room for the bytes of a column: a writable buffer from `allocate(size)`, whose memory is used over and over again. */
 static int
-make_room_in(Column *column)
+make_room_for_data(Column *column, PyObject *allocate)
+{
+    column->parts[2] = PyObject_CallFunction(allocate, "L", (long long)column->total);
+    if (column->parts[2] == NULL || PyObject_GetBuffer(column->parts[2], &column->view, PyBUF_WRITABLE) != 0) {
+        return 0;
+    }
+    column->data = column->view.buf;
+    if (column->view.len < column->total) {
+        PyErr_SetString(PyExc_ValueError, "allocate gave less room than was asked for");
+        return 0;
+    }
+    return 1;
+}
+
+static int
+make_room_in(Column *column, PyObject *allocate)
 {
     if (column->total > INT32_MAX || column->count >= INT32_MAX) {
         return 0;
@@ -267,7 +285,7 @@ make_room_in(Column *column)
         return 0;
     }
     column->offsets[0] = 0;
-    return (column->data = room(&column->parts[2], column->total, 0)) != NULL;
+    return make_room_for_data(column, allocate);
 }
 
 static int
@@ -277,8 +295,8 @@ make_room(Table *table)
     if ((table->offset = room(&table->numbers[0], rows * 8, 0)) == NULL
         || (table->timestamp = room(&table->numbers[1], rows * 8, 0)) == NULL
         || (table->type = room(&table->numbers[2], rows * 4, 0)) == NULL
-        || (table->key.wanted && !make_room_in(&table->key))
-        || (table->value.wanted && !make_room_in(&table->value))) {
+        || (table->key.wanted && !make_room_in(&table->key, table->allocate))
+        || (table->value.wanted && !make_room_in(&table->value, table->allocate))) {
         return 0;
     }
     if (!table->headers_wanted || table->without_headers == rows) {
@@ -289,7 +307,7 @@ make_room(Table *table)
         return 0;
     }
     table->list_offsets[0] = 0;
-    return make_room_in(&table->name) && make_room_in(&table->content);
+    return make_room_in(&table->name, table->allocate) && make_room_in(&table->content, table->allocate);
 }
 
 /* (rows, nulls, validity | None, offsets, data), or None for a column nobody asked for. */
@@ -321,6 +339,9 @@ let_go(Table *table)
 {
     Column *columns[] = {&table->key, &table->value, &table->name, &table->content};
     for (int index = 0; index < 4; index++) {
+        if (columns[index]->view.obj != NULL) {
+            PyBuffer_Release(&columns[index]->view);
+        }
         for (int part = 0; part < 3; part++) {
             Py_XDECREF(columns[index]->parts[part]);
         }
@@ -338,8 +359,9 @@ hot_columns(PyObject *module, PyObject *args)
     Py_buffer view;
     PyObject *batches, *result = NULL;
     Table table = {0};
-    if (!PyArg_ParseTuple(args, "y*O!LLppp:columns", &view, &PyList_Type, &batches, &table.first_offset,
-                          &table.stop_offset, &table.key.wanted, &table.value.wanted, &table.headers_wanted)) {
+    if (!PyArg_ParseTuple(args, "y*O!LLpppO:columns", &view, &PyList_Type, &batches, &table.first_offset,
+                          &table.stop_offset, &table.key.wanted, &table.value.wanted, &table.headers_wanted,
+                          &table.allocate)) {
         return NULL;
     }
     table.name.wanted = table.content.wanted = table.headers_wanted;

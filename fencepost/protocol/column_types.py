@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 ALL_FIELDS = frozenset({"key", "value", "headers"})
-Column = tuple[int, int, bytearray | None, bytearray, bytearray]
+Column = tuple[int, int, bytearray | None, bytearray, Any]
 """A finished binary column: rows, nulls, then Arrow's buffers: validity, int32 offsets, bytes."""
 Lists = tuple[int, bytearray | None, bytearray | None, Column | None, Column | None]
 """A finished headers column: rows without headers, validity and int32 offsets of the lists, names, contents."""

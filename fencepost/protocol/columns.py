@@ -115,6 +115,7 @@ def _columns_compiled(
 ) -> RecordColumns | None:
     """The columns the compiled way; None where that finds something unusual, and the plain way is to judge."""
     import numpy as np
+    import pyarrow as pa
 
     spans = [
         (
@@ -130,7 +131,7 @@ def _columns_compiled(
     ]
     assert compiled.hot is not None
     wanted = ("key" in fields, "value" in fields, "headers" in fields)
-    found = compiled.hot.columns(group.data, spans, first_offset, stop_offset, *wanted)
+    found = compiled.hot.columns(group.data, spans, first_offset, stop_offset, *wanted, pa.allocate_buffer)
     if found is None:
         return None
     count, offset, timestamp, kind, key, value, headers = found

@@ -6,7 +6,7 @@ results and the same errors (docs/decisions/0025-a-compiled-part.md).
 
 from types import ModuleType
 
-INTERFACE = 1
+INTERFACE = 2
 """What the functions of `_hot` take and give. One built from older source, in an editable install, is not used."""
 
 

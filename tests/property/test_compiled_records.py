@@ -93,7 +93,7 @@ def test_sound_batches_are_read_alike_and_without_help(
     assert COMPILED is not None
     assert COMPILED.decode(body, len(records), base, len(records), 1_000, stamp, Record, ()) is not None
     span = (0, len(body), len(records), base, len(records), 1_000, 0)
-    assert COMPILED.columns(body, [span], first, stop, True, True, True) is not None
+    assert COMPILED.columns(body, [span], first, stop, True, True, True, bytearray) is not None
 
 
 @given(st.lists(RECORD, min_size=1, max_size=6), FIELDS, st.integers(0, 2**32), st.data())
@@ -221,8 +221,51 @@ def test_what_is_not_bytes_or_not_a_tuple_is_refused_without_a_crash() -> None:
     with pytest.raises(TypeError, match="prefix"):
         COMPILED.decode(body, 1, 0, 0, 0, None, Record, ([],))
     with pytest.raises(TypeError):
-        COMPILED.columns(body, [5], 0, 9, True, True, True)
+        COMPILED.columns(body, [5], 0, 9, True, True, True, bytearray)
     for start, end, count in ((-1, 5, 1), (0, 99, 1), (5, 4, 0), (0, len(body), 2**40), (0, len(body), -1)):
-        assert COMPILED.columns(body, [(start, end, count, 0, 0, 0, 0)], 0, 9, True, True, True) is None
+        span = (start, end, count, 0, 0, 0, 0)
+        assert COMPILED.columns(body, [span], 0, 9, True, True, True, bytearray) is None
     assert COMPILED.encode({1: 2}, 0, 0, Record, 0) is None
     assert COMPILED.encode([], 0, 0, Record, -1) is None
+
+
+@pytest.mark.parametrize(
+    ("allocate", "error"),
+    [
+        (lambda size: bytearray(size - 1), ValueError),
+        (bytes, BufferError),
+        (lambda size: 5, TypeError),
+        (None, TypeError),
+    ],
+)
+def test_room_that_is_too_small_or_none_is_refused_without_a_crash(allocate: Any, error: type[Exception]) -> None:
+    body, _, _ = encode_records([(0, None, b"value", ())], 0)
+    assert COMPILED is not None
+    with pytest.raises(error):
+        COMPILED.columns(body, [(0, len(body), 1, 0, 0, 0, 0)], 0, 9, False, True, False, allocate)
+
+
+def test_bytes_that_change_while_room_is_made_are_not_written_beyond_it() -> None:
+    """`allocate` is the one place where Python runs in between."""
+    body = bytearray(encode_records([(0, None, b"v" * 20, ()), (0, None, b"v", ())], 0)[0])
+    longer = encode_records([(0, None, b"v" * 21, ()), (0, None, b"", ())], 0)[0]
+    assert len(longer) == len(body)
+
+    def allocate(size: int) -> bytearray:
+        body[:] = longer
+        return bytearray(size)
+
+    assert COMPILED is not None
+    batches = [(0, len(body), 2, 0, 1, 0, 0)]
+    found = COMPILED.columns(body, batches, 0, 9, False, True, False, allocate)
+    assert found is not None
+    assert found[5][4] == b"v" * 21
+    batches[0] = (0, len(body), 2, 0, 1, 0, 0)
+    grown = encode_records([(0, None, b"v" * 10, ()), (0, b"k" * 5, b"v" * 7, ())], 0)[0]
+
+    def fewer(size: int) -> bytearray:
+        batches.append(batches[0])
+        body[:] = grown[: len(body)].ljust(len(body), b"\0")
+        return bytearray(size)
+
+    assert COMPILED.columns(body, batches, 0, 9, True, True, False, fewer) is None
