@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from fencepost.client.client import Client
     from fencepost.client.consumed import ConsumerBatch, ConsumerRecord
     from fencepost.client.consumer import Consumer
+    from fencepost.client.core.sasl import OAuthToken
     from fencepost.client.errors import (
         AbortableError,
         AuthenticationError,
@@ -63,6 +64,7 @@ _HOME = {
     "LogTruncated": "read_errors",
     "OffsetAndTimestamp": "positions",
     "OffsetOutOfRange": "read_errors",
+    "OAuthToken": "core.sasl",
     "OutcomeUnknown": "errors",
     "PreparedTransaction": "two_phase",
     "Producer": "producer",
@@ -102,6 +104,7 @@ __all__ = [
     "ItemErrors",
     "KafkaError",
     "LogTruncated",
+    "OAuthToken",
     "OffsetAndTimestamp",
     "OffsetOutOfRange",
     "OutcomeUnknown",
