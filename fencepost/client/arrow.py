@@ -116,9 +116,9 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
             else:
                 built = build()
         except CorruptBatch as wrong:
-            if len(batches) == 1:
-                raise self._consumer._corrupt(state, wrong) from wrong
             built = await self._until_damage(chunk, batches, position)
+            if not batches:
+                raise self._consumer._corrupt(state, wrong) from wrong
         at = position
         for number, columns in enumerate(built):
             last = int(columns.offset[-1]) + 1
@@ -134,12 +134,10 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
     ) -> list[RecordColumns]:
         """One of several batches is damaged: what stands before it, and `batches` cut there."""
         built: list[RecordColumns] = []
-        for count, batch in enumerate(batches):
+        for count, batch in enumerate(list(batches)):
             try:
                 built += iter_columns(chunk.buffer, [batch], first_offset=position, fields=self._fields)
             except CorruptBatch:
-                if not count:
-                    raise
                 del batches[count:]
                 break
             await trio.lowlevel.checkpoint()

@@ -44,17 +44,18 @@ class Chunk:
         self.left = 0  # records which were not given yet
         self.records: list[Record] = []
         self.at = 0
-        self.unpacked: bytes | None = None  # the first batch's records, by another thread
+        self.unpacked: dict[int, bytes] = {}  # records of batches to come, by where they stand, from other threads
 
     def decode_next(self, position: int) -> None:
         """Records of the next batch, from `position` on. Raises CorruptBatch, each time it is tried."""
         start, header = self.batches[0]
-        if self.unpacked is not None:
-            records = decode_unpacked(self.unpacked, header)
+        unpacked = self.unpacked.get(start)
+        if unpacked is not None:
+            records = decode_unpacked(unpacked, header)
         else:
             records = decode_records(self.buffer, start, header)
         self.batches.popleft()
-        self.unpacked = None
+        self.unpacked.pop(start, None)
         if header.base_offset < position:
             records = [record for record in records if record.offset >= position]
         self.records, self.at = records, 0

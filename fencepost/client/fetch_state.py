@@ -146,6 +146,10 @@ class PartitionState:
         """How many records could be taken now, at most."""
         return 0 if self.paused else self.left
 
+    def at_hand(self) -> bool:
+        """Whether the next record is unpacked and decoded already."""
+        return bool(self.chunks) and self.chunks[0].at < len(self.chunks[0].records)
+
     def readable(self) -> bool:
         """Whether a read would bring something: records, or the error that stands in their place."""
         return bool(self.chunks) and not self.paused
@@ -280,7 +284,6 @@ class PartitionState:
         batches = chunk.batches
         while batches and batches[0][1].last_offset < next_offset:
             self.leader_epoch = batches.popleft()[1].partition_leader_epoch
-            chunk.unpacked = None
         count = min(count, chunk.left) if batches else chunk.left
         chunk.left -= count
         self.left -= count
@@ -334,17 +337,21 @@ class PartitionState:
 
     # -- unpacking in another thread
 
-    def packed_head(self) -> tuple[Chunk, int, BatchHeader] | None:
-        """The next batch, where it is compressed and large enough that another thread should unpack it."""
-        if self.paused or not self.chunks:
-            return None
-        chunk = self.chunks[0]
-        if chunk.at < len(chunk.records) or chunk.unpacked is not None or not chunk.batches:
-            return None
-        start, header = chunk.batches[0]
-        if header.compression is Compression.NONE or header.size_bytes < _BY_THEMSELVES_BYTES:
-            return None
-        return chunk, start, header
+    def packed_ahead(self, limit: int) -> list[tuple[Chunk, int, BatchHeader]]:
+        """Of the batches that the next `limit` records are in, those that another thread should unpack."""
+        found: list[tuple[Chunk, int, BatchHeader]] = []
+        if self.paused:
+            return found
+        for chunk in self.chunks:
+            limit -= len(chunk.records) - chunk.at
+            for start, header in chunk.batches:
+                if limit <= 0:
+                    return found
+                limit -= header.record_count
+                large = header.compression is not Compression.NONE and header.size_bytes >= _BY_THEMSELVES_BYTES
+                if large and start not in chunk.unpacked:
+                    found.append((chunk, start, header))
+        return found
 
     # -- how far it is to the end
 

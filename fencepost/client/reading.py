@@ -127,7 +127,7 @@ class Reading(Committing, Generic[K, V]):
             if max_wait and self._available() < limit:
                 with trio.move_on_after(max_wait):
                     await self._wait_available(limit)
-            await self._unpack_ahead(limit)
+            await self._unpack_ahead(limit, self._order())
             await trio.lowlevel.checkpoint()
             self._check()
             runs = self._take(limit)
@@ -144,6 +144,7 @@ class Reading(Committing, Generic[K, V]):
             await self._membership.let_act()
         if self._config.enable_auto_commit:
             await self._commit_if_due()
+        if self._minds_hand:
             self._handled = self._positions()
 
     async def _next_record(self) -> ConsumerRecord[K, V]:
@@ -158,8 +159,11 @@ class Reading(Committing, Generic[K, V]):
             state = self._current
             record = None
             if state is not None and self._in_a_row < self._config.max_poll_records:
+                if not state.at_hand():
+                    await self._unpack_ahead(1, [state])
                 record = self._one_of(state)
             if record is None:
+                await self._unpack_ahead(1, self._order())
                 state, record = self._one_of_another()
             if state is not None and record is not None:
                 self._in_a_row += 1
@@ -167,7 +171,6 @@ class Reading(Committing, Generic[K, V]):
                 self._gave_one = True
                 return self._told(state, record)
             await self._wait_available(1)
-            await self._unpack_ahead(1)
 
     def _told(self, state: PartitionState, record: Record) -> ConsumerRecord[K, V]:
         """The record for the program; if it can not be deserialized, it is the next one again."""
@@ -201,10 +204,16 @@ class Reading(Committing, Generic[K, V]):
                 return state, record
         return None, None
 
-    def _in_turn(self) -> list[PartitionState]:
+    def _order(self) -> list[PartitionState]:
+        """The partitions as they will be read: another one begins each time, so that a busy one starves nobody."""
         states = list(self._fetcher.states.values())
+        first = (self._turn + 1) % max(len(states), 1)
+        return states[first:] + states[:first]
+
+    def _in_turn(self) -> list[PartitionState]:
+        states = self._order()
         self._turn = (self._turn + 1) % max(len(states), 1)
-        return states[self._turn :] + states[: self._turn]
+        return states
 
     def _corrupt(self, state: PartitionState, wrong: CorruptBatch) -> CorruptRecords:
         return CorruptRecords(state.partition, state.position or 0, str(wrong))
@@ -241,32 +250,31 @@ class Reading(Committing, Generic[K, V]):
     def _available(self) -> int:
         return sum(state.available() for state in self._fetcher.states.values())
 
-    async def _unpack_ahead(self, limit: int) -> None:
-        """Unpack large compressed batches that come next in other threads, all at once; each is its partition's next.
+    async def _unpack_ahead(self, limit: int, states: list[PartitionState]) -> None:
+        """Unpack large compressed batches that the next records are in, in other threads, all at once.
 
-        A cancelled wait leaves what was unpacked where it is: nothing is lost, nothing is out of order.
+        `states` are the partitions in the order in which they will be read. A cancelled wait leaves what was unpacked
+        where it is: nothing is lost, nothing is out of order.
         """
-        heads = []
-        for state in self._fetcher.states.values():
-            head = state.packed_head()
-            if head is not None:
-                heads.append((state, *head))
-                limit -= head[2].record_count
-                if limit <= 0:
-                    break
-        if not heads:
-            return
-        async with trio.open_nursery() as nursery:
-            for entry in heads:
-                nursery.start_soon(self._unpack, *entry)
+        packed: list[tuple[Chunk, int, BatchHeader]] = []
+        for state in states:
+            if limit <= 0:
+                break
+            if state.chunks:
+                packed += state.packed_ahead(limit)
+                limit -= state.available()
+        if packed:
+            async with trio.open_nursery() as nursery:
+                for entry in packed:
+                    nursery.start_soon(self._unpack, *entry)
 
-    async def _unpack(self, state: PartitionState, chunk: Chunk, start: int, header: BatchHeader) -> None:
+    async def _unpack(self, chunk: Chunk, start: int, header: BatchHeader) -> None:
         try:
-            unpacked = await trio.to_thread.run_sync(unpack_records, chunk.buffer, start, header)
+            unpacked = await trio.to_thread.run_sync(lambda: bytes(unpack_records(chunk.buffer, start, header)))
         except CorruptBatch:
             return  # found again, with its place, when it is this batch's turn
-        if state.chunks and state.chunks[0] is chunk and chunk.batches and chunk.batches[0][0] == start:
-            chunk.unpacked = bytes(unpacked)
+        if any(start == entry for entry, _ in chunk.batches):
+            chunk.unpacked[start] = unpacked
 
     def _take(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
         """Records from the partitions in turn, so that a busy one does not starve the others."""
