@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import trio
 
-from fencepost import AbortableError, ConfigError, KafkaError, TopicPartition
+from fencepost import AbortableError, ConfigError, KafkaError, ReadError, TopicPartition
 from fencepost.sync import Client, Consumer, TimedOut, fail_after
 
 
@@ -359,3 +359,41 @@ def test_flush_is_also_about_what_has_not_crossed_yet(kafka: Client, name: str) 
             txn.send(name, b"2")
             transactional.flush()
             assert admin.list_offsets([here], isolation="read_uncommitted")[here].offset == 2
+
+
+def test_what_can_not_be_deserialized_is_the_next_record_still(kafka: Client, name: str) -> None:
+    here = TopicPartition(name, 0)
+    filled(kafka, name, 0)
+    with kafka.producer() as producer:
+        producer.send_many(name, [(None, b"1"), (None, b"two"), (None, b"3")])
+    with kafka.consumer(name, value_deserializer=int) as consumer:
+        records = iter(consumer)
+        assert next(records).value == 1
+        for _ in range(2):
+            with pytest.raises(ReadError) as failed:
+                next(records)
+            assert failed.value.position == consumer.position(here) == 1
+        consumer.seek(here, failed.value.position + 1)
+        assert next(records).value == 3
+
+
+def test_new_methods_are_there_by_themselves(kafka: Client, name: str) -> None:
+    """Patterns, the consumer protocol, times, figures: none of them has a line in the blocking client."""
+    filled(kafka, f"{name}-a", 10)
+    filled(kafka, f"{name}-b", 10)
+    with kafka.consumer(group=name, group_protocol="consumer") as consumer:
+        consumer.subscribe(pattern=f"{name}-.*")
+        offsets: set[tuple[str, int]] = set()
+        for record in consumer:
+            offsets.add((record.topic, record.offset))
+            if len(offsets) == 20:
+                break
+        assert {partition.topic for partition in consumer.assignment} == {f"{name}-a", f"{name}-b"}
+        assert consumer.subscription is not None
+        first = TopicPartition(f"{name}-a", 0)
+        assert consumer.offsets_for_times({first: 0})[first].offset == 0
+        assert consumer.beginning_offsets(first) == {first: 0}
+        assert consumer.metrics()
+        consumer.seek_to_timestamp(0)
+        assert next(iter(consumer)).offset == 0
+        assert isinstance(consumer.paused(), set)
