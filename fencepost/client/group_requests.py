@@ -1,13 +1,12 @@
-"""What a consumer asks about offsets: committed ones, first and last ones, and committing."""
+"""What is asked of a group's coordinator about offsets: committed ones, and committing."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from fencepost.client.cluster import GROUP, Cluster
-from fencepost.client.errors import STALE_MEMBER, ConnectionLost, RetriableError, code_of, error_for
+from fencepost.client.errors import STALE_MEMBER, RetriableError, code_of, error_for
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.messages.api08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -20,21 +19,11 @@ from fencepost.protocol.messages.api09_offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from fencepost.protocol.registry import API_BY_KEY
-from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.protocol.topics import TopicPartition
 
-LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH = API_BY_KEY[2], API_BY_KEY[8], API_BY_KEY[9]
-EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
+OFFSET_COMMIT, OFFSET_FETCH = API_BY_KEY[8], API_BY_KEY[9]
 BY_NAME = 9
 """From version 10 on these two APIs name topics by id; groups remember names, so names are what we send."""
-_STALE_LEADER = frozenset(
-    {
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-    }
-)
 
 
 def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
@@ -43,44 +32,6 @@ def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
     for topic, partition in partitions:
         topics.setdefault(topic, []).append(partition)
     return topics
-
-
-async def list_offsets(
-    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel, purpose: str = ""
-) -> dict[TopicPartition, tuple[int, int]]:
-    """Timestamps (ms, or EARLIEST, LATEST, MAX_TIMESTAMP) -> (offset, timestamp), -1 where nothing is that late.
-
-    LATEST is the last stable offset for read_committed (row I6). One attempt; raises by the first error.
-    """
-    by_node: dict[int, dict[str, list[Any]]] = {}
-    for partition, timestamp in wanted.items():
-        leader = await cluster.leader_of(partition)
-        entry = ListOffsetsPartition(partition_index=partition.partition, timestamp=timestamp)
-        by_node.setdefault(leader, {}).setdefault(partition.topic, []).append(entry)
-    found: dict[TopicPartition, tuple[int, int]] = {}
-    for node, topics in by_node.items():
-        request = ListOffsetsRequest(
-            replica_id=-1,
-            isolation_level=isolation,
-            topics=[ListOffsetsTopic(name=name, partitions=entries) for name, entries in topics.items()],
-            timeout_ms=cluster.config.request_timeout_ms,
-        )
-        try:
-            answer = await cluster.ask(node, LIST_OFFSETS, request, purpose=purpose, at_least=1)
-        except ConnectionLost:
-            await cluster.refresh(topics)
-            raise
-        for topic in answer.topics:
-            for entry in topic.partitions:
-                code = code_of(entry.error_code)
-                if code in _STALE_LEADER:
-                    await cluster.refresh([topic.name])
-                if code is not ErrorCode.NONE:
-                    raise error_for(
-                        code, f"offsets of {topic.name}-{entry.partition_index}", api="ListOffsets", node=node
-                    )
-                found[TopicPartition(topic.name, entry.partition_index)] = (entry.offset, entry.timestamp)
-    return found
 
 
 async def fetch_committed(
