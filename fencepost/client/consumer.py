@@ -9,7 +9,7 @@ from fencepost.client.background import Background
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumed import K, V
-from fencepost.client.group.subscriber import CLOSE_COMMIT_MS, Subscriber
+from fencepost.client.group.subscriber import Subscriber
 from fencepost.client.reading import reader_in_hand
 
 
@@ -51,8 +51,8 @@ class Consumer(Subscriber[K, V]):
     ) -> None:
         self._open = False
         try:
-            if error is None and self._config.enable_auto_commit and self.group_id is not None:
-                await self._auto_commit(self._done(), deadline_ms=CLOSE_COMMIT_MS)
+            if error is None:
+                await self._hand_back()
         finally:
             for scope in self._scopes:
                 scope.cancel()

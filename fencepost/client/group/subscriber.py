@@ -39,6 +39,7 @@ class Subscriber(Reading[K, V]):
             "revoked": config.on_revoked,
             "lost": config.on_lost,
         }
+        self._minds_hand |= config.on_revoked is not None
         self._group_scopes: list[trio.CancelScope] = []
         self._chosen = False  # by `assign`
 
@@ -73,6 +74,7 @@ class Subscriber(Reading[K, V]):
         for name, told in (("assigned", on_assigned), ("revoked", on_revoked), ("lost", on_lost)):
             if told is not None:
                 self._callbacks[name] = told
+        self._minds_hand |= on_revoked is not None
         self._interest = interest
         if not self._open:
             return
@@ -83,24 +85,31 @@ class Subscriber(Reading[K, V]):
             self._begin_group_tasks()
 
     async def unsubscribe(self) -> None:
-        """Read nothing any more, and leave the group. What is done with is committed first, if `enable_auto_commit`.
+        """Read nothing any more, and leave the group, as the end of the consumer's block does.
 
-        Call it between two batches: what is in hand then can not be committed any more.
+        What the program has asked past is committed first, if `enable_auto_commit`; then `on_revoked` is told. What is
+        in hand can not be committed any more.
         """
         self._interest = None
         self._chosen = False
-        held = frozenset(self._fetcher.states)
-        self._end_group_tasks()
-        membership = self._membership
-        if held and membership is not None and membership.is_member:
-            if self._config.enable_auto_commit:
-                await self._auto_commit(self._done(), deadline_ms=CLOSE_COMMIT_MS)
-            await self._tell("revoked", held)
+        await self._hand_back()
         self._lost_in_hand = not self._resting
-        self._put_down(held)
-        self._membership = None
+        self._put_down(frozenset(self._fetcher.states))
+        membership, self._membership = self._membership, None
         if membership is not None:
             await membership.leave("the consumer has unsubscribed")
+
+    async def _hand_back(self) -> None:
+        """The end of a membership in good order: commit what is done with, and tell the program that all goes."""
+        if self._config.enable_auto_commit and self.group_id is not None:
+            await self._auto_commit(self._done(), deadline_ms=CLOSE_COMMIT_MS)
+        self._end_group_tasks()
+        if self._membership is not None and self._membership.is_member:
+            done = self._done()
+            for partition, state in self._fetcher.states.items():
+                if not self._resting and self._minds_hand and state.rewind_point is not None:
+                    state.position = done[partition].offset if partition in done else state.rewind_point
+            await self._tell("revoked", frozenset(self._fetcher.states))
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions and no others, without a group's rebalancing; committing needs a group name still.

@@ -131,6 +131,27 @@ async def test_auto_commit_at_a_revocation_hands_over_without_a_gap(
     assert len(values) == 40
 
 
+async def test_the_end_is_a_revocation_too(kafka: fencepost.Client, name: str, way: dict[str, object]) -> None:
+    """on_revoked hears of it, and what it commits is what the program has asked past, not what is in its hand."""
+    await create(kafka, name, partitions=1, records=9)
+    revoked: list[frozenset[TopicPartition]] = []
+
+    async def commit(consumer: fencepost.Consumer, partitions: frozenset[TopicPartition]) -> None:
+        revoked.append(partitions)
+        await consumer.commit()
+
+    here = TopicPartition(name, 0)
+    with trio.fail_after(PATIENCE_S):
+        for done in (3, 6):
+            async with kafka.consumer(name, group=name, on_revoked=commit, **way) as consumer:
+                batches = consumer.batches(max_records=3)
+                await anext(batches)
+                await anext(batches)
+            assert revoked == [{here}] * (done // 3)
+            async with kafka.consumer(group=name) as reader:
+                assert await reader.committed(here) == {here: done}
+
+
 async def test_offsets_are_committed_with_a_note(kafka: fencepost.Client, name: str, way: dict[str, object]) -> None:
     await create(kafka, name, partitions=1, records=5)
     here = TopicPartition(name, 0)
@@ -160,7 +181,7 @@ async def test_a_commit_of_a_member_that_the_group_has_expelled(
             assert refused.value.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
             assert [record.offset for record in await anext(batches)] == [0, 1], "they come again"
             await consumer.commit()
-    assert [word for word, _ in heard.words] == ["assigned", "lost", "assigned"]
+    assert [word for word, _ in heard.words] == ["assigned", "lost", "assigned", "revoked"]
 
 
 async def expel(kafka: fencepost.Client, group: str) -> None:
