@@ -45,7 +45,11 @@ def static_consumer(stage: Stage, name: str) -> Player:
 
 
 def either(stage: Stage, name: str) -> Player:
-    """G5: members of both protocols in one group."""
+    """G5: members of both protocols in one group.
+
+    A broker that makes a group over goes by what was last dealt, as Kafka's does: one that joins while a cooperative
+    member is still giving up what the last round took from it may get that at once (seed 112). Nothing of it is ours.
+    """
     if stage.random.random() < 0.5:
         return ConsumerPlayer(stage, name, Wish(("t", "u")))
     return ClassicPlayer(stage, name, ("t", "u"), ("cooperative-sticky",))
