@@ -37,6 +37,20 @@ _SHORT: dict[str, tuple[str, int | None]] = {
     "deserializer": ("value_deserializer", None),
 }
 
+_LIBRDKAFKA = {
+    "socket_timeout_ms": "request_timeout_ms",
+    "topic_metadata_refresh_interval_ms": "metadata_max_age_ms",
+    "message_max_bytes": "max_request_size",
+    "queue_buffering_max_ms": "linger_ms",
+    "compression_codec": "compression_type",
+    "message_timeout_ms": "delivery_timeout_ms",
+    "request_required_acks": "acks",
+    "max_in_flight": "max_in_flight_requests_per_connection",
+    "fetch_wait_max_ms": "fetch_max_wait_ms",
+    "fetch_message_max_bytes": "max_partition_fetch_bytes",
+}
+"""Its names for what Kafka calls otherwise. What only librdkafka has, such as its queues' sizes, stays unknown."""
+
 
 def _compression(value: Any) -> Compression:
     if isinstance(value, Compression):
@@ -205,7 +219,8 @@ def from_dotted(config: Mapping[str, Any]) -> dict[str, Any]:
     """Kafka's own dotted names (`bootstrap.servers`) -> long snake_case names; unknown ones raise ConfigError."""
     known = {name for role in ROLES for name in names_of(role)}
     long: dict[str, Any] = {}
-    for name, value in translated(config).items():
+    for written, value in translated(config).items():
+        name = _LIBRDKAFKA.get(written, written)
         if name not in known:
             dotted = name.replace("_", ".")
             raise ConfigError(f"unknown option {dotted!r}{_nearest(name, sorted(known), dots=True)}")

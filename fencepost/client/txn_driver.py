@@ -20,6 +20,7 @@ from fencepost.client.core.txn_state import (
 )
 from fencepost.client.errors import (
     AbortableError,
+    AuthenticationError,
     AuthorizationError,
     ConnectionLost,
     FatalError,
@@ -139,6 +140,8 @@ def error_for_outcome(told: Told, last: KafkaError | None, what: str) -> KafkaEr
     api = last.api if last is not None else None
     node = last.node if last is not None else None
     error: KafkaError
+    if isinstance(last, AuthenticationError) and told.outcome is not Outcome.UNKNOWN:
+        return last
     match told.outcome:
         case Outcome.FENCED:
             error = FencedError(f"{what}: somebody newer has the transactional id", code=code, api=api, node=node)

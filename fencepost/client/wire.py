@@ -162,7 +162,8 @@ class TlsWire:
         try:
             self._tls.unwrap()
         except (ssl.SSLError, ValueError):
-            self._tell_alert()  # nobody waits for the other side's good-bye
+            pass  # nobody waits for the other side's good-bye
+        self._tell_alert()
         trio.lowlevel.notify_closing(self.socket)
         self.socket.close()
 

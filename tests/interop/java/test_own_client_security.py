@@ -135,6 +135,12 @@ async def refused(client: fencepost.Client, match: str) -> AuthenticationError:
             with pytest.raises(AuthenticationError):
                 async with kafka.producer() as producer:
                     await producer.send("t", b"x")
+            with pytest.raises(AuthenticationError):
+                async with kafka.consumer("t", group="g") as consumer:
+                    await anext(aiter(consumer))
+            with pytest.raises(AuthenticationError):
+                async with kafka.transactional_producer("x"):
+                    pass
     return told.value
 
 

@@ -383,3 +383,20 @@ def test_names_that_kafka_and_librdkafka_have() -> None:
         assert "p;w" not in text
     with pytest.raises(ConfigError, match="only PEM"):
         fencepost.Client.from_config({"bootstrap.servers": "a:1", "ssl.truststore.type": "JKS"})
+
+
+def test_librdkafkas_other_names() -> None:
+    long = from_dotted(
+        {
+            "bootstrap.servers": "a:1",
+            "socket.timeout.ms": "7000",
+            "queue.buffering.max.ms": "5",
+            "message.timeout.ms": 9000,
+            "compression.codec": "lz4",
+            "fetch.wait.max.ms": 10,
+        }
+    )
+    assert (long["request_timeout_ms"], long["linger_ms"], long["delivery_timeout_ms"]) == ("7000", "5", 9000)
+    assert (long["compression_type"], long["fetch_max_wait_ms"]) == ("lz4", 10)
+    with pytest.raises(ConfigError, match=r"unknown option 'queue\.buffering\.max\.messages'"):
+        from_dotted({"bootstrap.servers": "a:1", "queue.buffering.max.messages": 1})
