@@ -14,7 +14,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bench.clients.job import Job
+from bench.clients.job import PER_TRANSACTION, WARM_UP_TRANSACTIONS, Job
 from bench.clients.one import CLIENTS
 from bench.report import Measured, circumstances, table, write
 from bench.target import OwnBroker
@@ -47,8 +47,8 @@ CASES = [
     Case("produce 1 KiB, send_many", "produce_many", 1024, 40_000, only_ours=True, beside="produce 1 KiB"),
     Case("consume 100 B, batches", "batches", 100, 400_000, filled=1),
     Case("consume 100 B, arrow", "arrow", 100, 400_000, filled=1, only_ours=True, beside="consume 100 B, batches"),
-    Case("consume 1 KiB, batches", "batches", 1024, 80_000, filled=1),
-    Case("consume 1 KiB, arrow", "arrow", 1024, 80_000, filled=1, only_ours=True, beside="consume 1 KiB, batches"),
+    Case("consume 1 KiB, batches", "batches", 1024, 200_000, filled=1),
+    Case("consume 1 KiB, arrow", "arrow", 1024, 200_000, filled=1, only_ours=True, beside="consume 1 KiB, batches"),
     Case("consume 100 B, one at a time", "one_by_one", 100, 100_000, filled=1),
     Case("consume 100 B, batches, a tenth aborted", "batches", 100, 50_000, filled=100),
     Case("transactions of 10 x 100 B in sequence", "transactions", 100, 300),
@@ -136,7 +136,7 @@ def run_case(case: Case, clients: list[str], options: argparse.Namespace, topics
     found: list[Measured] = []
     count = max(1, round(case.count * options.scale))
     whom = [client for client in clients if client in OURS or not case.only_ours]
-    source = topics.filled(case, count) if case.filled else None
+    source = topics.filled(case, needed(case, count)) if case.filled else None
     for number in range(options.rounds):
         for client in whom if number % 2 == 0 else whom[::-1]:
             job = Job(case.mode, options.address, source or topics.fresh(), case.size_bytes, count)
@@ -150,6 +150,11 @@ def run_case(case: Case, clients: list[str], options: argparse.Namespace, topics
             print(f"{case.name:<42} {client + ' ' + result['version']:<42} {shown}", flush=True)
             found += [Measured(case.name, name, client, value) for name, value in figures.items()]
     return found
+
+
+def needed(case: Case, count: int) -> int:
+    """How many records a topic must hold for `count` of the case: each of etl's transactions reads some."""
+    return (count + WARM_UP_TRANSACTIONS) * PER_TRANSACTION if case.mode == "etl" else count
 
 
 def create_out(address: str, topic: str) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 WARM_UP_TRANSACTIONS = 5
+PER_TRANSACTION = 10
 PER_POLL = 500
 """Records that every client is asked for in one call when it reads in batches."""
 
@@ -21,7 +22,7 @@ class Job:
     topic: str
     size_bytes: int
     count: int
-    per_transaction: int = 10
+    per_transaction: int = PER_TRANSACTION
     isolation: str = "read_committed"
     linger_ms: int = 5
     compression: str = "none"
