@@ -6,6 +6,7 @@ transaction is open below them; with read_uncommitted at once, so a transaction 
 there, and what is still undecided is held meanwhile.
 """
 
+import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -28,6 +29,8 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.client.reading import Reading
+
+_LOG = logging.getLogger(__name__)
 
 
 class TransactionTooLarge(KafkaError):
@@ -94,11 +97,12 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         self._assembler = Assembler()
         self._spill = Spill(max_bytes, to_file=overflow == "spill")
         self._known: dict[TopicPartition, tuple[PartitionState, int]] = {}
-        self._waiting: list[RawFetch] = []
+        self._waiting: list[tuple[RawFetch, PartitionState, int]] = []
         self._in_hand: Unit | None = None
         self._safe: dict[TopicPartition, Place] = {}
         self._offered: dict[TopicPartition, Place] = {}
         self._given = False
+        self._told_of = 0
         consumer.keep_all()
         for state in self._states().values():
             if state.position is not None:
@@ -138,7 +142,9 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
                 consumer._give()
                 return WholeTransaction(self, unit)
             if not self._assembler.wants_fence():
-                self._waiting.append(await consumer.next_raw())
+                raw = await consumer.next_raw()
+                state = self._states()[raw.partition]
+                self._waiting.append((raw, state, state.turn))
                 consumer._rest()
 
     # -- partitions
@@ -156,8 +162,14 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         for partition, (state, turn) in list(self._known.items()):
             if states.get(partition) is not state or state.turn != turn:
                 del self._known[partition]
+                if states.get(partition) is not state:
+                    self._safe.pop(partition, None)  # somebody else may have gone on with it meanwhile
                 self._assembler.stop(partition)
-                self._waiting = [raw for raw in self._waiting if raw.partition != partition]
+        self._waiting = [
+            (raw, state, turn)
+            for raw, state, turn in self._waiting
+            if states.get(raw.partition) is state and state.turn == turn
+        ]
         for partition, state in list(states.items()):
             if partition in self._known:
                 if not state.chunks and state.position is not None and not self._is_waiting(partition):
@@ -166,11 +178,11 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
                 await self._begin(partition, state)
 
     def _is_waiting(self, partition: TopicPartition) -> bool:
-        return any(raw.partition == partition for raw in self._waiting)
+        return any(raw.partition == partition for raw, _, _ in self._waiting)
 
     async def _begin(self, partition: TopicPartition, state: PartitionState) -> None:
         turn = state.turn
-        starts = [raw.start_offset for raw in self._waiting if raw.partition == partition]
+        starts = [raw.start_offset for raw, its, at in self._waiting if its is state and at == turn]
         start = starts[0] if starts else state.position
         assert start is not None
         safe = self._safe.get(partition)
@@ -189,14 +201,16 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
     # -- what comes in
 
     def _feed_waiting(self) -> None:
-        while self._waiting and self._waiting[0].partition in self._known:
-            raw = self._waiting.pop(0)
+        later = []
+        for raw, state, turn in self._waiting:
+            if self._known.get(raw.partition) != (state, turn):
+                later.append((raw, state, turn))  # it is placed in the next round
+                continue
             try:
                 self._feed(raw)
             except CorruptBatch as wrong:
                 raise CorruptRecords(raw.partition, raw.start_offset, str(wrong)) from wrong
-        if self._waiting:
-            self._waiting = [raw for raw in self._waiting if raw.partition in self._states()]
+        self._waiting = later
 
     def _feed(self, raw: RawFetch) -> None:
         for at, header in raw.batches:
@@ -212,6 +226,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
                         header.producer_epoch,
                         commit=kind is ControlType.COMMIT,
                     )
+                    self._tell_of_cut_ones(raw.partition, header.base_offset)
                 continue
             data = memoryview(raw.buffer)[at : at + header.size_bytes]
             held = self._hold(data, header, raw.partition)
@@ -225,6 +240,11 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
             ):
                 self._spill.free(held)
         self._assembler.advance(raw.partition, raw.next_offset)
+
+    def _tell_of_cut_ones(self, partition: TopicPartition, offset: int) -> None:
+        if self._assembler.left_out > self._told_of:
+            self._told_of = self._assembler.left_out
+            _LOG.warning("%s: the transaction that ends at offset %d began before what is read", partition, offset)
 
     def _hold(self, data: memoryview, header: BatchHeader, partition: TopicPartition) -> Any:
         try:
