@@ -22,7 +22,9 @@ from tests.interop.confluent_steps import (
     read_to_end,
     values,
 )
+from tests.interop.java.jars import Unavailable as JavaUnavailable
 from tests.interop.members.given import Given
+from tests.interop.members.jvm import java_member
 from tests.interop.members.node import HERE, Unavailable, node
 from tests.interop.members.process import MemberProcess, wait_until
 
@@ -41,11 +43,13 @@ KINDS = ["confluent eager", "confluent cooperative", "confluent consumer", "aiok
 
 def command_of(client: str) -> list[str]:
     """How a member of this kind is started; skips where it can not be."""
-    if client == "kafkajs":
-        try:
+    try:
+        if client == "kafkajs":
             return [node(), str(HERE / "with_kafkajs.js")]
-        except Unavailable as missing:
-            pytest.skip(str(missing))
+        if client == "java":
+            return java_member()
+    except (Unavailable, JavaUnavailable) as missing:
+        pytest.skip(str(missing))
     return [sys.executable, "-m", f"tests.interop.members.{PYTHON_MODULES[client]}"]
 
 
