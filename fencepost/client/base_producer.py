@@ -115,7 +115,7 @@ class BaseProducer:
             now_ms = int(self._cluster.wall_clock() * 1000)
             at = 0
             while at < len(pairs):
-                if partition is None and self._plain:
+                if partition is None and self._plain and pairs[at][0] is None:
                     at = self._put_keyless(topic, pairs, at, now_ms, linger_s, follow)
                     if at == len(pairs):
                         break

@@ -183,7 +183,7 @@ class ProducerMachine(RuleBasedStateMachine):
     @rule(
         data=st.data(),
         kinds=st.lists(
-            st.sampled_from(["append"] * 5 + ["before", "after", "refuse", "large"]), min_size=1, max_size=5
+            st.sampled_from(["append"] * 4 + ["before"] * 2 + ["after", "refuse", "large"]), min_size=1, max_size=5
         ),
         which=st.integers(0, 4),
     )
@@ -285,4 +285,4 @@ def _shortened(states: ProducerStates) -> list[ProducerEntry]:
 
 
 TestProducerMachine = ProducerMachine.TestCase
-TestProducerMachine.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestProducerMachine.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)

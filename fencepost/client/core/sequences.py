@@ -98,6 +98,7 @@ class PartitionQueue(Generic[B]):
     __slots__ = (
         "backoff_until",
         "in_flight",
+        "known_as",
         "missing",
         "muted",
         "next_sequence",
@@ -114,6 +115,7 @@ class PartitionQueue(Generic[B]):
         self.in_flight: list[B] = []
         self.resend: list[B] = []
         self.producer: Producer = NO_PRODUCER
+        self.known_as = NO_PRODUCER[0]  # the producer id that has an accepted batch here
         self.next_sequence = 0
         self.backoff_until = 0.0
         self.missing: list[Missing] = []  # the next new number must not follow these
@@ -144,7 +146,8 @@ class PartitionQueue(Generic[B]):
 
     def wakes_at(self, now: float) -> float:
         """When this partition may next have something to send without anything else happening."""
-        if self.muted or (self.in_flight and (self.resend or self.missing or len(self.in_flight) >= MAX_IN_FLIGHT)):
+        alone = self.resend or self.missing or self.known_as != self.producer[0]
+        if self.muted or (self.in_flight and (alone or len(self.in_flight) >= MAX_IN_FLIGHT)):
             return float("inf")
         if self.resend:
             return max(self.backoff_until, now)
@@ -157,7 +160,9 @@ class PartitionQueue(Generic[B]):
     def next_batch(self, now: float) -> B | None:
         """Take the batch that may be sent now, with its number, or None.
 
-        What was sent before goes one at a time and before anything new; new batches up to five at once.
+        What was sent before goes one at a time and before anything new. New batches go up to five at once, but for the
+        first, which goes alone: a partition that has nothing of a producer takes any number (row P5), so it would put
+        the second before a first that came too early, to a broker that was about to lead the partition.
         """
         if self.muted or self.backoff_until > now or len(self.in_flight) >= MAX_IN_FLIGHT:
             return None
@@ -167,6 +172,8 @@ class PartitionQueue(Generic[B]):
             batch = self.resend.pop(0)
         else:
             if self.missing or self.restart or not self.waiting or self.waiting[0].ready_at > now:
+                return None
+            if self.in_flight and self.known_as != self.producer[0]:
                 return None
             batch = self.waiting.popleft()
             batch.base_sequence = self.next_sequence
@@ -221,6 +228,7 @@ class PartitionQueue(Generic[B]):
             if first and in_transaction:
                 return self._out(batch, Verdict.REFUSED)
             self.restart |= first
+            self.known_as = NO_PRODUCER[0] if first else self.known_as
             return self._back(batch)
         if code in TOO_LARGE and len(batch.records) > 1 and not batch.given_up:
             self._back(batch)
@@ -264,6 +272,7 @@ class PartitionQueue(Generic[B]):
 
     def _accepted(self, batch: B) -> Verdict:
         self.in_flight.remove(batch)
+        self.known_as = self.producer[0]
         if self.missing:
             # It followed them in the log's eyes: those before it were appended after all.
             self.missing = [one for one in self.missing if not _before(one.base_sequence, batch.base_sequence)]

@@ -22,6 +22,7 @@ def queue_with(*counts: int) -> tuple[PartitionQueue[Any], list[SequencedBatch]]
     """A partition of producer (7, 0), with batches of so many records, all in flight."""
     queue: PartitionQueue[Any] = PartitionQueue(TopicPartition("t", 0))
     queue.adopt((7, 0))
+    queue.known_as = 7
     batches = [batch(count) for count in counts]
     queue.waiting.extend(batches)
     for one in batches:
@@ -45,6 +46,27 @@ def test_p2_numbers_follow_one_another_and_wrap() -> None:
     queue.unanswered(second, sent=True)
     queue.unanswered(first, sent=True)
     assert numbers(queue) == [2**31 - 2, 1]
+
+
+def test_p5_a_partition_that_knows_nothing_of_us_gets_one_batch_first() -> None:
+    """It would take any number, so also the second batch while the first came too early, to a leader to be."""
+    queue: PartitionQueue[Any] = PartitionQueue(TopicPartition("t", 0))
+    queue.adopt((7, 0))
+    one, two, three = batches = [batch(), batch(), batch()]
+    queue.waiting.extend(batches)
+    assert queue.next_batch(0.0) is one
+    assert queue.next_batch(0.0) is None
+    assert queue.wakes_at(0.0) == float("inf")
+    queue.answered(one, ErrorCode.NOT_LEADER_OR_FOLLOWER, False)
+    assert queue.next_batch(0.0) is one
+    queue.answered(one, NONE, False)
+    assert (queue.next_batch(0.0), queue.next_batch(0.0)) == (two, three)
+    queue.answered(two, NONE, False)
+    queue.answered(three, NONE, False)
+    queue.adopt((7, 1))
+    queue.waiting.extend([batch(), batch()])
+    assert queue.next_batch(0.0) is not None
+    assert queue.next_batch(0.0) is not None, "a new epoch of a producer that it knows begins at 0 or not at all"
 
 
 def test_p3_no_more_than_five_are_in_flight() -> None:

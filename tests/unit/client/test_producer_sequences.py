@@ -36,12 +36,14 @@ async def test_order_survives_a_failure_of_the_first_of_five_in_flight(script: S
     broker = await script()
     refused = [broker.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER)]
     refused += [broker.refuse(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)] * 4
-    broker.scripts["Produce"] = refused
     values = [b"%03d" % n for n in range(40)]
-    async with client(broker) as kafka, kafka.producer(batch_size=200) as producer, producer.batch() as batch:
-        for value in values:
-            await batch.send("t", value)
-    assert broker.logs[0] == values
+    async with client(broker) as kafka, kafka.producer(batch_size=200) as producer:
+        await producer.send("t", b"first")
+        broker.scripts["Produce"] = refused
+        async with producer.batch() as batch:
+            for value in values:
+                await batch.send("t", value)
+    assert broker.logs[0] == [b"first", *values]
     assert {batch.header.producer_epoch for batch in broker.batches} == {1}
 
 
