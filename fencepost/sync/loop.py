@@ -41,6 +41,29 @@ def fail_after(seconds: float) -> Iterator[None]:
         _deadline.at = outer
 
 
+class _Gate:
+    """Opens once. As an Event, but Ctrl-C can not come between two steps of its own and leave it broken."""
+
+    __slots__ = ("_is_open", "_lock")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+        self._is_open = False
+
+    def set(self) -> None:
+        """Open it; again is nothing."""
+        if not self._is_open:
+            self._is_open = True
+            self._lock.release()
+
+    def wait(self, timeout: float) -> bool:
+        """Whether it is open, `timeout` seconds from now at the latest."""
+        if not self._is_open and self._lock.acquire(timeout=timeout):
+            self._lock.release()
+        return self._is_open
+
+
 class _Job:
     """One call on its way through the trio thread."""
 
@@ -53,7 +76,7 @@ class _Job:
     ) -> None:
         self.function, self.args, self.within, self.context = function, args, within, context
         self.scope = trio.CancelScope()
-        self.over = threading.Event()
+        self.over = _Gate()
         self.result: Any = None
         self.error: BaseException | None = None
         self.finished = False

@@ -29,6 +29,8 @@ class Mirror:
         self._loop = loop
         self._inner = inner
         self._entered: Any = None
+        self._ending = False
+        """Whether its end has begun."""
         self._maker: Mirror | None = None
         """What handed it out."""
         loop.views[id(inner)] = self
@@ -94,39 +96,51 @@ class Mirror:
 
 
 def _enter(self: Mirror) -> Any:
-    """Open it."""
+    """Open it. Raises what opening it raises; if that is Ctrl-C, it is closed again."""
     done: list[Any] = []
 
     async def enter() -> None:
         done.append(await self._inner.__aenter__())
 
     try:
+        self._ending = False
         self._loop.call(enter)
+        self._entered = self if done[0] is self._inner else view(self._loop, done[0])
+        if self._maker is not None:
+            self._maker._is_open(self._entered, True)
     except BaseException as error:
-        if done:  # it is open, and nobody will close it: the calling thread was interrupted
-            self._loop.call(self._inner.__aexit__, type(error), error, error.__traceback__)
+        if done:  # it is open, and nobody will close it
+            _leave(self, type(error), error, error.__traceback__)
         raise
-    self._entered = self if done[0] is self._inner else view(self._loop, done[0])
-    if self._maker is not None:
-        self._maker._is_open(self._entered, True)
     return self._entered
 
 
 def _exit(
     self: Mirror, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
 ) -> bool | None:
-    """Close it; with an exception it ends as the async one does."""
+    """Close it; an exception of the block, Ctrl-C too, ends it as the async one is ended."""
     try:
         if error is None and isinstance(self._entered, Mirror):
-            try:
-                self._entered._settle()
-            except BaseException as wrong:
-                self._loop.call(self._inner.__aexit__, type(wrong), wrong, wrong.__traceback__)
-                raise
-        return bool(self._loop.call(self._inner.__aexit__, kind, error, trace))
+            self._entered._settle()
+        return _leave(self, kind, error, trace)
+    except BaseException as wrong:
+        if not self._ending:  # what was handed over last is wrong, or Ctrl-C came before the end had begun
+            _leave(self, type(wrong), wrong, wrong.__traceback__)
+        raise
     finally:
         if self._maker is not None:
             self._maker._is_open(self._entered, False)
+
+
+def _leave(
+    self: Mirror, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+) -> bool:
+    async def leave() -> bool | None:
+        self._ending = True
+        swallowed: bool | None = await self._inner.__aexit__(kind, error, trace)
+        return swallowed
+
+    return bool(self._loop.call(leave))
 
 
 def _iterate(self: Mirror) -> "Stream":
@@ -197,16 +211,9 @@ class _Context(Mirror):
 class Opened(Mirror):
     """What a blocking client hands out to be opened with `with`."""
 
-    def __enter__(self) -> Self:
-        """Open it. Raises what opening it raises."""
-        entered: Self = _enter(self)
-        return entered
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        """Close it; an exception of the block, Ctrl-C too, ends it as the async one is ended."""
-        return _exit(self, kind, error, trace)
+    # Without a function around them: Ctrl-C may come between any two, and what is open then stays open.
+    __enter__ = _enter
+    __exit__ = _exit
 
 
 def plain(value: Any) -> Any:

@@ -114,10 +114,7 @@ class _Producing(Opened):
 
     def _is_open(self, made: Any, is_open: bool) -> None:
         if isinstance(made, Sending):
-            if is_open:
-                self._sending.append(made)
-            else:
-                self._sending.remove(made)
+            self._sending = [one for one in self._sending if one is not made] + [made] * is_open
 
     def _call(self, name: str, *args: Any, patient: bool = False, **more: Any) -> Any:
         for one in list(self._sending):

@@ -303,12 +303,12 @@ def test_callbacks_are_plain_functions_that_may_use_the_client(kafka: Client, na
         consumer.commit()
 
     with kafka.consumer(name, group=name, on_assigned=on_assigned, on_revoked=on_revoked) as consumer:
-        offsets = {record.offset for record in next(iter(consumer.batches(max_records=100)))}
-        assert min(offsets) == 3
-        consumer.unsubscribe()
+        batches = consumer.batches(max_records=10)
+        assert {record.offset for record in next(batches)} <= set(range(3, 20))
+        next(batches)  # the first one is done with; this one is not
     assert told == [("assigned", 2), ("revoked", 2)]
     with kafka.admin() as admin:
-        assert min(admin.group_offsets(name).values()) > 3
+        assert sum(offset - 3 for offset in admin.group_offsets(name).values()) == 10
 
 
 def test_what_a_callback_raises_ends_the_client(address: str, name: str) -> None:
