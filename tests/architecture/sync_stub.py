@@ -195,13 +195,9 @@ def class_text(writer: Writer, name: str, kind: type) -> str:
 
 def stub() -> str:
     """The whole stub, formatted."""
-    blocking = {kind.__name__: mirror.__name__ for kind, mirror in _MIRRORS.items() if "sync" in mirror.__module__}
-    writer = Writer(blocking)
-    classes = [
-        class_text(writer, mirror.__name__, kind)
-        for kind, mirror in _MIRRORS.items()
-        if mirror.__name__ in blocking.values()
-    ]
+    mirrors = {kind: mirror for kind, mirror in _MIRRORS.items() if mirror.__module__.startswith("fencepost.sync")}
+    writer = Writer({kind.__name__: mirror.__name__ for kind, mirror in mirrors.items()})
+    classes = [class_text(writer, mirror.__name__, kind) for kind, mirror in mirrors.items()]
     imports = []
     for module, names in sorted(writer.imports.items()):
         if module.startswith("import "):
