@@ -69,6 +69,60 @@ print(isinstance(kafka.admin().__enter__().list_topics(), list), flush=True)
 """
 
 
+STORM = """
+import os, random, signal, sys, threading, time
+from fencepost import KafkaError
+from fencepost.sync import Client, TimedOut, fail_after
+
+address, name = sys.argv[1:]
+committed, open_at, interrupts, over = set(), set(), 0, threading.Event()
+
+def storm():
+    pauses = random.Random(7)
+    while not over.wait(pauses.uniform(0.005, 0.06)):
+        os.kill(os.getpid(), signal.SIGINT)
+
+with Client(address) as kafka:
+    with kafka.admin() as admin:
+        admin.create_topic(name, partitions=1)
+    with kafka.transactional_producer(name) as producer:
+        thread = threading.Thread(target=storm)
+        thread.start()
+        turn, end = 0, time.monotonic() + 4
+        while time.monotonic() < end:
+            turn += 1
+            try:
+                with producer.transaction() as txn:
+                    open_at.add(turn)
+                    for n in range(5):
+                        txn.send(name, b"%d" % turn)
+                committed.add(turn)
+            except KeyboardInterrupt:
+                interrupts += 1
+            except RuntimeError:
+                pass                    # two in a row: the abort of the last one is still under way
+            except KafkaError:
+                break                   # nobody knows how the last one ended: enough
+        while thread.is_alive():
+            try:
+                over.set()
+                thread.join()
+            except KeyboardInterrupt:
+                pass
+    seen = {}
+    with kafka.consumer(name) as consumer:
+        batches = consumer.batches()
+        try:
+            with fail_after(3):
+                while True:
+                    for record in next(batches):
+                        seen[int(record.value)] = seen.get(int(record.value), 0) + 1
+        except TimedOut:
+            pass
+print(interrupts > 10, set(seen.values()) == {5}, committed <= set(seen) <= open_at, flush=True)
+"""
+
+
 def run(program: str, *words: str) -> "subprocess.Popen[str]":
     return subprocess.Popen([sys.executable, "-c", program, *words], stdout=subprocess.PIPE, text=True)
 
@@ -99,6 +153,11 @@ async def test_after_ctrl_c_nothing_is_left_open(address: str, name: str) -> Non
     finished(process)
     async with fencepost.Client(address) as kafka, kafka.admin() as admin:
         assert name not in {one.transactional_id for one in await admin.list_transactions(state="Ongoing")}
+
+
+def test_a_storm_of_ctrl_c_cuts_no_transaction(address: str, name: str) -> None:
+    """Whatever moment it comes at: each transaction is there as a whole or not at all, and what committed is there."""
+    assert finished(run(STORM, address, name)) == ["True True True"]
 
 
 def test_a_fork_is_told_to_open_its_own(address: str, name: str) -> None:
