@@ -10,6 +10,8 @@ import trio
 import fencepost
 from fencepost import ConfigError, DeliveryError, ErrorCode, KafkaError, RetriableError
 from fencepost.client.buffer import BufferMemory
+from fencepost.client.config import ProducerConfig, parse
+from fencepost.client.lane import level_of
 from tests.unit.client.scripted_broker import SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
@@ -322,6 +324,39 @@ async def test_options_are_checked(script: Script, options: dict[str, Any]) -> N
     async with client(broker) as kafka:
         with pytest.raises(ConfigError, match=next(iter(options))):
             kafka.producer(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "level"),
+    [
+        ({"compression": "gzip"}, None),
+        ({"compression": "gzip", "compression_gzip_level": 9}, 9),
+        ({"compression": "lz4", "compression_lz4_level": 9}, None),
+        ({"compression": "lz4", "compression_lz4_level": 3}, 3),
+        ({"compression": "zstd"}, 3),
+        ({"compression": "snappy", "compression_zstd_level": 9}, None),
+    ],
+)
+def test_levels_of_compression(options: dict[str, Any], level: int | None) -> None:
+    """KIP-390: gzip's -1 and lz4's 9 are Kafka's names for the codec's own default."""
+    assert level_of(parse(ProducerConfig, options)) == level
+
+
+async def test_memory_comes_back_from_records_that_expire_are_split_or_refused(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
+    broker = await script()
+    async with client(broker, request_timeout_ms=9_000) as kafka, kafka.producer(delivery_timeout_ms=5_000) as producer:
+        await producer.send("t", b"first")
+        broker.scripts["Produce"] = [broker.refuse(ErrorCode.MESSAGE_TOO_LARGE)]
+        await producer.send_many("t", [(None, b"%d" % n) for n in range(11)])
+        broker.scripts["Produce"] = [broker.refuse(ErrorCode.INVALID_RECORD), SILENCE]
+        for value in (b"refused", b"expires"):
+            with pytest.raises(KafkaError):
+                await producer.send("t", value)
+        assert producer.metrics().buffer_available_bytes < producer.metrics().buffer_total_bytes, "still on the wire"
+        await trio.sleep(20)
+        assert producer.metrics().buffer_available_bytes == producer.metrics().buffer_total_bytes
 
 
 async def test_the_producers_figures(script: Script) -> None:
