@@ -1,5 +1,6 @@
 """A request that was handed to a connection, and its answer."""
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -16,13 +17,14 @@ if TYPE_CHECKING:
 class Pending:
     """A request that was handed to the socket and is not answered yet."""
 
-    __slots__ = ("_answered", "_connection", "_frame", "_lost", "api", "sent", "version")
+    __slots__ = ("_abandoned", "_answered", "_connection", "_frame", "_lost", "api", "sent", "version")
 
     def __init__(self, connection: "Connection", api: Api, version: int) -> None:
         self._connection = connection
         self.api = api
         self.version = version
         self._answered = trio.Event()
+        self._abandoned = False
         self._frame: tuple[memoryview, int] | None = None
         self._lost: KafkaError | None = None
         self.sent = True
@@ -32,6 +34,9 @@ class Pending:
         """The reader found the answer."""
         self._frame = (frame, body_start)
         self._answered.set()
+        if self._abandoned:
+            with contextlib.suppress(KafkaError):  # nobody waits for it but the connection, which is closed by that
+                self._decoded(frame, body_start)
 
     def lose(self, why: str, cause: KafkaError | None) -> None:
         """The connection ended first; `cause` if that is something which another attempt would not change."""
@@ -62,7 +67,15 @@ class Pending:
 
     async def wait(self, timeout_s: float) -> Any:
         """The decoded answer; raises as `frame` does, and KafkaError where the bytes make no sense."""
-        frame, start = await self.frame(timeout_s)
+        try:
+            frame, start = await self.frame(timeout_s)
+        except trio.Cancelled:
+            self._abandoned = True
+            raise
+        return self._decoded(frame, start)
+
+    def _decoded(self, frame: memoryview, start: int) -> Any:
+        """The answer, whose throttle time the connection obeys. Raises KafkaError."""
         try:
             answer = self.api.response.decode(frame, self.version, start)
         except DecodeError as wrong:

@@ -159,6 +159,27 @@ async def test_a_throttled_client_sends_nothing_for_so_long(script: Script) -> N
     assert third - second < 0.4
 
 
+async def test_an_answer_that_nobody_waits_for_any_more_throttles_as_well(script: Script) -> None:
+    broker: ScriptedBroker = await script()
+
+    def late(request: Any, version: int) -> Any:
+        answer = broker.on_Metadata(request, version)
+        answer.throttle_time_ms = 60_000
+        return answer
+
+    broker.scripts["Metadata"] = [late]
+    async with fencepost.Client(broker.address) as kafka:
+        connection = await kafka.cluster.any_connection()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(kafka.cluster.refresh, ["t"])
+            await trio.lowlevel.checkpoint()  # enough to have asked, not enough to be answered
+            nursery.cancel_scope.cancel()
+        with trio.fail_after(5):
+            while connection.answers < 2:  # noqa: ASYNC110 - the versions, and then this one
+                await trio.sleep(0.001)
+        assert connection.quiet_until > trio.current_time() + 50
+
+
 def test_old_versions_were_throttled_by_the_broker_already() -> None:
     """KIP-219: Produce before 6 and Fetch before 8 were answered only after the time they tell."""
     assert [pause_ms(0, version, 100) for version in (5, 6)] == [0, 100]

@@ -1,0 +1,54 @@
+"""Our client under a real Kafka's quotas."""
+
+import os
+
+import pytest
+import trio
+
+import fencepost
+from fencepost.client.admin.security_types import QuotaEntity
+from fencepost.client.connection import Connection
+from tests.interop.java.real_kafka import RealKafka
+
+SECONDS = 40
+QUOTA_BYTES = 50_000
+SENT_BYTES = 600_000
+
+
+async def test_a_producer_over_its_quota_waits_and_loses_nothing(
+    real_kafka: RealKafka, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """KIP-219: Kafka answers at once and tells how long to be quiet; requests wait that long without timing out."""
+    quiet: list[float] = []
+    rest = Connection.rest
+
+    def noting(connection: Connection, seconds: float) -> None:
+        quiet.append(seconds)
+        rest(connection, seconds)
+
+    monkeypatch.setattr(Connection, "rest", noting)
+    with trio.fail_after(SECONDS):
+        async with fencepost.Client(real_kafka.address) as kafka, kafka.admin() as admin:
+            await admin.create_topic(name, partitions=1)
+            await admin.alter_client_quotas({QuotaEntity(client_id=name): {"producer_byte_rate": float(QUOTA_BYTES)}})
+        try:
+            began = trio.current_time()
+            async with fencepost.Client(real_kafka.address, client_id=name, request_timeout_ms=2000) as kafka:
+                async with kafka.producer(batch_size=20_000) as producer, producer.batch() as batch:
+                    for _ in range(SENT_BYTES // 20_000):
+                        await batch.send(name, os.urandom(19_000))
+                took = trio.current_time() - began
+                [(_, end)] = (await ends(kafka, name)).items()
+        finally:
+            async with fencepost.Client(real_kafka.address) as kafka, kafka.admin() as admin:
+                await admin.alter_client_quotas({QuotaEntity(client_id=name): {"producer_byte_rate": None}})
+    assert end == SENT_BYTES // 20_000, "each record once"
+    assert max(quiet) > 0.1
+    assert took > 0.5 * sum(quiet)
+
+
+async def ends(kafka: fencepost.Client, topic: str) -> dict[fencepost.TopicPartition, int]:
+    """The partitions' ends."""
+    async with kafka.admin() as admin:
+        found = await admin.list_offsets([fencepost.TopicPartition(topic, 0)])
+        return {partition: info.offset for partition, info in found.items()}
