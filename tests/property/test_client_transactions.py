@@ -1,4 +1,4 @@
-"""The client's machine against the coordinator's: lost, late and doubled requests and answers, reloads, a rival (T7, T16).
+"""The client's machine against the coordinator's: lost, late and doubled messages, reloads, a rival (rows T7, T16).
 
 What the client is told is what happened: committed if and only if told so, never two outcomes, nothing left open.
 """
