@@ -222,6 +222,9 @@ class Sender:
             lane.connection = await self._cluster.connection(lane.node, self._purpose)
             lane.backoff.reset()
             self._trouble = None
+            for queue in self._accumulator.queues.values():
+                if self._cluster.leader(queue.partition) == lane.node:
+                    queue.reconnected()
         except RetriableError as error:
             self._trouble = error
             lane.retry_at = trio.current_time() + lane.backoff.next_delay()

@@ -178,6 +178,7 @@ class ProducerMachine(RuleBasedStateMachine):
         for queue in self.queues:
             for batch in list(queue.in_flight):
                 queue.unanswered(batch, sent=batch is not never)
+            queue.reconnected()
 
     @precondition(lambda self: any(wire.requests for wire in self.wires))
     @rule(

@@ -216,6 +216,10 @@ class PartitionQueue(Generic[B]):
         self.restart = False
         return lost
 
+    def reconnected(self) -> None:
+        """The partition's broker was away, and may have come back without what it knew of us."""
+        self.known_as = NO_PRODUCER[0]
+
     # -- what came of it
 
     def answered(self, batch: B, code: ErrorCode, in_transaction: bool) -> Verdict:

@@ -67,6 +67,12 @@ def test_p5_a_partition_that_knows_nothing_of_us_gets_one_batch_first() -> None:
     queue.waiting.extend([batch(), batch()])
     assert queue.next_batch(0.0) is not None
     assert queue.next_batch(0.0) is not None, "a new epoch of a producer that it knows begins at 0 or not at all"
+    for one in list(queue.in_flight):
+        queue.answered(one, NONE, False)
+    queue.reconnected()
+    queue.waiting.extend([batch(), batch()])
+    assert queue.next_batch(0.0) is not None
+    assert queue.next_batch(0.0) is None, "it may be another life of the broker, without its memory"
 
 
 def test_p3_no_more_than_five_are_in_flight() -> None:
