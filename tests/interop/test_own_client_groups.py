@@ -126,3 +126,33 @@ def test_from_eager_to_cooperative_to_the_consumer_protocol_and_back(each_bootst
         for who in "ab":
             play.exit(f"{who}{len(rolls) - 1}")
         play.seen()
+
+
+@pytest.mark.parametrize("variant", ["range", "cooperative-sticky", "consumer"])
+def test_a_member_that_froze_in_its_transaction_does_nothing_twice(bootstrap: str, name: str, variant: str) -> None:
+    """Its session ends, others get what it had, and it wakes up in the middle of it all.
+
+    Its positions were taken while it was a member, so its transaction may commit yet; who has its partitions now waits
+    for that before it reads (KIP-447, row T6).
+    """
+    with play_of(bootstrap, name, "fencepost") as play:
+        play.feed(10)
+        enter(play, "a", ("fencepost", variant))
+        enter(play, "b", ("fencepost", variant), pause_s=0.5)
+        play.until_shared()
+        play.feed(20)
+        frozen = play.members["b"]
+        frozen.next("open")
+        frozen.freeze()
+        play.members.pop("b")
+        play.until_shared()
+        play.feed(10)
+        frozen.thaw()
+        play.members["b"] = frozen
+        frozen.next("committed")
+        play.until_shared()
+        play.feed(10)
+        play.until_done(admin_client(bootstrap))
+        play.exit("a")
+        play.exit("b")
+        play.seen()

@@ -59,6 +59,14 @@ class MemberProcess:
         """End it as a crash would (SIGKILL)."""
         self._end(signal.SIGKILL)
 
+    def freeze(self) -> None:
+        """Stop it where it is, as a machine that sleeps would (SIGSTOP)."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on, as if nothing had been."""
+        self._process.send_signal(signal.SIGCONT)
+
     def leave(self) -> None:
         """Ask it to leave in order; it must do so."""
         code = self._end(signal.SIGTERM)
