@@ -181,7 +181,7 @@ class TopicAdmin(AdminRequests):
         """Partitions, leaders and replicas of topics, named or (Kafka 2.8) by id; of all, if none is named.
 
         By name, whatever they were asked by. Raises ItemErrors by what was asked: UNKNOWN_TOPIC_OR_PARTITION,
-        UNKNOWN_TOPIC_ID.
+        UNKNOWN_TOPIC_ID. Where none is named, topics that the broker can not describe now are left out.
         """
 
         async def attempt() -> tuple[dict[str, TopicDescription], dict[str | bytes, KafkaError]]:
@@ -193,7 +193,7 @@ class TopicAdmin(AdminRequests):
                     error = failure(one.error_code, f"topic {_shown(item)}", METADATA, final=NO_TOPIC)
                     if error is None:
                         found[one.name] = _described(one)
-                    elif isinstance(error, RetriableError):
+                    elif topics and isinstance(error, RetriableError):
                         raise error
                     elif topics:
                         failed[item] = error
