@@ -1,7 +1,9 @@
 """A real Apache Kafka (KRaft, one node: broker and controller) as a process of its own, for tests of our client."""
 
+import contextlib
 import hashlib
 import os
+import random
 import signal
 import socket
 import struct
@@ -57,6 +59,7 @@ rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = console
 """
 _METADATA_V4 = struct.pack(">hhihib", 3, 4, 1, -1, 0, 0)
+_PORTS = (12_000, 32_000)
 _BROKERS_AT = 12
 """Behind the size, the correlation id and the throttle time."""
 
@@ -284,8 +287,14 @@ class RealKafka:
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, all different."""
-    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    """Ports that nobody listens on now, all different.
+
+    Not those that the kernel gives to outgoing connections: one of those may be taken before Kafka gets that far.
+    """
+    held: list[socket.socket] = []
+    while len(held) < count:
+        with contextlib.suppress(OSError):
+            held.append(socket.create_server(("127.0.0.1", random.SystemRandom().randrange(*_PORTS))))
     ports: list[int] = [one.getsockname()[1] for one in held]
     for one in held:
         one.close()
