@@ -25,6 +25,8 @@ LANES = 2
 _IDLE_CHECK_S = 1.0
 _CLOSE_GRACE_S = 1.0
 _FRAME_OVERHEAD_BYTES = 1 << 10
+_PARTITION_OVERHEAD_BYTES = 128
+"""What an answer has beside its records, and what keeping it takes: no part of what a request may ask for."""
 _SESSION_REFUSED = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -256,7 +258,9 @@ class Fetcher:
             version, request = self._request(connection, lane.session, asked)
             timeout_s = self._config.fetch_max_wait_ms / 1000 + self._cluster.request_timeout_s
             began, sent = trio.current_time(), True
-            pending = connection.post(FETCH, version, fetch_request(self._config, request, room))
+            spare = _FRAME_OVERHEAD_BYTES + _PARTITION_OVERHEAD_BYTES * len(asked)
+            body = fetch_request(self._config, request, max(room - spare, room // 2))
+            pending = connection.post(FETCH, version, body)
             frame, _ = await pending.frame(timeout_s)
             answer = await pending.wait(timeout_s)
         except ConnectionLost:
