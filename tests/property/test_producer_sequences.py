@@ -249,7 +249,11 @@ class ProducerMachine(RuleBasedStateMachine):
     def once_and_in_order(self) -> None:
         for log in getattr(self, "logs", []):
             firm = [record for record in log if record not in self.excused]
-            assert firm == sorted(set(firm)), log
+            assert len(firm) == len(set(firm)), log
+            # No epoch fences a delayed request of an id that was given up: what failed as unknown may come that late.
+            ids_changed = self.next_producer > 2
+            in_order = [record for record in firm if not (ids_changed and self.failed.get(record))]
+            assert in_order == sorted(in_order), log
 
     @invariant()
     def what_is_certainly_not_written_is_not_there(self) -> None:
