@@ -126,11 +126,16 @@ class _Deal:
         came_by: dict[str, tuple[str, TopicPartition]] = {}
         seen, line = {giver}, deque([giver])
         target = len(self._held[giver]) - 2
+        if target < min(map(len, self._held.values())):
+            return False
         while line:
             holder = line.popleft()
-            for topic, partition in sorted(
-                {p.topic: p for p in sorted(self._held[holder] & movable, reverse=True)}.items()
-            ):
+            lowest: dict[str, TopicPartition] = {}
+            for partition in self._held[holder] & movable:
+                known = lowest.get(partition.topic)
+                if known is None or partition < known:
+                    lowest[partition.topic] = partition
+            for topic, partition in sorted(lowest.items()):
                 for reader in sorted(self._readers[topic], key=self._wealth):
                     if reader in seen:
                         continue
