@@ -290,4 +290,4 @@ def _shortened(states: ProducerStates) -> list[ProducerEntry]:
 
 
 TestProducerMachine = ProducerMachine.TestCase
-TestProducerMachine.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestProducerMachine.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
