@@ -16,7 +16,7 @@ from fencepost.broker.frames import BadFrame, FrameBuffer
 from fencepost.broker.later import Later
 from fencepost.broker.log.store import FileRegion
 from fencepost.broker.readiness import Seat, Work, failed
-from fencepost.broker.transmission import JOIN_BYTES_MAX, send_parts
+from fencepost.broker.transmission import JOIN_BYTES_MAX, Rest, send_parts, start_sending
 from fencepost.protocol.headers import RequestHeader, read_request_header
 from fencepost.protocol.registry import API_BY_KEY, API_VERSIONS, Api
 from fencepost.protocol.schema import DecodeError
@@ -64,6 +64,8 @@ class Connection:
         self._waits: dict[PartitionLog, int] = {}
         self._seat: Seat
         self._parked: _Parked | None = None
+        self._rest: Rest | None = None
+        """What `_flushed_at_once` began to send and `_flush` has to finish."""
         self._repeated: RepeatedProduce | None = None
         self._repeated_txn: RepeatedTxn | None = None
         self._scope = trio.CancelScope()
@@ -288,16 +290,16 @@ class Connection:
 
     def _flushed_at_once(self) -> bool:
         """Send all answers if nothing has to be waited for; False: what is left of them is for `_flush` to send."""
-        if self._out_bytes > JOIN_BYTES_MAX:
-            return False
-        out = self._out
-        parts = out[0].parts if len(out) == 1 else [part for answer in out for part in answer.parts]
-        if FileRegion in map(type, parts):
-            return False
         if self._waits:
             if not self._settled(self._waits):
                 return False
             self._waits = {}
+        out = self._out
+        parts = out[0].parts if len(out) == 1 else [part for answer in out for part in answer.parts]
+        if self._out_bytes > JOIN_BYTES_MAX or FileRegion in map(type, parts):
+            self._out, self._out_bytes = [], 0
+            self._rest = start_sending(self._socket, parts)
+            return self._rest is None
         data = parts[0] if len(parts) == 1 else b"".join(parts)
         try:
             sent = self._socket.send(data)
@@ -320,6 +322,10 @@ class Connection:
 
     async def _flush(self) -> None:
         """Wait until the answers may leave, and send them all."""
+        if self._rest is not None:
+            rest, self._rest = self._rest, None
+            await rest.finish(self._made_progress)
+            return
         waits = self._waits
         if waits:
             self._waits = {}

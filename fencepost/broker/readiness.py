@@ -29,8 +29,10 @@ Serve = Callable[[], Work | None]
 """Called when there is something to read: a plain function, whose result is for the connection's task."""
 
 EVENTS_MAX = 128
-TURNS_MAX = 64
-"""So often requests are served before trio may look at its own again, busy or not."""
+BUSY_SECONDS = 0.005
+"""So long requests are served without a pause before trio may look at its own again."""
+PAUSE_SECONDS = 0.0001
+"""Who waited so long for requests was not busy."""
 
 
 class Seat(Protocol):
@@ -186,21 +188,27 @@ class _Relay:
 
     def get_events(self, timeout: float) -> Any:
         """What trio is to look at; before that, connections have been served. May return nothing, and early."""
-        poll, seats, trio_fd = self._epoll.poll, self._seats, self._trio_fd
-        ends = time.monotonic() + timeout
+        poll, seats, trio_fd, clock = self._epoll.poll, self._seats, self._trio_fd, time.monotonic
+        now = busy_since = clock()
+        ends = now + timeout
         left = timeout
-        for _ in range(TURNS_MAX):
+        while True:
+            events = poll(left, EVENTS_MAX)
+            woken = clock()
+            if woken - now > PAUSE_SECONDS:
+                busy_since = woken
             has_own = False
-            for fd, _flags in poll(left, EVENTS_MAX):
+            for fd, _flags in events:
                 if fd == trio_fd:
                     has_own = True
                 elif (seat := seats.get(fd)) is not None:
                     seat.ready()
             if has_own:
                 return self._io.get_events(0)
-            if self._runq or left <= 0:
+            now = clock()
+            left = ends - now
+            if self._runq or left <= 0 or now - busy_since > BUSY_SECONDS:
                 break
-            left = max(0, ends - time.monotonic())
         return []
 
 

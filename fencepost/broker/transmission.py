@@ -49,25 +49,32 @@ async def send_parts(sock: socket.socket, parts: Sequence[Any], progress: Callab
 
     Does not checkpoint where the socket takes everything at once, unless that is a lot. Raises OSError.
     """
+    rest = start_sending(sock, parts)
+    if rest is not None:
+        await rest.finish(progress)
+    progress()
+
+
+def start_sending(sock: socket.socket, parts: Sequence[Any]) -> "Rest | None":
+    """Send as much of `parts` as the socket takes, up to a bound; what is left must be finished. Raises OSError."""
     corked = FileRegion in map(type, parts) and sock.family in _INTERNET
     if corked:  # else each region's last bytes go in a packet of their own, and wake the reader for it
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, True)
-    rest = _Rest(sock, parts)
-    while not rest.send():
-        progress()
-        await trio.lowlevel.wait_writable(sock)
-    progress()
-    if corked:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, False)
+    rest = Rest(sock, parts, corked)
+    if not rest.send():
+        return rest
+    rest.uncork()
+    return None
 
 
-class _Rest:
+class Rest:
     """What is left of an answer. No coroutine stands between its system calls: for a MiB they are quicker than that."""
 
-    __slots__ = ("_budget", "_buffers", "_next", "_offset", "_parts", "_region", "_sock")
+    __slots__ = ("_budget", "_buffers", "_corked", "_next", "_offset", "_parts", "_region", "_sock")
 
-    def __init__(self, sock: socket.socket, parts: Sequence[Any]) -> None:
+    def __init__(self, sock: socket.socket, parts: Sequence[Any], corked: bool) -> None:
         self._sock = sock
+        self._corked = corked
         self._parts = parts
         self._next = 0
         """Number of the first part that is not taken up yet."""
@@ -76,6 +83,20 @@ class _Rest:
         """What comes after the buffers, from `_offset` bytes into it on."""
         self._offset = 0
         self._budget = 0
+
+    async def finish(self, progress: Callable[[], None]) -> None:
+        """Send all of it; `progress` is called whenever some may have left. Raises OSError."""
+        done = False
+        while not done:
+            progress()
+            await trio.lowlevel.wait_writable(self._sock)
+            done = self.send()
+        self.uncork()
+
+    def uncork(self) -> None:
+        """Nothing follows: the last packet leaves however small it is."""
+        if self._corked:
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, False)
 
     def send(self) -> bool:
         """Send what the socket takes, up to a bound; True when nothing is left. Raises OSError."""

@@ -176,7 +176,7 @@ async def test_trio_goes_on_while_connections_are_busy_and_while_they_are_silent
             await trio.sleep(0.05)
             assert await trio.to_thread.run_sync(lambda: 7) == 7
             nursery.cancel_scope.cancel()
-        assert len(talker.served) > readiness.TURNS_MAX
+        assert len(talker.served) > 20
         await trio.sleep(0.02)
 
 
