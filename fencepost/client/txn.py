@@ -13,6 +13,7 @@ from fencepost.client.accumulator import Batch
 from fencepost.client.background import Background
 from fencepost.client.cluster import Cluster
 from fencepost.client.config import TransactionalProducerConfig
+from fencepost.client.core.turnover import Turnover
 from fencepost.client.core.txn_state import NO_PRODUCER, Begin, Event, Outcome, Phase, Producer, Told
 from fencepost.client.errors import AbortableError, FatalError, FencedError, KafkaError, OutcomeUnknown
 from fencepost.client.producer import NO_LIMIT, BaseProducer
@@ -60,6 +61,7 @@ class TransactionalProducer(BaseProducer):
         self._broken_by: KafkaError | None = None
         self._transaction: Transaction | None = None
         self._in_doubt: Transaction | None = None
+        self._turnover = Turnover()
         self._adding = False
         self._added = trio.Event()
 
@@ -180,6 +182,9 @@ class TransactionalProducer(BaseProducer):
             spoken = await self._policy.run(self._link.spoken, what="finding the transaction coordinator")
         else:
             await trio.lowlevel.checkpoint_if_cancelled()
+        if spoken.tv2 and self._turnover.pause_s:
+            await trio.sleep_until(self._turnover.due(trio.current_time()))
+        self._turnover.began(trio.current_time())
         self._driver.note(Begin(spoken.tv2, spoken.bumps))
         self._transaction = Transaction(self, spoken.tv2, consumer)
         return self._transaction
@@ -258,8 +263,10 @@ class TransactionalProducer(BaseProducer):
         transaction.ending = True
         if transaction.offsets_under_way:
             raise RuntimeError("another task still sends offsets in this transaction")
+        began = trio.current_time()
         self._accumulator.flush()
         await transaction.tracker.wait()
+        self._turnover.acknowledged(trio.current_time() - began)
         if not self._driver.state.begun:
             await trio.lowlevel.checkpoint()
         if transaction.error is not None:
@@ -271,6 +278,7 @@ class TransactionalProducer(BaseProducer):
         if told.outcome is Outcome.COMMITTED:
             for consumer, offsets in transaction.offsets:
                 consumer.committed_in_transaction(offsets)
+            self._turnover.ended(trio.current_time())
             self._close(transaction, committed=True)
             return
         error = self._lost(told, "the commit")
