@@ -97,3 +97,16 @@ def test_without_numpy_it_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch
     for _ in range(3):
         assert decode_records(batch, 0, read_header(batch)) == EXPECTED
     assert asked == ["numpy"]
+
+
+def test_a_broker_does_not_take_the_word_for_one_of_its_settings() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "fencepost", "serve", "--memory", "--listen", "nowhere"],
+        env=os.environ | {"FENCEPOST_PURE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode != 0
+    assert "nowhere" in run.stderr
+    assert "FENCEPOST_PURE" not in run.stderr
