@@ -1,5 +1,5 @@
-// Writes assignments.jsonl: what Kafka's own assignors deal to random groups.
-// java -cp kafka-clients.jar:slf4j-api.jar tests/golden/Assignors.java > tests/golden/assignments.jsonl
+// Writes kafka_assignments.ndjson: what Kafka's own assignors deal to random groups.
+// java -cp kafka-clients.jar:slf4j-api.jar tests/golden/Assignors.java > tests/golden/kafka_assignments.ndjson
 import java.nio.ByteBuffer;
 import java.util.*;
 import java.util.stream.*;

@@ -15,7 +15,8 @@ from fencepost.client.core.sticky import Member
 from fencepost.protocol.topics import TopicPartition
 
 CASES = [
-    json.loads(line) for line in Path(__file__).with_name("assignments.jsonl").read_text(encoding="utf-8").splitlines()
+    json.loads(line)
+    for line in Path(__file__).with_name("kafka_assignments.ndjson").read_text(encoding="utf-8").splitlines()
 ]
 
 
