@@ -107,6 +107,7 @@ class Connection:
                 goes_on = await work
         finally:
             seat.leave()
+            del self._seat  # it knows us, and whatever goes round in a circle waits long for the collector
             if self._parked is not None:
                 self._parked.later.leave()
 

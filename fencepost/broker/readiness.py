@@ -154,7 +154,10 @@ class _RelaySeat:
 
 async def failed(error: Exception) -> bool:
     """Work that fails: a connection's task says what becomes of an error."""
-    raise error
+    try:
+        raise error
+    finally:
+        del error  # this frame is in its traceback, and whatever goes round in a circle waits long for the collector
 
 
 class _Relay:
