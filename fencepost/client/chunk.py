@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from fencepost.client.core.fetch_budget import Frame
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
-from fencepost.protocol.records import Record, decode_records, decode_unpacked
+from fencepost.protocol.records import Record, decode_records, decode_run, decode_unpacked
 from fencepost.protocol.topics import TopicPartition
 
 Batches = deque[tuple[int, BatchHeader]]
@@ -46,9 +46,19 @@ class Chunk:
         self.at = 0
         self.unpacked: dict[int, bytes] = {}  # records of batches to come, by where they stand, from other threads
 
-    def decode_next(self, position: int) -> None:
-        """Records of the next batch, from `position` on. Raises CorruptBatch, each time it is tried."""
+    def decode_next(self, position: int, wanted: int) -> int:
+        """Records of the next batch from `position` on, or of as many as hold `wanted`; the leader epoch of them all.
+
+        Raises CorruptBatch, each time it is tried.
+        """
         start, header = self.batches[0]
+        if header.record_count < wanted and not self.unpacked:
+            records, count = decode_run(self.buffer, self.batches, position, wanted)
+            if count:
+                for _ in range(count):
+                    self.batches.popleft()
+                self.records, self.at = records, 0
+                return header.partition_leader_epoch
         unpacked = self.unpacked.get(start)
         if unpacked is not None:
             records = decode_unpacked(unpacked, header)
@@ -58,4 +68,7 @@ class Chunk:
         self.unpacked.pop(start, None)
         if header.base_offset < position:
             records = [record for record in records if record.offset >= position]
+        claimed = min(header.record_count, header.last_offset - position + 1)
+        self.left += len(records) - claimed  # compaction may have made holes before the position
         self.records, self.at = records, 0
+        return header.partition_leader_epoch

@@ -6,14 +6,15 @@ from typing import Any
 from fencepost.client.chunk import Chunk, RawFetch
 from fencepost.client.core.fetch_budget import FetchBudget, Frame
 from fencepost.client.errors import KafkaError
-from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc, iter_headers
-from fencepost.protocol.compression import Compression
+from fencepost.protocol.batch_header import CODEC_MASK, BatchHeader, CorruptBatch, crc_fits, iter_headers
 from fencepost.protocol.isolation import AbortedFilter
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 _BY_THEMSELVES_BYTES = 32 << 10
 """Compressed batches from this size on are worth the way to another thread and back."""
+_ONE_BY_ONE_AHEAD = 100
+"""Records that are unpacked at once where a program takes one after the other from small batches."""
 
 
 class PartitionState:
@@ -187,20 +188,27 @@ class PartitionState:
     def _look_through(self, chunk: Chunk, shown: AbortedFilter, check_crcs: bool) -> int:
         """Find the batches that count; the leader epoch of the last one of all."""
         buffer, first, epoch = chunk.buffer, self.fetch_offset, self.fetch_epoch
+        view, admits, keep, keeps_all = memoryview(buffer), shown.admits, chunk.batches.append, self.keeps_all
+        next_offset, left = chunk.next_offset, 0
         try:
-            for start, header in iter_headers(buffer):
-                if check_crcs and not check_crc(buffer, start, header):
+            for entry in iter_headers(buffer):
+                start, header = entry
+                if check_crcs and not crc_fits(view, start, header):
                     raise CorruptBatch(f"batch at offset {header.base_offset}: the CRC is wrong")
-                counts = shown.admits(header, buffer, start) and header.record_count > 0
-                if header.last_offset >= first:
-                    if counts or self.keeps_all:
-                        chunk.batches.append((start, header))
+                count, behind = header.record_count, header.next_offset
+                counts = admits(header, buffer, start) and count > 0
+                if behind > first:
                     if counts:
-                        chunk.left += min(header.record_count, header.last_offset - first + 1)
-                chunk.next_offset = max(chunk.next_offset, header.next_offset)
+                        keep(entry)
+                        left += min(count, behind - first)
+                    elif keeps_all:
+                        keep(entry)
+                if behind > next_offset:
+                    next_offset = behind
                 epoch = header.partition_leader_epoch
         except CorruptBatch as wrong:
             chunk.damage = wrong
+        chunk.next_offset, chunk.left = next_offset, left
         return epoch
 
     # -- giving
@@ -217,7 +225,7 @@ class PartitionState:
                 part = chunk.records[chunk.at : chunk.at + limit - len(taken)]
                 self._given(chunk, len(part), part[-1].offset)
                 taken = taken + part if taken else part
-            elif not self._next_batch(chunk, quiet=bool(taken)):
+            elif not self._next_batch(chunk, limit - len(taken), quiet=bool(taken)):
                 break
         self._skip_unseen()
         return taken
@@ -233,7 +241,7 @@ class PartitionState:
                 if chunk.at == len(chunk.records):
                     self._skip_unseen()
                 return record
-            if not self._next_batch(chunk, quiet=False):
+            if not self._next_batch(chunk, _ONE_BY_ONE_AHEAD, quiet=False):
                 break
         return None
 
@@ -296,20 +304,16 @@ class PartitionState:
         self.left -= count
         self.position = last_offset + 1
 
-    def _next_batch(self, chunk: Chunk, *, quiet: bool) -> bool:
-        """Unpack the chunk's next batch, or go on to the next chunk. False: only an error is next, and it is `quiet`.
+    def _next_batch(self, chunk: Chunk, wanted: int, *, quiet: bool) -> bool:
+        """Unpack so many of the chunk's batches that `wanted` records are there, or at least one; or go on to the next.
 
-        Raises CorruptBatch unless `quiet`.
+        False: only an error is next, and it is `quiet`. Raises CorruptBatch unless `quiet`.
         """
         try:
             if chunk.batches:
-                header = chunk.batches[0][1]
-                claimed = min(header.record_count, header.last_offset - (self.position or 0) + 1)
-                chunk.decode_next(self.position or 0)
-                self.leader_epoch = header.partition_leader_epoch
-                if claimed != len(chunk.records):  # compaction has made holes before the position
-                    chunk.left += len(chunk.records) - claimed
-                    self.left += len(chunk.records) - claimed
+                left = chunk.left
+                self.leader_epoch = chunk.decode_next(self.position or 0, wanted)
+                self.left += chunk.left - left
             elif chunk.damage is not None:
                 raise chunk.damage
             else:
@@ -348,8 +352,9 @@ class PartitionState:
                 if limit <= 0:
                     return found
                 limit -= header.record_count
-                large = header.compression is not Compression.NONE and header.size_bytes >= _BY_THEMSELVES_BYTES
-                if large and start not in chunk.unpacked:
+                if not header.attributes & CODEC_MASK:
+                    continue
+                if header.size_bytes >= _BY_THEMSELVES_BYTES and start not in chunk.unpacked:
                     found.append((chunk, start, header))
         return found
 

@@ -29,6 +29,7 @@ _EPOCH = struct.Struct(">i")
 _ATTRIBUTES = struct.Struct(">h")
 _PRODUCER = struct.Struct(">qhi")
 
+_LEAST_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 _LENGTH_AT = 8
 _EPOCH_AT = 12
 _CRC_AT = 17
@@ -122,7 +123,7 @@ def read_header(buffer: Buffer, start: int = 0, *, whole: bool = True) -> BatchH
     _, length, _, magic, _, attributes, last_offset_delta, _, _, _, _, _, record_count = header
     if magic != MAGIC:
         raise CorruptBatch(f"batch at byte {start}: magic is {magic}, only {MAGIC} is spoken here")
-    if length < HEADER_SIZE - LOG_OVERHEAD:
+    if length < _LEAST_LENGTH:
         raise CorruptBatch(f"batch at byte {start}: length {length} can not hold a header")
     if whole and length + LOG_OVERHEAD > room:
         raise CorruptBatch(f"batch at byte {start}: {header.size_bytes} bytes long, but only {room} are there")
@@ -136,7 +137,13 @@ def read_header(buffer: Buffer, start: int = 0, *, whole: bool = True) -> BatchH
 def check_crc(buffer: Buffer, start: int, header: BatchHeader) -> bool:
     """Whether the CRC-32C over attributes up to the end of the batch is the one in the header; copies nothing."""
     with memoryview(buffer) as view:
-        return _crc_of(view, start, header.size_bytes) == header.crc
+        return crc_fits(view, start, header)
+
+
+def crc_fits(view: memoryview, start: int, header: BatchHeader) -> bool:
+    """`check_crc` for walks over many small batches, which have a view of the buffer at hand."""
+    found: int = crc32c.crc32c(view[start + _CRC_FROM : start + header.batch_length + LOG_OVERHEAD])
+    return found == header.crc
 
 
 def iter_headers(buffer: Buffer, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
@@ -145,12 +152,18 @@ def iter_headers(buffer: Buffer, start: int = 0, stop: int | None = None) -> Ite
     Ends before an incomplete last batch: a fetch may cut one off. Raises CorruptBatch where bytes can not be a batch.
     """
     end = len(buffer) if stop is None else min(stop, len(buffer))
+    unpack, new = _HEADER.unpack_from, tuple.__new__
     while end - start >= HEADER_SIZE:
-        header = read_header(buffer, start, whole=False)
-        if header.size_bytes > end - start:
+        header = new(BatchHeader, unpack(buffer, start))
+        _, length, _, magic, _, attributes, last_delta, _, _, _, _, _, count = header
+        sound = magic == MAGIC and length >= _LEAST_LENGTH and attributes & CODEC_MASK <= _LAST_CODEC
+        if not sound or not 0 <= count <= last_delta + 1 or last_delta < 0:
+            header = read_header(buffer, start, whole=False)  # which says what is wrong
+        size = length + LOG_OVERHEAD
+        if size > end - start:
             return
         yield start, header
-        start += header.size_bytes
+        start += size
 
 
 def assign_offset(buffer: bytearray | memoryview, start: int, base_offset: int, leader_epoch: int) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from fencepost.protocol.batch_header import BatchHeader, Buffer
+from fencepost.protocol.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, Buffer
 from fencepost.protocol.control_records import ControlType, control_type
 
 
@@ -27,8 +27,9 @@ class AbortedFilter:
         """
         while self._to_come and self._to_come[-1][0] <= header.last_offset:
             self._aborted.add(self._to_come.pop()[1])
-        if header.is_control:
+        attributes = header.attributes
+        if attributes & CONTROL_BIT:
             if header.producer_id in self._aborted and control_type(buffer, start, header) is ControlType.ABORT:
                 self._aborted.discard(header.producer_id)
             return False
-        return not (header.is_transactional and header.producer_id in self._aborted)
+        return not (attributes & TRANSACTIONAL_BIT and header.producer_id in self._aborted)

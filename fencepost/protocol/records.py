@@ -3,11 +3,21 @@
 import sys
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
+from itertools import repeat
 from typing import NamedTuple
 
 from fencepost.protocol import compiled
-from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, Buffer, CorruptBatch
+from fencepost.protocol.batch_header import (
+    CODEC_MASK,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_BIT,
+    LOG_OVERHEAD,
+    BatchHeader,
+    Buffer,
+    CorruptBatch,
+)
 from fencepost.protocol.compression import Compression, DecompressionFailed, decompress, unpacked_limit
+from fencepost.protocol.even_records import even_fields
 
 Headers = tuple[tuple[str, bytes | None], ...]
 NewRecord = tuple[int, bytes | None, bytes | None, Iterable[tuple[str, bytes | None]]]
@@ -15,6 +25,7 @@ NewRecord = tuple[int, bytes | None, bytes | None, Iterable[tuple[str, bytes | N
 
 MIN_RECORD_BYTES = 7
 _MANY = 200
+_SOME = 8
 MAX_OVERHEAD_BYTES = 1 + 5 + 10 + 5 + 5 + 5 + 5
 
 
@@ -59,6 +70,43 @@ def decode_records(buffer: Buffer, start: int, header: BatchHeader, max_bytes: i
     return decode_unpacked(unpack_records(buffer, start, header, max_bytes), header)
 
 
+def decode_run(
+    buffer: Buffer, batches: Iterable[tuple[int, BatchHeader]], position: int, wanted: int
+) -> tuple[list[Record], int]:
+    """Records of as many of `batches` (place in `buffer`, header) as hold `wanted` ones, and how many batches that are.
+
+    What costs per batch is paid once. Ends before what `decode_records` has to look at alone: a compressed batch, one
+    that begins before `position` or before the end of the one in front of it, or that is of another leader epoch, and
+    all that is damaged.
+    """
+    found: list[Record] = []
+    hot, kind, taken, first_epoch = compiled.hot, Record, 0, -1
+    with memoryview(buffer) as view:
+        room = len(view)
+        for start, header in batches:
+            base, length, epoch, _, _, attributes, last_delta, base_time, max_time, _, _, _, count = header
+            end = start + length + LOG_OVERHEAD
+            if attributes & CODEC_MASK or base < position or end > room or (taken and epoch != first_epoch):
+                break
+            if hot is not None:
+                stamp = max_time if attributes & LOG_APPEND_TIME_BIT else None
+                body = view[start + HEADER_SIZE : end]
+                records = hot.decode(body, count, base, last_delta, base_time, stamp, kind, ())
+                if records is None:
+                    break
+            else:
+                try:
+                    records = decode_unpacked(bytes(view[start + HEADER_SIZE : end]), header)
+                except CorruptBatch:
+                    break
+            found += records
+            taken += 1
+            if len(found) >= wanted:
+                break
+            position, first_epoch = base + last_delta + 1, epoch
+    return found, taken
+
+
 def _decode_compiled(data: Buffer, header: BatchHeader) -> list[Record] | None:
     """The records the compiled way; None where that finds something unusual, and the plain way is to judge."""
     assert compiled.hot is not None
@@ -81,6 +129,8 @@ def decode_unpacked(unpacked: bytes | bytearray, header: BatchHeader) -> list[Re
         )
     if header.record_count >= numpy_use.from_count and (many := _decode_by_numpy(data, header)) is not None:
         return many
+    if header.record_count >= _SOME and (even := even_fields(data, header)) is not None:
+        return list(map(tuple.__new__, repeat(Record), even))
     out: list[Record] = []
     try:
         end = _decode_all(data, header, out)
