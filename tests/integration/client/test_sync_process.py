@@ -123,8 +123,12 @@ print(interrupts > 10, set(seen.values()) == {5}, committed <= set(seen) <= open
 """
 
 
+# Whoever runs the tests in the background ignores Ctrl-C, and so would every process that comes of it.
+HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+
+
 def run(program: str, *words: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen([sys.executable, "-c", program, *words], stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, "-c", HEED + program, *words], stdout=subprocess.PIPE, text=True)
 
 
 def finished(process: "subprocess.Popen[str]") -> Sequence[str]:
