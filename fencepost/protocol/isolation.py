@@ -1,9 +1,24 @@
 """What a read_committed reader leaves out of a fetch: markers, and the batches of aborted transactions (row I2)."""
 
+import struct
 from collections.abc import Iterable
 
-from fencepost.protocol.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, Buffer
-from fencepost.protocol.control_records import ControlType, control_type
+from fencepost.protocol.batch_header import (
+    CONTROL_BIT,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Buffer,
+)
+from fencepost.protocol.control_records import MARKER_SIZE, ControlType, control_type
+
+_USUAL_ATTRIBUTES = CONTROL_BIT | TRANSACTIONAL_BIT
+_USUAL_LENGTH = MARKER_SIZE - LOG_OVERHEAD
+_MARKER = struct.Struct(">bbbbb hh b hi b")
+"""A marker's one record: length, attributes, two deltas, key length; key; value length; value; header count."""
+_USUAL_LENGTHS = (2 * (_MARKER.size - 1), 0, 2 * 4, 2 * 6, 0)
+"""Of the record, its offset delta, of key, value and headers, as one-byte zigzag varints."""
 
 
 class AbortedFilter:
@@ -29,7 +44,18 @@ class AbortedFilter:
             self._aborted.add(self._to_come.pop()[1])
         attributes = header.attributes
         if attributes & CONTROL_BIT:
-            if header.producer_id in self._aborted and control_type(buffer, start, header) is ControlType.ABORT:
+            if header.producer_id in self._aborted and _ends_aborted(header, buffer, start):
                 self._aborted.discard(header.producer_id)
             return False
         return not (attributes & TRANSACTIONAL_BIT and header.producer_id in self._aborted)
+
+
+def _ends_aborted(header: BatchHeader, buffer: Buffer, start: int) -> bool:
+    """Whether the control batch is an ABORT marker; the marker as brokers write it is read without decoding records."""
+    if header.batch_length == _USUAL_LENGTH and header.attributes == _USUAL_ATTRIBUTES and header.record_count == 1:
+        length, _, time, delta, key, version, kind, value, _, _, headers = _MARKER.unpack_from(
+            buffer, start + HEADER_SIZE
+        )
+        if (length, delta, key, value, headers) == _USUAL_LENGTHS and time >= 0 and version >= 0:
+            return bool(kind == ControlType.ABORT)
+    return control_type(buffer, start, header) is ControlType.ABORT

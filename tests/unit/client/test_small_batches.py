@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from fencepost.client.fetch_state import PartitionState
-from fencepost.protocol.batch_header import read_header
+from fencepost.protocol.batch_header import CorruptBatch, read_header
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.record_batch import build_batch
-from fencepost.protocol.records import CorruptBatch, Record
+from fencepost.protocol.records import Record
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from tests.kit.record_code import record_code
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.protocol import compiled, records
-from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, read_header
+from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 from fencepost.protocol.even_records import even_fields
 from fencepost.protocol.record_batch import build_batch
-from fencepost.protocol.records import CorruptBatch, Record, decode_run, decode_unpacked
+from fencepost.protocol.records import Record, decode_run, decode_unpacked
 
 NEVER = 2**62
 BASE_MS = 1_700_000_000_000
