@@ -16,6 +16,7 @@ from fencepost.client.errors import (
     RetriableError,
     code_of,
 )
+from fencepost.client.frames import FRAMES
 from fencepost.client.pending import Pending as Pending
 from fencepost.client.wire import Wire
 from fencepost.protocol.errors import ErrorCode
@@ -261,15 +262,20 @@ class Connection:
                 if here < size and size <= _READ_BYTES - _SIZE.size:
                     position -= _SIZE.size
                     break
-                frame = bytearray(size)
-                frame[:here] = view[position : position + here]
+                if not await self._take_frame(size, view[position : position + here]):
+                    return
                 position += here
-                if here < size and not await self._receive_all(memoryview(frame)[here:]):
-                    return
-                if not self._arrived(memoryview(frame)):
-                    return
             view[: filled - position] = bytes(view[position:filled])
             filled -= position
+
+    async def _take_frame(self, size: int, begun: memoryview) -> bool:
+        """Receive the rest of a frame that has begun, and give it to who waits. False: the connection is closed."""
+        frame = FRAMES.take(size)  # in a call of its own, so that no variable holds it while the next one is awaited
+        here = len(begun)
+        frame[:here] = begun
+        if here < size and not await self._receive_all(frame[here:]):
+            return False
+        return self._arrived(frame)
 
     def _refuse_frame(self, size: int, start: bytes) -> None:
         if start == _TLS_ALERT and not self.answers:
