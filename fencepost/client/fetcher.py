@@ -263,6 +263,8 @@ class Fetcher:
             pending = connection.post(FETCH, version, body)
             frame, _ = await pending.frame(timeout_s)
             answer = await pending.wait(timeout_s)
+            if self._closed:
+                return
         except ConnectionLost:
             self._rest(node)
             self._refresh_due = True
