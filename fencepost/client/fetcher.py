@@ -263,8 +263,6 @@ class Fetcher:
             pending = connection.post(FETCH, version, body)
             frame, _ = await pending.frame(timeout_s)
             answer = await pending.wait(timeout_s)
-            if self._closed:
-                return
         except ConnectionLost:
             self._rest(node)
             self._refresh_due = True
@@ -314,6 +312,8 @@ class Fetcher:
     def _take_in(
         self, answer: Any, session: FetchSession, asked: list[tuple[PartitionState, int]], node: int, size: int
     ) -> None:
+        if self._closed:
+            return
         parts = {
             TopicPartition(topic.topic or session.name_of(topic.topic_id) or "", part.partition_index): part
             for topic in answer.responses
