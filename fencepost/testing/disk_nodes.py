@@ -34,18 +34,22 @@ class SimFile:
         self.durable = bytearray(data)
         self.unsynced: list[Change] = []
         self.modified_ms = 0
+        self.allocated = len(data)
+        """Up to here it has its room on the disk; what a truncation put behind that is a hole."""
 
     def write(self, position: int, data: bytes) -> None:
         """Into the cache."""
         change = Write(position, data)
         _apply(self.data, change)
         self.unsynced.append(change)
+        self.allocated = max(self.allocated, position + len(data))
 
     def truncate(self, size_bytes: int) -> None:
         """In the cache."""
         change = Resize(size_bytes)
         _apply(self.data, change)
         self.unsynced.append(change)
+        self.allocated = min(self.allocated, size_bytes)
 
     def sync(self) -> None:
         """What was written is durable."""
@@ -61,7 +65,7 @@ class SimFile:
         """The same file in the hands of another process."""
         twin = SimFile()
         twin.data, twin.durable, twin.unsynced = bytearray(self.data), bytearray(self.durable), list(self.unsynced)
-        twin.modified_ms = self.modified_ms
+        twin.modified_ms, twin.allocated = self.modified_ms, self.allocated
         return twin
 
     def survivor(self, fate: "Fate", random: Random) -> "SimFile":
@@ -76,6 +80,7 @@ class SimFile:
                 _apply(data, left)
         left_over = SimFile(bytes(data))
         left_over.modified_ms = self.modified_ms
+        left_over.allocated = len(data.rstrip(b"\0"))
         return left_over
 
 

@@ -110,7 +110,7 @@ class SimDisk:
         fault = self._io("pwrite", path)
         count = len(data) if fault is None or fault.takes_bytes is None else min(fault.takes_bytes, len(data))
         if self.room_bytes is not None:
-            over = max(0, min(count, len(file.data) - offset))  # what stands there has its room
+            over = max(0, min(count, file.allocated - offset))  # what stands there has its room
             if count > over and not self.room_bytes + over:
                 raise _error(errno.ENOSPC, path)
             count = min(count, over + self.room_bytes)

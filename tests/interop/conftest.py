@@ -24,7 +24,8 @@ QUICK_GROUPS = {
     "group.consumer.heartbeat.interval.ms": "200",
 }
 """Members are missed soon: Kafka's own default makes that 45 s where the broker decides (KIP-848)."""
-SETTINGS = {"num.partitions": "3", **QUICK_GROUPS}
+SETTINGS = {"num.partitions": "3", "log.retention.ms": "-1", **QUICK_GROUPS}
+"""Records of tests bear times of long ago: no check of retention may come between their writing and their reading."""
 
 
 @pytest.fixture(scope="session")

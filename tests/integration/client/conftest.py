@@ -10,6 +10,9 @@ import trio
 import fencepost
 from tests.kit.broker_process import BrokerProcess
 
+SETTINGS = {"log.retention.ms": "-1"}
+"""Records of tests bear times of long ago: no check of retention may come between their writing and their reading."""
+
 
 @pytest.fixture(scope="module")
 def address_tv2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -18,7 +21,7 @@ def address_tv2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given is not None:
         yield given
         return
-    with BrokerProcess(tmp_path_factory.mktemp("tv2")) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("tv2"), settings=SETTINGS) as broker:
         yield broker.address
 
 
@@ -30,7 +33,7 @@ def address_tv1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         trio.run(_set_transaction_version, given)
         yield given
         return
-    with BrokerProcess(tmp_path_factory.mktemp("tv1")) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("tv1"), settings=SETTINGS) as broker:
         trio.run(_set_transaction_version, broker.address)
         yield broker.address
 

@@ -43,6 +43,7 @@ SETTINGS = {
     "group.consumer.session.timeout.ms": "2000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
+    "log.retention.check.interval.ms": "3600000",
     "log.cleaner.dedupe.buffer.size": str(4 << 20),
     "broker.heartbeat.interval.ms": "500",
     "broker.session.timeout.ms": "3000",
