@@ -80,7 +80,8 @@ class SimFile:
                 _apply(data, left)
         left_over = SimFile(bytes(data))
         left_over.modified_ms = self.modified_ms
-        left_over.allocated = len(data.rstrip(b"\0"))
+        written = len(data.rstrip(b"\0"))  # a batch may end in zeros, and room comes in whole sectors
+        left_over.allocated = min(len(data), -(-written // SECTOR_BYTES) * SECTOR_BYTES)
         return left_over
 
 
