@@ -14,18 +14,9 @@ import pytest
 from tests.interop.java.jars import Unavailable
 from tests.interop.java.real_kafka import RealKafka
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.settings import OLD_RECORDS, QUICK_GROUPS
 
-QUICK_GROUPS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "1000",
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "2000",
-    "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "200",
-}
-"""Members are missed soon: Kafka's own default makes that 45 s where the broker decides (KIP-848)."""
-SETTINGS = {"num.partitions": "3", "log.retention.ms": "-1", **QUICK_GROUPS}
-"""Records of tests bear times of long ago: no check of retention may come between their writing and their reading."""
+SETTINGS = {"num.partitions": "3", **OLD_RECORDS, **QUICK_GROUPS}
 
 
 @pytest.fixture(scope="session")

@@ -8,10 +8,9 @@ import pytest
 import trio
 
 import fencepost
+from tests.integration.client.group_kit import GIVEN, QUICKER_GROUPS, WAYS
 from tests.kit.broker_process import BrokerProcess
-
-SETTINGS = {"log.retention.ms": "-1"}
-"""Records of tests bear times of long ago: no check of retention may come between their writing and their reading."""
+from tests.kit.settings import OLD_RECORDS
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +20,7 @@ def address_tv2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if given is not None:
         yield given
         return
-    with BrokerProcess(tmp_path_factory.mktemp("tv2"), settings=SETTINGS) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("tv2"), settings=OLD_RECORDS) as broker:
         yield broker.address
 
 
@@ -33,7 +32,7 @@ def address_tv1(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         trio.run(_set_transaction_version, given)
         yield given
         return
-    with BrokerProcess(tmp_path_factory.mktemp("tv1"), settings=SETTINGS) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("tv1"), settings=OLD_RECORDS) as broker:
         trio.run(_set_transaction_version, broker.address)
         yield broker.address
 
@@ -68,3 +67,19 @@ async def kafka(address: str) -> AsyncIterator[fencepost.Client]:
     """An open client of the usual broker."""
     async with fencepost.Client(address) as client:
         yield client
+
+
+@pytest.fixture(scope="module")
+def address_of_quick_groups(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker that misses members soon; FENCEPOST_TEST_BOOTSTRAP names another one than ours."""
+    if GIVEN is not None:
+        yield GIVEN
+        return
+    with BrokerProcess(tmp_path_factory.mktemp("groups"), settings=QUICKER_GROUPS) as broker:
+        yield broker.address
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> dict[str, object]:
+    """Each way of being a member."""
+    return {**WAYS[request.param], "heartbeat_interval_ms": 50, "session_timeout_ms": 2_000 if GIVEN is None else 6_000}

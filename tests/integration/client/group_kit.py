@@ -8,15 +8,9 @@ import trio
 
 import fencepost
 from fencepost import TopicPartition
+from tests.kit.settings import QUICK_GROUPS
 
-QUICK_GROUPS = {
-    "group.initial.rebalance.delay.ms": "0",
-    "group.min.session.timeout.ms": "1000",
-    "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "2000",
-    "group.consumer.min.heartbeat.interval.ms": "100",
-    "group.consumer.heartbeat.interval.ms": "100",
-}
+QUICKER_GROUPS = {**QUICK_GROUPS, "group.consumer.heartbeat.interval.ms": "100"}
 GIVEN = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
 PATIENCE_S = 40 if GIVEN is None else 100
 COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}

@@ -1,6 +1,5 @@
 """What a member of a group commits: by itself, by hand, into a rebalance, and when it is none any more."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,31 +15,17 @@ from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerG
 from fencepost.protocol.registry import API_BY_KEY
 from tests.integration.client.group_kit import (
     COOPERATIVE,
-    GIVEN,
     PATIENCE_S,
-    QUICK_GROUPS,
-    WAYS,
     Heard,
     reading,
 )
 from tests.integration.client.test_groups import create, until
-from tests.kit.broker_process import BrokerProcess
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker that misses members soon; FENCEPOST_TEST_BOOTSTRAP names another one than ours."""
-    if GIVEN is not None:
-        yield GIVEN
-        return
-    with BrokerProcess(tmp_path_factory.mktemp("groups"), settings=QUICK_GROUPS) as broker:
-        yield broker.address
-
-
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest) -> dict[str, object]:
-    """Each way of being a member."""
-    return {**WAYS[request.param], "heartbeat_interval_ms": 50, "session_timeout_ms": 2_000 if GIVEN is None else 6_000}
+def address(address_of_quick_groups: str) -> str:
+    """Groups change fast here."""
+    return address_of_quick_groups
 
 
 async def test_a_batch_in_hand_holds_off_the_revocation_and_its_commit_counts(

@@ -1,7 +1,5 @@
 """What a member of a group may count on, in the classic protocol and in KIP-848's: subscription and callbacks."""
 
-from collections.abc import Iterator
-
 import pytest
 import trio
 
@@ -9,31 +7,17 @@ import fencepost
 from fencepost import ErrorCode, KafkaError, TopicPartition
 from tests.integration.client.group_kit import (
     CONSUMER,
-    GIVEN,
     PATIENCE_S,
-    QUICK_GROUPS,
-    WAYS,
     Heard,
     reading,
 )
 from tests.integration.client.test_groups import create, until
-from tests.kit.broker_process import BrokerProcess
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker that misses members soon; FENCEPOST_TEST_BOOTSTRAP names another one than ours."""
-    if GIVEN is not None:
-        yield GIVEN
-        return
-    with BrokerProcess(tmp_path_factory.mktemp("groups"), settings=QUICK_GROUPS) as broker:
-        yield broker.address
-
-
-@pytest.fixture(params=WAYS)
-def way(request: pytest.FixtureRequest) -> dict[str, object]:
-    """Each way of being a member."""
-    return {**WAYS[request.param], "heartbeat_interval_ms": 50, "session_timeout_ms": 2_000 if GIVEN is None else 6_000}
+def address(address_of_quick_groups: str) -> str:
+    """Groups change fast here."""
+    return address_of_quick_groups
 
 
 async def test_members_share_and_hear_of_it(kafka: fencepost.Client, name: str, way: dict[str, object]) -> None:

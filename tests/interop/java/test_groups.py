@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.conftest import QUICK_GROUPS
 from tests.interop.java.jars import class_path, java
 from tests.interop.java.kafka_jvm import KafkaJvm
 from tests.interop.members.process import wait_until
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.settings import QUICK_GROUPS
 from tests.kit.wire import Wire, batch_of
 
 PARTITIONS = 4
