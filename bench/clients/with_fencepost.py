@@ -113,8 +113,6 @@ class Fencepost:
             import pyarrow.compute as pc
 
             async with kafka.consumer(isolation=job.isolation) as consumer:
-                if not hasattr(consumer, "arrow"):
-                    raise NotImplementedError("this client has no arrow() yet")
                 watch, seen, size = Watch(), 0, 0
                 self._begin(consumer, job)
                 async for batch in consumer.arrow():
