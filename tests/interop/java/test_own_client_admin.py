@@ -354,6 +354,7 @@ async def test_users_that_log_in(guarded_kafka: RealKafka, admin: fencepost.Admi
         "s-bob": ErrorCode.RESOURCE_NOT_FOUND,
         "s-eve": ErrorCode.UNACCEPTABLE_CREDENTIAL,
     }
+    await until(lambda: admin.describe_user_scram_credentials(), lambda told: len(told["s-ann"]) == 1)
     with pytest.raises(ItemErrors) as unknown:
         await admin.describe_user_scram_credentials("s-ann", "s-bob")
     assert unknown.value.errors["s-bob"].code is ErrorCode.RESOURCE_NOT_FOUND
