@@ -7,17 +7,27 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
+from fencepost.cli.client_options import (
+    BOOTSTRAP_NAMES,
+    DEFAULT_BOOTSTRAP,
+    bootstrap_option,
+    config_file,
+    is_default,
+    properties,
+    trust_options,
+)
+
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
 F = TypeVar("F", bound=Callable[..., Any])
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
 
 def broker_options(command: F) -> F:
-    """--bootstrap, --timeout and --json."""
+    """--bootstrap, --command-config, -X, --timeout and --json."""
+    command = trust_options(command)
     for option in (
         click.option("--json", "as_json", is_flag=True, help="JSON instead of text."),
         click.option(
@@ -29,15 +39,7 @@ def broker_options(command: F) -> F:
             metavar="SECONDS",
             help="How long to go on trying.",
         ),
-        click.option(
-            "--bootstrap",
-            "-b",
-            metavar="HOST:PORT",
-            default=DEFAULT_BOOTSTRAP,
-            show_default=True,
-            envvar="FENCEPOST_BOOTSTRAP",
-            help="A broker to ask; also from FENCEPOST_BOOTSTRAP.",
-        ),
+        bootstrap_option,
     ):
         command = option(command)
     return command
@@ -50,7 +52,7 @@ def ask(bootstrap: str, timeout_s: float, client_id: str, talk: "Callable[[Admin
     from fencepost.client import ConfigError, KafkaError
 
     try:
-        return trio.run(_talk, bootstrap, timeout_s, client_id, talk)
+        return trio.run(_talk, client_config(bootstrap, timeout_s, client_id), talk)
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     except KafkaError as error:
@@ -63,13 +65,22 @@ def ask(bootstrap: str, timeout_s: float, client_id: str, talk: "Callable[[Admin
         sys.exit(EXIT_INTERRUPTED)  # it met a task of the client's
 
 
-async def _talk(bootstrap: str, timeout_s: float, client_id: str, talk: "Callable[[Admin], Awaitable[Any]]") -> Any:
+async def _talk(config: dict[str, Any], talk: "Callable[[Admin], Awaitable[Any]]") -> Any:
     from fencepost.client import Client
 
-    timeout_ms = round(timeout_s * 1000)
-    options: dict[str, Any] = {"default_api_timeout_ms": timeout_ms, "request_timeout_ms": timeout_ms}
-    async with Client(bootstrap, client_id=client_id, **options) as kafka, kafka.admin() as admin:
+    async with Client.from_config(config) as kafka, kafka.admin() as admin:
         return await talk(admin)
+
+
+def client_config(bootstrap: str, timeout_s: float, client_id: str) -> dict[str, Any]:
+    """What the client is made of, under Kafka's dotted names: the properties, and the command's own over them."""
+    context = click.get_current_context()
+    given = {name: value for name, value in properties(context).items() if name not in BOOTSTRAP_NAMES}
+    timeout_ms = round(timeout_s * 1000)
+    patience: dict[str, Any] = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
+    if is_default(context, "timeout_s"):
+        patience |= {name: given[name] for name in patience if name in given}
+    return {**given, **patience, "bootstrap.servers": bootstrap, "client.id": client_id}
 
 
 def fail(message: str) -> NoReturn:
@@ -80,38 +91,12 @@ def fail(message: str) -> NoReturn:
 
 def advice(error: Exception, bootstrap: str) -> str:
     """The error, and what to do about it."""
+    from fencepost.cli.hints import hint_for
     from fencepost.client import KafkaError
-    from fencepost.protocol.errors import ErrorCode
 
     assert isinstance(error, KafkaError)
-    match error.code:
-        case ErrorCode.NETWORK_EXCEPTION:
-            hint = f"is a broker running at {bootstrap}? Name another with --bootstrap HOST:PORT"
-        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            hint = "there is no such partition; topics and their partitions are numbered from 0"
-        case ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            hint = (
-                "no such transactional id, or it was forgotten unused; `fencepost txn list` shows those that are known"
-            )
-        case ErrorCode.GROUP_ID_NOT_FOUND:
-            hint = "`fencepost group list` shows the groups there are"
-        case ErrorCode.UNKNOWN_MEMBER_ID:
-            hint = "somebody has joined the group meanwhile: stop its members first"
-        case ErrorCode.UNSTABLE_OFFSET_COMMIT:
-            hint = "wait until that transaction has ended; `fencepost txn list --state Ongoing` shows which are open"
-        case ErrorCode.INVALID_REGULAR_EXPRESSION:
-            hint = "the pattern must match the whole id, as in 'orders-.*'"
-        case ErrorCode.UNSUPPORTED_VERSION:
-            hint = "this broker is too old for that question; leave the filter out"
-        case ErrorCode.COORDINATOR_NOT_AVAILABLE | ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            hint = (
-                "the coordinator is loading, or its log is damaged (the broker's log says which); try with --timeout 60"
-            )
-        case ErrorCode.CLUSTER_AUTHORIZATION_FAILED | ErrorCode.TOPIC_AUTHORIZATION_FAILED:
-            hint = "this needs rights that your user has not"
-        case _:
-            return str(error)
-    return f"{error}\n  {hint}"
+    hint = hint_for(error, bootstrap)
+    return str(error) if hint is None else f"{error}\n  {hint}"
 
 
 def tell_json(value: Any) -> None:
@@ -120,8 +105,11 @@ def tell_json(value: Any) -> None:
 
 
 def command_for(bootstrap: str, *words: str) -> str:
-    """A command to copy, for the same broker."""
+    """A command to copy, for the same broker. What came by -X is not repeated: it may be secret."""
     from shlex import join
 
     more = [] if bootstrap == DEFAULT_BOOTSTRAP else ["--bootstrap", bootstrap]
+    context = click.get_current_context(silent=True)
+    file = None if context is None else config_file(context)
+    more += [] if file is None else ["--command-config", str(file)]
     return join(["fencepost", *words, *more])

@@ -1,0 +1,108 @@
+"""How commands come to trust a broker: --command-config FILE and -X NAME=VALUE, under Kafka's own names."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+BOOTSTRAP_NAMES = ("bootstrap.servers", "metadata.broker.list")
+_FILE, _SINGLE = "fencepost.command_config", "fencepost.properties"
+
+
+def trust_options(command: F) -> F:
+    """--command-config and -X. They are not given to the command: `properties` has what they say."""
+    for option in (
+        click.option(
+            "-X",
+            "--property",
+            "assignments",
+            metavar="NAME=VALUE",
+            multiple=True,
+            is_eager=True,
+            expose_value=False,
+            callback=_singles,
+            help="One such property; repeatable. Others can see it: no place for passwords.",
+        ),
+        click.option(
+            "--command-config",
+            "command_config",
+            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            envvar="FENCEPOST_COMMAND_CONFIG",
+            is_eager=True,
+            expose_value=False,
+            callback=_from_file,
+            help="Properties of the connection (security.protocol, sasl.*, ssl.*, ...), as Java's or librdkafka's"
+            " tools take them, or as TOML; also from FENCEPOST_COMMAND_CONFIG.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def bootstrap_option(command: F) -> F:
+    """--bootstrap; where it is not given, the properties may name the broker."""
+    option = click.option(
+        "--bootstrap",
+        "-b",
+        metavar="HOST:PORT",
+        default=DEFAULT_BOOTSTRAP,
+        show_default=True,
+        envvar="FENCEPOST_BOOTSTRAP",
+        callback=_bootstrap,
+        help="A broker to ask; also from FENCEPOST_BOOTSTRAP.",
+    )
+    return option(command)
+
+
+def properties(context: click.Context) -> dict[str, Any]:
+    """What the file says, and over it what stands on the command line."""
+    _, told = context.meta.get(_FILE, (None, {}))
+    return {**told, **context.meta.get(_SINGLE, {})}
+
+
+def config_file(context: click.Context) -> Path | None:
+    """The file of properties, if one was named."""
+    path, _ = context.meta.get(_FILE, (None, {}))
+    return path  # type: ignore[no-any-return]
+
+
+def is_default(context: click.Context, name: str) -> bool:
+    """Whether nobody gave a parameter."""
+    return context.get_parameter_source(name) is ParameterSource.DEFAULT
+
+
+def _from_file(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
+    if path is None:
+        return
+    from fencepost.broker.config_fields import ConfigError
+    from fencepost.broker.config_sources import from_file
+
+    try:
+        context.meta[_FILE] = path, {given.name: given.raw for given in from_file(path)}
+    except ConfigError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
+
+
+def _singles(context: click.Context, parameter: click.Parameter, assignments: tuple[str, ...]) -> None:
+    if not assignments:
+        return
+    from fencepost.broker.config_fields import ConfigError
+    from fencepost.broker.config_sources import from_assignments
+
+    try:
+        context.meta[_SINGLE] = {given.name: given.raw for given in from_assignments(assignments, "-X")}
+    except ConfigError as error:
+        raise click.BadParameter(str(error), context, parameter) from error
+
+
+def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    if is_default(context, "bootstrap"):
+        told = properties(context)
+        for name in BOOTSTRAP_NAMES:
+            if name in told:
+                return str(told[name])
+    return value

@@ -1,0 +1,50 @@
+"""What to do about an error that a broker told, by its code."""
+
+from typing import Final
+
+from fencepost.client import AuthenticationError, KafkaError
+from fencepost.protocol.errors import ErrorCode
+
+_RIGHTS = "this needs rights that your user has not"
+_LOADING = "the coordinator is loading, or its log is damaged (the broker's log says which); try with --timeout 60"
+_HINTS: Final = {
+    ErrorCode.NETWORK_EXCEPTION: "is a broker running at {bootstrap}? Name another with --bootstrap HOST:PORT;"
+    " one that wants TLS needs --command-config FILE",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition or topic; `fencepost topic list` shows what"
+    " there is, and partitions are numbered from 0",
+    ErrorCode.UNKNOWN_TOPIC_ID: "`fencepost topic list --json` shows the topics with their ids",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "`fencepost topic describe NAME` shows what it is; --if-not-exists lets it be",
+    ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has up to 249 letters, digits, '.', '_' and '-'; '.' and '_' count"
+    " as the same",
+    ErrorCode.INVALID_CONFIG: "`fencepost config get KIND NAME --all --explain` shows the settings there are",
+    ErrorCode.INVALID_PARTITIONS: "partitions can be added, and never taken away",
+    ErrorCode.INVALID_REPLICATION_FACTOR: "there can be as many replicas as brokers; `fencepost cluster brokers` shows"
+    " them",
+    ErrorCode.TOPIC_DELETION_DISABLED: "the broker runs with delete.topic.enable=false",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "`fencepost topic offsets TOPIC` shows where its partitions begin and end",
+    ErrorCode.POLICY_VIOLATION: "the broker's rules forbid it; its message says which",
+    ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "no such transactional id, or it was forgotten unused; `fencepost txn list`"
+    " shows those that are known",
+    ErrorCode.GROUP_ID_NOT_FOUND: "`fencepost group list` shows the groups there are",
+    ErrorCode.UNKNOWN_MEMBER_ID: "somebody has joined the group meanwhile: stop its members first",
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: "wait until that transaction has ended; `fencepost txn list --state Ongoing`"
+    " shows which are open",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern must match the whole id, as in 'orders-.*'",
+    ErrorCode.UNSUPPORTED_VERSION: "this broker does not know that request, or is too old for one of its filters",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: _LOADING,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: _LOADING,
+    ErrorCode.NOT_CONTROLLER: "the metadata log takes nothing now; the broker's log says why, and trying again is safe",
+    ErrorCode.SECURITY_DISABLED: "the broker runs without an authorizer: it keeps no access rules",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: _RIGHTS,
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: _RIGHTS,
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: _RIGHTS,
+}
+_TRUST = "how this broker is to be trusted stands in a file: --command-config FILE (security.protocol, sasl.*, ssl.*)"
+
+
+def hint_for(error: KafkaError, bootstrap: str) -> str | None:
+    """What to do next; None where the error says all there is."""
+    if isinstance(error, AuthenticationError):
+        return _TRUST
+    hint = _HINTS.get(error.code) if error.code is not None else None
+    return None if hint is None else hint.format(bootstrap=bootstrap)
