@@ -86,10 +86,15 @@ class Cluster:
         return {tp: self._leaders[tp] for tp in partitions if tp in self._leaders}
 
     def connection_to(self, address: Address) -> Connection:
-        """The connection to a broker, made on first use."""
-        if address not in self._connections:
-            self._connections[address] = Connection(address, self.settings)
-        return self._connections[address]
+        """The connection to a broker, made on first use, and again before its session ends."""
+        found = self._connections.get(address)
+        if found is not None and found.worn_out:
+            del self._connections[address]
+            found.close()
+            found = None
+        if found is None:
+            found = self._connections[address] = Connection(address, self.settings)
+        return found
 
     def list_offsets(self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel) -> dict[TopicPartition, int]:
         """Offsets by time in epoch ms, EARLIEST or LATEST; -1 where no record is that young.
@@ -106,8 +111,8 @@ class Cluster:
             return None
 
     def _any_connection(self) -> Connection:
-        for connection in self._connections.values():
-            return connection
+        for address in self._connections:
+            return self.connection_to(address)
         last: BrokerError | None = None
         for address in self.settings.bootstrap:
             try:

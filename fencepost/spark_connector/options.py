@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import logging
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,14 +14,17 @@ from typing import TypeVar
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.offsets import EARLIEST, LATEST, parse_partition_offsets
 from fencepost.spark_connector.option_names import (
-    ONLY_BATCH,
+    ENDS,
     ONLY_STREAM,
     REFUSED,
     SPELLING,
     STARTS,
     SUBSCRIPTIONS,
 )
+from fencepost.spark_connector.security import security_of
 from fencepost.spark_connector.wire import Address, ConnectionSettings
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -73,6 +77,8 @@ class SourceOptions:
     max_offsets_per_trigger: int | None = None
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_ms: int = DEFAULT_MAX_TRIGGER_DELAY_MS
+    max_bytes_per_trigger: int | None = None
+    commit_group: str | None = None
     min_partitions: int | None = None
     max_records_per_partition: int | None = None
     columns: tuple[str, ...] = DEFAULT_COLUMNS
@@ -83,6 +89,8 @@ class SourceOptions:
 
 _DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
 _UNIT_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?")
+_UNIT_BITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 
 
 @dataclass
@@ -115,8 +123,12 @@ class _Given:
             raise OptionError(f"say exactly one of {', '.join(names)}; {given}")
         return found[0]
 
-    def at_most_one(self, names: tuple[str, ...]) -> str | None:
-        return self.exactly_one(names) if any(name in self.values for name in names) else None
+    def first(self, names: tuple[str, ...]) -> str | None:
+        """The first of the names that is given; a warning tells which others thereby count for nothing."""
+        found = [name for name in names if name in self.values]
+        for other in found[1:]:
+            log.warning("option %s goes before %s, which counts for nothing", found[0], other)
+        return found[0] if found else None
 
 
 def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> SourceOptions:
@@ -125,11 +137,14 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
     `mode` None checks what holds for batch and stream alike: Spark asks for the schema before it says which it will be.
     """
     given = _canonical(options)
-    if mode is not None:
-        wrong = ONLY_STREAM if mode is Mode.BATCH else ONLY_BATCH
-        for name in wrong:
+    if mode is Mode.STREAM:
+        for name in ENDS:
             if name in given.values:
-                raise OptionError(f"option {name} does not go with a {mode.value} query")
+                raise OptionError(f"option {name} does not go with a stream query: a stream has no end")
+    if mode is Mode.BATCH:
+        for name in ONLY_STREAM:
+            if name in given.values:
+                log.warning("option %s has no effect in a batch query", name)
     smallest = given.maybe("minOffsetsPerTrigger", _positive)
     largest = given.maybe("maxOffsetsPerTrigger", _positive)
     if smallest is not None and largest is not None and smallest > largest:
@@ -146,11 +161,13 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
         max_offsets_per_trigger=largest,
         min_offsets_per_trigger=smallest,
         max_trigger_delay_ms=given.one("maxTriggerDelay", _duration_ms, DEFAULT_MAX_TRIGGER_DELAY_MS),
+        max_bytes_per_trigger=given.maybe("maxBytesPerTrigger", _size_bytes),
+        commit_group=given.maybe("commitGroup", _name),
         min_partitions=given.maybe("minPartitions", _positive),
         max_records_per_partition=given.maybe("maxRecordsPerPartition", _positive),
         columns=_columns(given),
         fetch_bytes=given.one("kafka.max.partition.fetch.bytes", _positive, 4 << 20),
-        fetch_wait_ms=given.one("kafka.fetch.max.wait.ms", _positive, 500),
+        fetch_wait_ms=given.one("kafka.fetch.max.wait.ms", _not_negative, 500),
         check_crcs=given.one("kafka.check.crcs", _boolean, True),
     )
 
@@ -203,6 +220,19 @@ def _duration_ms(text: str) -> int:
     return int(found[1]) * _UNIT_MS[found[2]]
 
 
+def _size_bytes(text: str) -> int:
+    found = _SIZE.fullmatch(text.lower())
+    if found is None or int(found[1]) == 0:
+        raise ValueError("must be a size above 0 such as 1048576, 512k, 64m or 1g")
+    return int(found[1]) << _UNIT_BITS[found[2]]
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError("must be the name of a group")
+    return text
+
+
 def _subscription(given: _Given) -> Subscription:
     name = given.exactly_one(SUBSCRIPTIONS)
     if name == "subscribe":
@@ -242,11 +272,7 @@ def _assignment(text: str) -> tuple[TopicPartition, ...]:
 
 
 def _starting(given: _Given, mode: Mode | None) -> Bound:
-    name = given.at_most_one(STARTS)
-    if "startingOffsetsByTimestampStrategy" in given.values and name not in STARTS[1:]:
-        raise OptionError(
-            "startingOffsetsByTimestampStrategy goes with startingTimestamp or startingOffsetsByTimestamp"
-        )
+    name = given.first(STARTS)
     if name is None:
         return Bound(mark=LATEST if mode is Mode.STREAM else EARLIEST)
     bound = _bound(given, name)
@@ -256,7 +282,7 @@ def _starting(given: _Given, mode: Mode | None) -> Bound:
 
 
 def _ending(given: _Given) -> Bound:
-    name = given.at_most_one(ONLY_BATCH)
+    name = given.first(ENDS)
     if name is None:
         return Bound(mark=LATEST)
     bound = _bound(given, name)
@@ -273,7 +299,14 @@ def _bound(given: _Given, name: str) -> Bound:
     text = given.values[name].strip().lower()
     if text in ("earliest", "latest"):
         return Bound(mark=EARLIEST if text == "earliest" else LATEST)
-    return Bound(offsets=given.value(name, lambda raw: parse_partition_offsets(raw, lowest=EARLIEST)))
+    return Bound(offsets=given.value(name, _offsets))
+
+
+def _offsets(text: str) -> Mapping[TopicPartition, int]:
+    try:
+        return parse_partition_offsets(text, lowest=EARLIEST)
+    except ValueError as error:
+        raise ValueError(f"must be earliest, latest, or it {error}") from None
 
 
 def _isolation(given: _Given) -> IsolationLevel:
@@ -307,16 +340,23 @@ def _columns(given: _Given) -> tuple[str, ...]:
 def _connection(given: _Given) -> ConnectionSettings:
     if "kafka.bootstrap.servers" not in given.values:
         raise OptionError("option kafka.bootstrap.servers is missing: the address of at least one broker, host:port")
-    protocol = given.one("kafka.security.protocol", lambda text: text.upper(), "PLAINTEXT")
-    if protocol != "PLAINTEXT":
-        raise OptionError(f"kafka.security.protocol {protocol} is not supported, only PLAINTEXT")
+    try:
+        security = security_of(given.values)
+    except ValueError as error:
+        raise OptionError(
+            _IN_KAFKAS_WORDS.sub(lambda found: f"kafka.{found[1].replace('_', '.')}", str(error))
+        ) from None
     return ConnectionSettings(
         bootstrap=given.value("kafka.bootstrap.servers", _addresses),
         client_id=given.one("kafka.client.id", str, "fencepost-spark"),
         request_timeout_ms=given.one("kafka.request.timeout.ms", _positive, 30_000),
         api_timeout_ms=given.one("kafka.default.api.timeout.ms", _positive, 60_000),
         receive_buffer_bytes=given.one("kafka.receive.buffer.bytes", _positive, 4 << 20),
+        security=security,
     )
+
+
+_IN_KAFKAS_WORDS = re.compile(r"'?\b((?:security|ssl|sasl)_[a-z_]+)\b'?")
 
 
 def _addresses(text: str) -> tuple[Address, ...]:

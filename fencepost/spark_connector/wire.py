@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.registry import API_BY_NAME, API_VERSIONS, Api
 from fencepost.protocol.schema import DecodeError
+from fencepost.spark_connector.security import PlainTransport, Refused, Transport, authenticate, tls_transport
+
+if TYPE_CHECKING:
+    from fencepost.client.security import SecurityConfig
 
 MAX_FRAME_BYTES = 1 << 30
 _FIRST_ROOM_BYTES = 1 << 20
 _SIZE = struct.Struct(">i")
+_TLS_ALERT = b"\x15\x03"
+_RENEWED_AT = 0.85
+"""At which part of a session's life its connection is left, at the earliest: as Kafka's own client renews it."""
 # Fetch 13 names topics by id only; positions in a checkpoint are kept by name.
 _HIGHEST_VERSION = {"Fetch": 12}
 
@@ -32,13 +40,17 @@ class Address(NamedTuple):
 
 @dataclass(frozen=True)
 class ConnectionSettings:
-    """How to reach the cluster. `request_timeout_ms` bounds an answer, `api_timeout_ms` an operation with retries."""
+    """How to reach the cluster. `request_timeout_ms` bounds an answer, `api_timeout_ms` an operation with retries.
+
+    `security` None: a plain connection.
+    """
 
     bootstrap: tuple[Address, ...]
     client_id: str = "fencepost-spark"
     request_timeout_ms: int = 30_000
     api_timeout_ms: int = 60_000
     receive_buffer_bytes: int = 4 << 20
+    security: SecurityConfig | None = None
 
 
 class BrokerError(Exception):
@@ -54,6 +66,13 @@ class ConnectionLost(BrokerError):
 
     def __init__(self, address: Address, reason: str) -> None:
         super().__init__(f"broker at {address}: {reason}", ErrorCode.NETWORK_EXCEPTION)
+
+
+class NotTrusted(BrokerError):
+    """Broker and connector could not come to trust each other: certificate, mechanism, password or listener."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(f"broker at {address}: {reason}", ErrorCode.SASL_AUTHENTICATION_FAILED)
 
 
 def code_of(number: int) -> ErrorCode:
@@ -75,8 +94,9 @@ class Ticket(NamedTuple):
 class Connection:
     """One broker, several requests under way; not for use by more than one thread.
 
-    The constructor connects and agrees on versions (ApiVersions, KIP-511). Every method raises ConnectionLost when the
-    connection is of no more use, after which only `close` makes sense.
+    The constructor connects, agrees on versions (ApiVersions, KIP-511) and proves who we are; it raises NotTrusted
+    where that fails. Every method raises ConnectionLost when the connection is of no more use, after which only `close`
+    makes sense.
     """
 
     def __init__(self, address: Address, settings: ConnectionSettings) -> None:
@@ -85,22 +105,24 @@ class Connection:
         self._correlation_id = 0
         self._waiting: deque[Ticket] = deque()
         self._versions: dict[int, tuple[int, int]] = {API_VERSIONS: (0, 4)}
-        timeout_seconds = settings.request_timeout_ms / 1000
-        try:
-            self._socket = socket.create_connection(address, timeout_seconds)
-        except OSError as error:
-            raise ConnectionLost(address, f"no connection: {error}") from None
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
+        self._renew_at: float | None = None
+        self._transport = self._connected(settings)
         try:
             self._agree_on_versions()
+            if settings.security is not None and settings.security.sasl:
+                self._prove(settings.security)
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """End the connection; what is under way gets no answer."""
-        self._socket.close()
+        self._transport.close()
+
+    @property
+    def worn_out(self) -> bool:
+        """Whether its session (KIP-368) is about to end and nothing is under way: a new one should take its place."""
+        return self._renew_at is not None and not self._waiting and time.monotonic() >= self._renew_at
 
     def knows(self, name: str) -> bool:
         """Whether both sides speak the API `name` in some version."""
@@ -121,9 +143,11 @@ class Connection:
         header = write_request_header(api, version, ticket.correlation_id, self._client_id)
         body = api.request.encode(request, version)
         try:
-            self._socket.sendall(_SIZE.pack(len(header) + len(body)) + header + body)
+            self._transport.send_all(_SIZE.pack(len(header) + len(body)) + header + body)
         except OSError as error:
             raise ConnectionLost(self.address, f"sending {name}: {error}") from None
+        except Refused as error:
+            raise NotTrusted(self.address, str(error)) from None
         self._waiting.append(ticket)
         return ticket
 
@@ -140,8 +164,37 @@ class Connection:
             return self._decode(ticket, frame, start)
         except OSError as error:
             raise ConnectionLost(self.address, f"waiting for {ticket.api.name}: {error}") from None
+        except Refused as error:
+            raise NotTrusted(self.address, str(error)) from None
         except DecodeError as error:
             raise ConnectionLost(self.address, f"an answer that can not be read: {error}") from error
+
+    def _connected(self, settings: ConnectionSettings) -> Transport:
+        try:
+            sock = socket.create_connection(self.address, settings.request_timeout_ms / 1000)
+        except OSError as error:
+            raise ConnectionLost(self.address, f"no connection: {error}") from None
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
+            if settings.security is None or not settings.security.tls:
+                return PlainTransport(sock)
+            return tls_transport(sock, settings.security, self.address.host)
+        except OSError as error:
+            sock.close()
+            raise ConnectionLost(self.address, f"no connection: {error}") from None
+        except Refused as error:
+            sock.close()
+            raise NotTrusted(self.address, str(error)) from None
+
+    def _prove(self, security: SecurityConfig) -> None:
+        began = time.monotonic()
+        try:
+            ends_at = authenticate(self, security)
+        except Refused as error:
+            raise NotTrusted(self.address, str(error)) from None
+        if ends_at is not None:
+            self._renew_at = began + _RENEWED_AT * (ends_at - began)
 
     def _decode(self, ticket: Ticket, frame: bytearray, start: int) -> Any:
         if ticket.api.key == API_VERSIONS and ticket.version > 0:
@@ -155,6 +208,8 @@ class Connection:
         head = bytearray(_SIZE.size)
         self._fill(memoryview(head))
         (size,) = _SIZE.unpack(head)
+        if head.startswith(_TLS_ALERT):
+            raise NotTrusted(self.address, "it speaks TLS: security.protocol has to be SSL or SASL_SSL")
         if not 4 <= size <= MAX_FRAME_BYTES:
             raise ConnectionLost(self.address, f"an answer of {size} bytes")
         # Memory follows what arrives, not what is claimed.
@@ -172,7 +227,7 @@ class Connection:
         with room:
             filled = 0
             while filled < len(room):
-                count = self._socket.recv_into(room[filled:])
+                count = self._transport.recv_into(room[filled:])
                 if count == 0:
                     raise ConnectionLost(self.address, "closed by the broker")
                 filled += count

@@ -1,5 +1,8 @@
 """The options: spelled as Spark's Kafka source spells them, refused with a reason where they make no sense."""
 
+import pickle
+import platform
+
 import pytest
 
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
@@ -100,7 +103,9 @@ def test_offsets_may_be_named_for_each_partition() -> None:
      '{"t": {"0": true}}', '{"t": {"-1": 5}}', '{"t": {"0": 1, "0": 2}}', '{"t": {"0": 1}, "t": {"1": 2}}'],
 )  # fmt: skip
 def test_offsets_of_another_shape_are_refused(text: str) -> None:
-    with pytest.raises(OptionError, match=r"option startingOffsets = .*must be JSON such as"):
+    with pytest.raises(
+        OptionError, match=r"option startingOffsets = .*must be earliest, latest, or it must be JSON such"
+    ):
         parse(startingOffsets=text)
 
 
@@ -114,25 +119,51 @@ def test_times_may_be_one_for_all_or_one_for_each() -> None:
             parse(startingTimestamp=wrong)
 
 
-def test_a_strategy_without_a_time_is_refused() -> None:
+def test_the_strategy_says_what_becomes_of_a_time_without_a_record() -> None:
     assert parse(startingTimestamp="1", startingOffsetsByTimestampStrategy="LATEST").latest_if_no_timestamp
     assert not parse(startingTimestamp="1", startingOffsetsByTimestampStrategy="error").latest_if_no_timestamp
-    with pytest.raises(OptionError, match="goes with startingTimestamp or startingOffsetsByTimestamp"):
-        parse(startingOffsetsByTimestampStrategy="latest")
     with pytest.raises(OptionError, match="must be one of error, latest"):
         parse(startingTimestamp="1", startingOffsetsByTimestampStrategy="newest")
+
+
+def test_a_time_for_all_goes_before_times_and_those_before_offsets(caplog: pytest.LogCaptureFixture) -> None:
+    """The order of Spark's Kafka source; what thereby counts for nothing is told."""
+    each = {"startingOffsetsByTimestamp": '{"t": {"0": 7}}', "startingOffsets": "latest"}
+    assert parse(**each).starting == Bound(timestamps_ms={T0: 7})
+    assert "startingOffsetsByTimestamp goes before startingOffsets" in caplog.text
+    assert parse(startingTimestamp="5", **each).starting == Bound(timestamp_ms=5)
+    ends = {"endingOffsets": '{"t": {"0": 9}}', "endingOffsetsByTimestamp": '{"t": {"0": 7}}'}
+    assert parse(**ends).ending == Bound(timestamps_ms={T0: 7})
+    assert parse(endingTimestamp="5", **ends).ending == Bound(timestamp_ms=5)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("maxOffsetsPerTrigger", "5"),
+        ("minOffsetsPerTrigger", "5"),
+        ("maxTriggerDelay", "1m"),
+        ("maxBytesPerTrigger", "1m"),
+        ("commitGroup", "g"),
+    ],
+)
+def test_what_steers_micro_batches_has_no_effect_in_a_batch_query_which_is_told(
+    name: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    parse(Mode.BATCH, **{name: value})
+    assert f"option {name} has no effect in a batch query" in caplog.text
+    caplog.clear()
+    parse(Mode.STREAM, **{name: value})
+    assert not caplog.text
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"startingOffsets": "earliest", "startingTimestamp": "5"}, "given are startingOffsets and startingTimestamp"),
-        ({"endingOffsets": "latest", "endingTimestamp": "5"}, "given are endingOffsets and endingTimestamp"),
         ({"startingOffsets": "latest"}, "a batch query can not start at latest"),
         ({"startingOffsets": '{"t": {"0": -1}}'}, "a batch query can not start at latest"),
         ({"endingOffsets": "earliest"}, "a query can not end at earliest"),
         ({"endingOffsets": '{"t": {"0": -2}}'}, "a query can not end at earliest"),
-        ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger does not go with a batch query"),
         ({"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"}, "but kafka.isolation.level is"),
         ({"columns": "value", "includeHeaders": "true"}, "includeHeaders is true, but columns says value"),
         ({"columns": "headers", "includeHeaders": "false"}, "includeHeaders is false, but columns says headers"),
@@ -197,10 +228,73 @@ def test_what_sparks_kafka_source_refuses_is_refused_with_the_reason(name: str) 
         parse(**{name: "x"})
 
 
-def test_a_protocol_that_is_not_spoken_is_refused() -> None:
-    assert parse(kafka_security_protocol="plaintext").connection.client_id == "fencepost-spark"
-    with pytest.raises(OptionError, match="SASL_SSL is not supported"):
-        parse(kafka_security_protocol="SASL_SSL")
+def test_sizes_are_bytes_with_or_without_a_unit() -> None:
+    for text, size in [("7", 7), ("512k", 512 << 10), ("64M", 64 << 20), ("1 gb", 1 << 30)]:
+        assert parse(Mode.STREAM, maxBytesPerTrigger=text).max_bytes_per_trigger == size
+    for wrong in ("0", "-1", "much", "1.5m"):
+        with pytest.raises(OptionError, match=r"option maxBytesPerTrigger = .* must be a size above 0 such as"):
+            parse(Mode.STREAM, maxBytesPerTrigger=wrong)
+
+
+def test_a_plain_connection_has_no_security_and_costs_none() -> None:
+    assert parse(kafka_security_protocol="plaintext").connection.security is None
+    assert parse().connection.client_id == "fencepost-spark"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"kafka.sasl.mechanism": "SCRAM-SHA-512", "kafka.sasl.username": "me", "kafka.sasl.password": "sesame"},
+        {"kafka.sasl.mechanisms": "scram-sha-512", "kafka.sasl.username": "me", "kafka.sasl.password": "sesame"},
+        {
+            "kafka.sasl.mechanism": "SCRAM-SHA-512",
+            "kafka.sasl.jaas.config": 'x.ScramLoginModule required username="me" password="sesame";',
+        },
+    ],
+)
+def test_security_is_said_in_the_words_of_java_or_of_librdkafka(names: dict[str, str]) -> None:
+    found = parse(**{"kafka.security.protocol": "SASL_SSL", **names}).connection.security
+    assert found is not None
+    assert (found.tls, found.sasl, found.sasl_mechanism) == (True, True, "SCRAM-SHA-512")
+    assert (found.sasl_username, found.sasl_password) == ("me", "sesame")
+    assert "sesame" not in repr(found)
+    assert pickle.loads(pickle.dumps(found)) == found, "tasks get it by pickle"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"kafka.security.protocol": "TLS"}, r"option kafka\.security\.protocol: 'TLS' must be one of plaintext, ssl"),
+        ({"kafka.security.protocol": "SASL_SSL"}, r"needs kafka\.sasl\.mechanism"),
+        ({"kafka.sasl.mechanism": "GSSAPI"}, r"option kafka\.sasl\.mechanism: 'GSSAPI' must be one of PLAIN, SCRAM"),
+        ({"kafka.sasl.username": "me"}, r"SASL options need kafka\.security\.protocol"),
+        ({"kafka.ssl.truststore.type": "JKS"}, "only PEM can be read"),
+        ({"kafka.security.protocol": "SSL", "kafka.ssl.ca.location": "/nowhere"}, "can not be used: No such file"),
+        ({"kafka.sasl.kerberos.service.name": "kafka"}, "GSSAPI is not spoken here"),
+        ({"kafka.sasl.oauthbearer.token.endpoint.url": "https://x"}, "tokens come from a function of yours"),
+        (
+            {"kafka.sasl.oauth.token.provider": "nowhere:token"},
+            "must name a function that every worker can import, module:function",
+        ),
+    ],
+)
+def test_security_that_can_not_be_is_refused_by_the_options_name(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        parse(**options)
+
+
+def test_a_function_that_gives_tokens_goes_to_the_tasks_by_its_name() -> None:
+    found = parse(
+        **{
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "OAUTHBEARER",
+            "kafka.sasl.oauth.token.provider": "platform:node",
+        }
+    ).connection.security
+    assert found is not None
+    copied = pickle.loads(pickle.dumps(found))
+    assert copied == found
+    assert copied.sasl_oauth_token_provider() == platform.node()
 
 
 def test_settings_of_a_consumer_that_is_not_there_are_accepted() -> None:

@@ -135,8 +135,8 @@ def test_only_chosen_columns_are_read(spark: Any, bootstrap: str, topic: str, tr
     ("options", "reason"),
     [
         ({"startingOffset": "earliest"}, r"did you mean startingOffsets\?"),
-        ({"maxOffsetsPerTrigger": "5"}, "maxOffsetsPerTrigger does not go with a batch query"),
-        ({"kafka.security.protocol": "SSL"}, "only PLAINTEXT"),
+        ({"minPartitions": "0"}, "option minPartitions = .0.: must be a whole number above 0"),
+        ({"kafka.security.protocol": "TLS"}, "must be one of plaintext, ssl"),
     ],
 )
 def test_wrong_options_are_refused_before_anything_is_read(
