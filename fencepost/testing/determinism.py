@@ -7,6 +7,7 @@ has other ones. String hashes order sets, so a run is repeated exactly only unde
 import heapq
 import itertools
 import math
+import threading
 from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any, TypeVar
@@ -22,10 +23,11 @@ def run_seeded(seed: int, main: Callable[[], Awaitable[T]]) -> T:
     """Run `main` to its end. Time jumps to the next deadline as soon as every task waits.
 
     trio shuffles the tasks that are ready; here they are put in the order of their birth first, and the shuffle is the
-    seed's. Threads and sockets of the outer world would bring their own order in: there must be none.
+    seed's. Threads and sockets of the outer world would bring their own order in: `main` must have none. Loops in other
+    threads of the process, which have nothing to do with it, do not disturb it.
     """
     before = scheduler._ALLOW_DETERMINISTIC_SCHEDULING, scheduler._r
-    _schedule(True, Random(seed))
+    _schedule(True, _OfThisThread(Random(seed), before[1]))
     try:
         return trio.run(main, clock=jumping_clock())
     finally:
@@ -84,6 +86,19 @@ async def nap(seconds: float) -> None:
 _numbers = itertools.count()
 
 
-def _schedule(deterministic: bool, random: Random) -> None:
+class _OfThisThread:
+    """Chance for this thread, and other chance for all others: trio has one source for the loops of a process, and a
+    shuffle in the loop of a client's thread would take from a seed's numbers."""
+
+    def __init__(self, here: Random, elsewhere: Any) -> None:
+        self._thread = threading.get_ident()
+        self._here = here
+        self._elsewhere = elsewhere
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._here if threading.get_ident() == self._thread else self._elsewhere, name)
+
+
+def _schedule(deterministic: bool, random: Any) -> None:
     scheduler.__dict__["_ALLOW_DETERMINISTIC_SCHEDULING"] = deterministic
     scheduler.__dict__["_r"] = random

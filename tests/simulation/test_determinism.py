@@ -1,5 +1,7 @@
 """Virtual time: naps and trio's own sleeps end when they should, in one order, and can be cancelled."""
 
+import threading
+
 import trio
 
 from fencepost.testing.determinism import nap, run_seeded
@@ -58,3 +60,44 @@ def test_nobody_answers_where_no_broker_is() -> None:
         return ""
 
     assert "refused" in run_seeded(0, main)
+
+
+def test_a_loop_in_another_thread_takes_nothing_of_a_seeds_chance() -> None:
+    """trio has one source of chance for all loops of a process, and a blocking client's loop lives in a thread."""
+    over = threading.Event()
+    turns = threading.Semaphore(0)
+
+    async def restless() -> None:
+        async with trio.open_nursery() as nursery:
+            for _ in range(3):
+                nursery.start_soon(_turn, over, turns)
+
+    async def orders() -> list[tuple[int, int]]:
+        seen: list[tuple[int, int]] = []
+
+        async def step(number: int) -> None:
+            for turn in range(200):
+                seen.append((turn, number))
+                await trio.lowlevel.checkpoint()
+
+        async with trio.open_nursery() as nursery:
+            for number in range(5):
+                nursery.start_soon(step, number)
+        return seen
+
+    alone = run_seeded(7, orders)
+    thread = threading.Thread(target=trio.run, args=(restless,), daemon=True)
+    thread.start()
+    try:
+        for _ in range(5):
+            turns.acquire()  # it does take turns
+            assert run_seeded(7, orders) == alone
+    finally:
+        over.set()
+        thread.join()
+
+
+async def _turn(over: threading.Event, turns: threading.Semaphore) -> None:
+    while not over.is_set():
+        turns.release()
+        await trio.sleep(0)
