@@ -1,14 +1,49 @@
-"""The records of the metadata log: KRaft frames (frame version, type, version, body) and their bodies as values."""
+"""The bytes of the metadata log's records: KRaft frames (frame version, type, version, body), both ways."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from fencepost.protocol.metadata_record_types import (
+    UNASSIGNED_DIRECTORY,
+    AbortTransactionRecord,
+    AccessControlEntryRecord,
+    BeginTransactionRecord,
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    FenceBrokerRecord,
+    MetadataEntry,
+    MetadataRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    PartitionRun,
+    ProducerIdsRecord,
+    QuotaEntity,
+    RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
+    TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    UserScramCredentialRecord,
+    record_count,
+)
 from fencepost.protocol.primitives import unsigned_varint
 from fencepost.protocol.schema import (
     Array,
+    Bool,
+    Bytes,
     DecodeError,
     Field,
+    Float64,
     Int8,
     Int16,
     Int32,
@@ -16,117 +51,59 @@ from fencepost.protocol.schema import (
     Message,
     Since,
     String,
+    Struct,
+    Uint16,
     Uuid,
 )
+
+__all__ = [
+    "UNASSIGNED_DIRECTORY",
+    "AbortTransactionRecord",
+    "AccessControlEntryRecord",
+    "BeginTransactionRecord",
+    "BrokerEndpoint",
+    "BrokerFeature",
+    "BrokerRegistrationChangeRecord",
+    "ClientQuotaRecord",
+    "ConfigRecord",
+    "EndTransactionRecord",
+    "FeatureLevelRecord",
+    "FenceBrokerRecord",
+    "MetadataEntry",
+    "MetadataRecord",
+    "MetadataRecordError",
+    "NoOpRecord",
+    "PartitionChangeRecord",
+    "PartitionRecord",
+    "PartitionRun",
+    "ProducerIdsRecord",
+    "QuotaEntity",
+    "RegisterBrokerRecord",
+    "RemoveAccessControlEntryRecord",
+    "RemoveTopicRecord",
+    "RemoveUserScramCredentialRecord",
+    "TopicRecord",
+    "UnfenceBrokerRecord",
+    "UnregisterBrokerRecord",
+    "UserScramCredentialRecord",
+    "decode_metadata_record",
+    "decode_metadata_records",
+    "encode_metadata_record",
+    "encode_metadata_records",
+    "record_count",
+]
 
 FRAME_VERSION = 1
 _PARTITION_ID = 3
 """Where PartitionRecord's first field, the partition's number, stands in its frame: behind three one-byte varints."""
-UNASSIGNED_DIRECTORY = bytes(16)
-"""The directory of a replica that was not placed in one yet (KIP-858)."""
+_AFTER_PARTITION_ID = _PARTITION_ID + 4
+_AFTER_TOPIC_ID = _AFTER_PARTITION_ID + 16
+_PARTITION_HEAD = bytes((FRAME_VERSION, 3))
+_PARTITION_VERSION_MAX = 2
 
 
 class MetadataRecordError(ValueError):
     """Bytes in the metadata log that are no record this build knows."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRecord:
-    """A topic came to be (2); `topic_id` is 16 bytes."""
-
-    name: str
-    topic_id: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRecord:
-    """A partition came to be (3): its replicas, who leads, and the directory of each replica."""
-
-    partition_id: int
-    topic_id: bytes
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int = 0
-    partition_epoch: int = 0
-    removing_replicas: tuple[int, ...] = ()
-    adding_replicas: tuple[int, ...] = ()
-    leader_recovery_state: int = 0
-    directories: tuple[bytes, ...] = ()
-    eligible_leader_replicas: tuple[int, ...] | None = None
-    last_known_elr: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigRecord:
-    """A setting of a topic (resource type 2) or of brokers (4; an empty name means all); None takes it away (4)."""
-
-    resource_type: int
-    resource_name: str
-    name: str
-    value: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveTopicRecord:
-    """A topic went, with its partitions and settings (9)."""
-
-    topic_id: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureLevelRecord:
-    """A feature was finalized at a level; 0 takes it away (12)."""
-
-    name: str
-    feature_level: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdsRecord:
-    """A block of producer ids was handed out (15); `next_producer_id` is the first one of the next block."""
-
-    broker_id: int
-    broker_epoch: int
-    next_producer_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class NoOpRecord:
-    """Nothing (20)."""
-
-
-@dataclass(frozen=True, slots=True)
-class BeginTransactionRecord:
-    """What follows counts only if the transaction ends (23, KIP-868)."""
-
-    name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EndTransactionRecord:
-    """What came since the Begin counts from here on (24, KIP-868)."""
-
-
-@dataclass(frozen=True, slots=True)
-class AbortTransactionRecord:
-    """What came since the Begin never counts (25, KIP-868)."""
-
-    reason: str | None = None
-
-
-MetadataRecord = (
-    TopicRecord
-    | PartitionRecord
-    | ConfigRecord
-    | RemoveTopicRecord
-    | FeatureLevelRecord
-    | ProducerIdsRecord
-    | NoOpRecord
-    | BeginTransactionRecord
-    | EndTransactionRecord
-    | AbortTransactionRecord
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +120,36 @@ def _form(api_key: int, made: type[Any], written: int, *fields: Any, versions: t
     return _Form(api_key, made, Message(made.__name__, versions, 0, *fields), written)
 
 
+_ENDPOINT = Struct("BrokerEndpoint", "name" / String, "host" / String, "port" / Uint16, "security_protocol" / Int16)
+_FEATURE = Struct("BrokerFeature", "name" / String, "min_supported_version" / Int16, "max_supported_version" / Int16)
+_ENTITY = Struct("QuotaEntity", "entity_type" / String, "entity_name" / Field(String, nullable=0))
+_STRUCTS: dict[type[Any], Struct] = {BrokerEndpoint: _ENDPOINT, BrokerFeature: _FEATURE, QuotaEntity: _ENTITY}
+_PARTS: dict[str, type[Any]] = {struct.struct_name: made for made, struct in _STRUCTS.items()}
+
+
+def _changed(tag: int, kind: Any, since: int = 0) -> Field:
+    """A field of PartitionChangeRecord: null where nothing changed."""
+    return Field(Array(kind), since, nullable=since, default=None, tag=tag)
+
+
 _FORMS = (
+    _form(
+        0,
+        RegisterBrokerRecord,
+        3,
+        "broker_id" / Int32,
+        "is_migrating_zk_broker" / Since(2, Bool),
+        "incarnation_id" / Uuid,
+        "broker_epoch" / Int64,
+        "end_points" / Array(_ENDPOINT),
+        "features" / Array(_FEATURE),
+        "rack" / Field(String, nullable=0),
+        "fenced" / Field(Bool, default=True),
+        "in_controlled_shutdown" / Since(1, Bool),
+        "log_dirs" / Field(Array(Uuid), 3, tag=0),
+        versions=(0, 3),
+    ),
+    _form(1, UnregisterBrokerRecord, 0, "broker_id" / Int32, "broker_epoch" / Int64),
     _form(2, TopicRecord, 0, "name" / String, "topic_id" / Uuid),
     _form(
         3,
@@ -173,8 +179,39 @@ _FORMS = (
         "name" / String,
         "value" / Field(String, nullable=0),
     ),
+    _form(
+        5,
+        PartitionChangeRecord,
+        1,
+        "partition_id" / Field(Int32, default=-1),
+        "topic_id" / Uuid,
+        "isr" / _changed(0, Int32),
+        "leader" / Field(Int32, default=-2, tag=1),
+        "replicas" / _changed(2, Int32),
+        "removing_replicas" / _changed(3, Int32),
+        "adding_replicas" / _changed(4, Int32),
+        "leader_recovery_state" / Field(Int8, default=-1, tag=5),
+        "eligible_leader_replicas" / _changed(6, Int32, 2),
+        "last_known_elr" / _changed(7, Int32, 2),
+        "directories" / _changed(8, Uuid, 1),
+        versions=(0, 2),
+    ),
+    _form(7, FenceBrokerRecord, 0, "id" / Int32, "epoch" / Int64),
+    _form(8, UnfenceBrokerRecord, 0, "id" / Int32, "epoch" / Int64),
     _form(9, RemoveTopicRecord, 0, "topic_id" / Uuid),
+    _form(
+        11,
+        UserScramCredentialRecord,
+        0,
+        "name" / String,
+        "mechanism" / Int8,
+        "salt" / Bytes,
+        "stored_key" / Bytes,
+        "server_key" / Bytes,
+        "iterations" / Int32,
+    ),
     _form(12, FeatureLevelRecord, 0, "name" / String, "feature_level" / Int16),
+    _form(14, ClientQuotaRecord, 0, "entity" / Array(_ENTITY), "key" / String, "value" / Float64, "remove" / Bool),
     _form(
         15,
         ProducerIdsRecord,
@@ -183,7 +220,33 @@ _FORMS = (
         "broker_epoch" / Field(Int64, default=-1),
         "next_producer_id" / Int64,
     ),
+    _form(
+        17,
+        BrokerRegistrationChangeRecord,
+        2,
+        "broker_id" / Int32,
+        "broker_epoch" / Int64,
+        "fenced" / Field(Int8, tag=0),
+        "in_controlled_shutdown" / Field(Int8, 1, tag=1),
+        "log_dirs" / Field(Array(Uuid), 2, tag=2),
+        versions=(0, 2),
+    ),
+    _form(
+        18,
+        AccessControlEntryRecord,
+        0,
+        "id" / Uuid,
+        "resource_type" / Int8,
+        "resource_name" / String,
+        "pattern_type" / Int8,
+        "principal" / String,
+        "host" / String,
+        "operation" / Int8,
+        "permission_type" / Int8,
+    ),
+    _form(19, RemoveAccessControlEntryRecord, 0, "id" / Uuid),
     _form(20, NoOpRecord, 0),
+    _form(22, RemoveUserScramCredentialRecord, 0, "name" / String, "mechanism" / Int8),
     _form(23, BeginTransactionRecord, 0, "name" / Field(String, nullable=0, default=None, tag=0)),
     _form(24, EndTransactionRecord, 0),
     _form(25, AbortTransactionRecord, 0, "reason" / Field(String, nullable=0, default=None, tag=0)),
@@ -195,9 +258,14 @@ _BY_KEY = {form.api_key: form for form in _FORMS}
 def encode_metadata_record(record: MetadataRecord) -> bytes:
     """The value of a metadata log record: frame version 1, type and version as unsigned varints, then the body."""
     form = _BY_TYPE[type(record)]
+    version = form.version
+    if isinstance(record, PartitionRecord | PartitionChangeRecord) and (
+        record.eligible_leader_replicas is not None or record.last_known_elr is not None
+    ):
+        version = 2  # the first to know them (KIP-966)
     value = form.message(**{name: _to_wire(getattr(record, name)) for name in form.message.fields})
-    head = unsigned_varint(FRAME_VERSION) + unsigned_varint(form.api_key) + unsigned_varint(form.version)
-    return head + form.message.encode(value, form.version)
+    head = unsigned_varint(FRAME_VERSION) + unsigned_varint(form.api_key) + unsigned_varint(version)
+    return head + form.message.encode(value, version)
 
 
 def decode_metadata_record(data: bytes | memoryview) -> MetadataRecord:
@@ -223,11 +291,21 @@ def decode_metadata_record(data: bytes | memoryview) -> MetadataRecord:
 
 
 def _to_wire(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    return [_to_struct(part) for part in value] if isinstance(value, tuple) else value
+
+
+def _to_struct(part: Any) -> Any:
+    struct = _STRUCTS.get(type(part))
+    return part if struct is None else struct(**{name: getattr(part, name) for name in struct.fields})
 
 
 def _from_wire(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
+    return tuple(_from_struct(part) for part in value) if isinstance(value, list) else value
+
+
+def _from_struct(part: Any) -> Any:
+    made = _PARTS.get(type(part).__name__)
+    return part if made is None else made(**{name: getattr(part, name) for name in part._fields})
 
 
 def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
@@ -243,18 +321,50 @@ def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def encode_metadata_records(records: Sequence[MetadataRecord]) -> list[bytes]:
+def encode_metadata_records(entries: Iterable[MetadataEntry]) -> list[bytes]:
     """As `encode_metadata_record`, for many; partitions that differ in their number only are encoded once."""
     found: list[bytes] = []
     like: PartitionRecord | None = None
-    frame = b""
-    for record in records:
-        if not isinstance(record, PartitionRecord):
-            found.append(encode_metadata_record(record))
+    head = tail = b""
+    for entry in entries:
+        if not isinstance(entry, PartitionRecord | PartitionRun):
+            found.append(encode_metadata_record(entry))
             continue
-        if like is None or replace(like, partition_id=record.partition_id) != record:
+        record, length = (entry.first, entry.length) if isinstance(entry, PartitionRun) else (entry, 1)
+        if like is None or like[1:] != record[1:]:
             like, frame = record, encode_metadata_record(record)
-        found.append(
-            frame[:_PARTITION_ID] + record.partition_id.to_bytes(4, "big", signed=True) + frame[_PARTITION_ID + 4 :]
-        )
+            head, tail = frame[:_PARTITION_ID], frame[_AFTER_PARTITION_ID:]
+        start = record.partition_id
+        found += [head + number.to_bytes(4, "big", signed=True) + tail for number in range(start, start + length)]
     return found
+
+
+def decode_metadata_records(values: Sequence[bytes]) -> Iterator[tuple[int, MetadataEntry]]:
+    """The records in `values`, each with its place there; partitions numbered in a row, and else alike, as one run.
+
+    Raises MetadataRecordError once it comes to bytes that are no record; what came before it was yielded.
+    """
+    place, end = 0, len(values)
+    while place < end:
+        frame = values[place]
+        if frame[:2] != _PARTITION_HEAD or len(frame) < _AFTER_TOPIC_ID or frame[2] > _PARTITION_VERSION_MAX:
+            yield place, decode_metadata_record(frame)
+            place += 1
+            continue
+        number = int.from_bytes(frame[_PARTITION_ID:_AFTER_PARTITION_ID], "big", signed=True)
+        like = _partition_like(frame[:_PARTITION_ID], frame[_AFTER_TOPIC_ID:])
+        first = like._replace(partition_id=number, topic_id=bytes(frame[_AFTER_PARTITION_ID:_AFTER_TOPIC_ID]))
+        head, tail, start = frame[:_PARTITION_ID], frame[_AFTER_PARTITION_ID:], place
+        place += 1
+        most = min(end, start + 0x7FFF_FFFF - number + 1)
+        while place < most and values[place] == head + (number + place - start).to_bytes(4, "big", signed=True) + tail:
+            place += 1
+        yield start, first if place == start + 1 else PartitionRun(first, place - start)
+
+
+@lru_cache(maxsize=1024)
+def _partition_like(head: bytes, rest: bytes) -> PartitionRecord:
+    """The partition of a frame that has zeros for its number and topic; brokers have few different ones."""
+    record = decode_metadata_record(head + bytes(_AFTER_TOPIC_ID - _PARTITION_ID) + rest)
+    assert isinstance(record, PartitionRecord)
+    return record

@@ -1,4 +1,4 @@
-"""The cluster at one offset of the metadata log: topics, settings, features, producer ids; replaced, never changed."""
+"""The cluster at one offset of the metadata log: topics, settings, features, access; replaced, never changed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fencepost.coordinator.metadata.topic_names import is_internal
+from fencepost.protocol.metadata_record_types import RegisterBrokerRecord
 
 FIRST_PRODUCER_ID = 1
 """Kafka starts at 0; 0 is left out here so that it can never be a producer's (kafka-rules 0.23)."""
@@ -32,13 +33,19 @@ class ConfigResource(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """Who holds and who leads one partition."""
+    """Who holds and who leads one partition; `directories` has one entry for each replica, or is empty."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int = 0
     partition_epoch: int = 0
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = 0
+    directories: tuple[bytes, ...] = ()
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,38 @@ class TopicImage:
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
+class Acl(NamedTuple):
+    """Who may, or must not, do what with which resources; the numbers are those of Kafka's ACL requests."""
+
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+class ScramUser(NamedTuple):
+    """A user's password for one SCRAM mechanism (1: SHA-256, 2: SHA-512)."""
+
+    name: str
+    mechanism: int
+
+
+class ScramCredential(NamedTuple):
+    """What a password is checked by; it can not be told from this."""
+
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Whom a quota is for: (type, name) pairs by type; a name of None is the default of its type."""
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
     """The cluster's metadata up to, not including, `offset` of the metadata log."""
@@ -74,6 +113,12 @@ class MetadataImage:
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=dict)
     features: Mapping[str, int] = field(default_factory=dict)
     next_producer_id: int = FIRST_PRODUCER_ID
+    brokers: Mapping[int, RegisterBrokerRecord] = field(default_factory=dict)
+    """Registrations by broker id, as they hold now."""
+    acls: Mapping[bytes, Acl] = field(default_factory=dict)
+    """By their 16-byte ids."""
+    quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
+    scram: Mapping[ScramUser, ScramCredential] = field(default_factory=dict)
 
     def topic_config(self, name: str) -> Mapping[str, str]:
         """What was set on a topic."""

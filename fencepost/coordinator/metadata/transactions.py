@@ -1,23 +1,21 @@
 """KIP-868: a transaction of metadata records shows as a whole or not at all, over batches, crashes and restarts."""
 
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import assert_never
 
 from fencepost.coordinator.metadata.delta import Change, MetadataCorrupt, MetadataDelta
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, MetadataImage
-from fencepost.protocol.metadata_records import (
+from fencepost.coordinator.metadata.image_fold import ImageFold
+from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
-    ConfigRecord,
     EndTransactionRecord,
-    FeatureLevelRecord,
-    MetadataRecord,
-    NoOpRecord,
-    PartitionRecord,
-    ProducerIdsRecord,
-    RemoveTopicRecord,
-    TopicRecord,
+    MetadataEntry,
+    PartitionRun,
 )
+
+Publisher = Callable[[MetadataDelta], None]
+"""Handed each step of what may be seen, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +34,18 @@ class MetadataLoader:
                      \\------ Abort: drop ---------/
 
     Outside a transaction each batch is published at its end. Inside one nothing is, whatever batches it spans, until
-    its End. An Abort drops the delta at that very record, before the next is looked at, so that a batch which holds
+    its End. An Abort drops the fold at that very record, before the next is looked at, so that a batch which holds
     an Abort and more can not carry the aborted records along (kafka-rules E.5: Kafka's loader gets this wrong).
     """
 
-    def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
+    def __init__(self, image: MetadataImage = EMPTY_IMAGE, publish: Publisher | None = None) -> None:
         self.image = image
         """The newest image that holds whole transactions only."""
         self.open: OpenTransaction | None = None
-        self._delta = MetadataDelta(image)
+        self._fold = ImageFold(image)
         self._dirty = False
         self._offset = image.offset
+        self._publish_to = publish
 
     @property
     def next_offset(self) -> int:
@@ -58,7 +57,12 @@ class MetadataLoader:
         """Up to here everything is decided: the start of the open transaction, or the end (kafka-rules E.3)."""
         return self.open.start_offset if self.open is not None else self._offset
 
-    def load_batch(self, base_offset: int, records: list[MetadataRecord]) -> tuple[Change, ...]:
+    @property
+    def open_records(self) -> int:
+        """How many records of the open transaction were taken in, its Begin among them."""
+        return self._offset - self.open.start_offset if self.open is not None else 0
+
+    def load_batch(self, base_offset: int, entries: Sequence[MetadataEntry]) -> tuple[Change, ...]:
         """Take in one batch of the log and return what became visible by it.
 
         Raises MetadataCorrupt for a gap in the offsets, a transaction record out of place, or a record that cannot
@@ -67,20 +71,39 @@ class MetadataLoader:
         if base_offset != self._offset:
             raise MetadataCorrupt(base_offset, f"offset {self._offset} was expected")
         seen: list[Change] = []
-        for record in records:
-            self._load(record, seen)
-            self._offset += 1
+        for entry in entries:
+            self._load(entry, seen)
+            self._offset += entry.length if type(entry) is PartitionRun else 1
         if self.open is None:
             self._publish(seen)
         return tuple(seen)
 
-    def _load(self, record: MetadataRecord, seen: list[Change]) -> None:
-        match record:
+    def pass_over(self, base_offset: int, next_offset: int) -> None:
+        """A batch that says nothing about metadata, such as a leader change of Kafka's, stands at these offsets.
+
+        Raises MetadataCorrupt for a gap.
+        """
+        if base_offset != self._offset:
+            raise MetadataCorrupt(base_offset, f"offset {self._offset} was expected")
+        self._offset = next_offset
+        if self.open is None:
+            self._dirty = True
+            self._publish([])
+
+    def revert(self) -> None:
+        """Forget what came since the last publication, as if it had never been: for a controller that steps down."""
+        self.open = None
+        self._fold = ImageFold(self.image)
+        self._dirty = False
+        self._offset = self.image.offset
+
+    def _load(self, entry: MetadataEntry, seen: list[Change]) -> None:
+        match entry:
             case BeginTransactionRecord():
                 if self.open is not None:
                     raise MetadataCorrupt(self._offset, f"a transaction is open since {self.open.start_offset}")
                 self._publish(seen)
-                self.open = OpenTransaction(self._offset, record.name)
+                self.open = OpenTransaction(self._offset, entry.name)
             case EndTransactionRecord():
                 self._need_open("an End")
                 self.open = None
@@ -89,22 +112,12 @@ class MetadataLoader:
             case AbortTransactionRecord():
                 self._need_open("an Abort")
                 self.open = None
-                self._delta = MetadataDelta(self.image)
+                self._fold = ImageFold(self.image)
                 self._dirty = True
                 self._publish(seen, self._offset + 1)
-            case (
-                TopicRecord()
-                | PartitionRecord()
-                | ConfigRecord()
-                | RemoveTopicRecord()
-                | FeatureLevelRecord()
-                | ProducerIdsRecord()
-                | NoOpRecord()
-            ):
-                self._delta.replay(self._offset, record)
-                self._dirty = True
             case _:
-                assert_never(record)
+                self._fold.replay(self._offset, entry)
+                self._dirty = True
 
     def _need_open(self, what: str) -> None:
         if self.open is None:
@@ -113,7 +126,25 @@ class MetadataLoader:
     def _publish(self, seen: list[Change], offset: int | None = None) -> None:
         if not self._dirty:
             return
-        self.image, changes = self._delta.apply(self._offset if offset is None else offset)
-        seen.extend(changes)
-        self._delta = MetadataDelta(self.image)
+        delta = self._fold.apply(self._offset if offset is None else offset)
+        self.image = delta.image
+        seen.extend(delta.changes)
+        self._fold = ImageFold(self.image)
         self._dirty = False
+        if self._publish_to is not None:
+            self._publish_to(delta)
+
+
+def image_of_snapshot(offset: int, batches: Iterable[Sequence[MetadataEntry]]) -> MetadataImage:
+    """The image that a snapshot of the log below `offset` holds.
+
+    Raises MetadataCorrupt for a record that cannot follow the ones before, or one of a transaction: a snapshot is whole
+    by itself, and none is ever written while a transaction is open (kafka-rules E.3, E.4).
+    """
+    fold = ImageFold(EMPTY_IMAGE)
+    for entries in batches:
+        for entry in entries:
+            if isinstance(entry, BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord):
+                raise MetadataCorrupt(offset, f"{type(entry).__name__} in a snapshot")
+            fold.replay(offset, entry)
+    return fold.apply(offset).image

@@ -1,0 +1,155 @@
+"""What records about brokers, ACLs, quotas and passwords change about an image."""
+
+from dataclasses import replace
+from typing import assert_never
+
+from fencepost.coordinator.metadata.delta import (
+    AclsChanged,
+    BrokersChanged,
+    Change,
+    MetadataCorrupt,
+    QuotasChanged,
+    ScramUsersChanged,
+)
+from fencepost.coordinator.metadata.image import Acl, MetadataImage, QuotaEntity, ScramCredential, ScramUser
+from fencepost.coordinator.metadata.overlay import Overlay
+from fencepost.protocol.metadata_record_types import (
+    AccessControlEntryRecord,
+    BrokerRegistrationChangeRecord,
+    ClientQuotaRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveUserScramCredentialRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    UserScramCredentialRecord,
+)
+
+AccessRecord = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | FenceBrokerRecord
+    | UnfenceBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
+    | ClientQuotaRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+)
+
+
+class AccessFold:
+    """Records on their way into an image, as `ImageFold`; those that are not about topics."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._brokers: Overlay[int, RegisterBrokerRecord] = Overlay(image.brokers)
+        self._acls: Overlay[bytes, Acl] = Overlay(image.acls)
+        self._quotas: dict[QuotaEntity, dict[str, float]] = {}
+        self._scram: Overlay[ScramUser, ScramCredential] = Overlay(image.scram)
+
+    def replay(self, offset: int, record: AccessRecord) -> None:
+        """Take in one record. Raises MetadataCorrupt where it cannot follow what was before."""
+        match record:
+            case RegisterBrokerRecord():
+                self._brokers.put(record.broker_id, record)
+            case UnregisterBrokerRecord():
+                self._broker(offset, record.broker_id, record.broker_epoch)
+                self._brokers.put(record.broker_id, None)
+            case FenceBrokerRecord() | UnfenceBrokerRecord():
+                broker = self._broker(offset, record.id, record.epoch)
+                self._brokers.put(record.id, replace(broker, fenced=isinstance(record, FenceBrokerRecord)))
+            case BrokerRegistrationChangeRecord():
+                self._change_broker(offset, record)
+            case UserScramCredentialRecord():
+                credential = ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
+                self._scram.put(ScramUser(record.name, record.mechanism), credential)
+            case RemoveUserScramCredentialRecord():
+                user = ScramUser(record.name, record.mechanism)
+                if self._scram.get(user) is None:
+                    raise MetadataCorrupt(offset, f"user {record.name} has no password of mechanism {record.mechanism}")
+                self._scram.put(user, None)
+            case ClientQuotaRecord():
+                self._set_quota(record)
+            case AccessControlEntryRecord():
+                if self._acls.get(record.id) is not None:
+                    raise MetadataCorrupt(offset, f"the ACL id {record.id.hex()} is in use")
+                self._acls.put(record.id, acl_of(record))
+            case RemoveAccessControlEntryRecord():
+                if self._acls.get(record.id) is None:
+                    raise MetadataCorrupt(offset, f"no ACL has the id {record.id.hex()}")
+                self._acls.put(record.id, None)
+            case _:
+                assert_never(record)
+
+    def _broker(self, offset: int, broker_id: int, epoch: int) -> RegisterBrokerRecord:
+        broker = self._brokers.get(broker_id)
+        if broker is None or broker.broker_epoch != epoch:
+            raise MetadataCorrupt(offset, f"broker {broker_id} is not registered with epoch {epoch}")
+        return broker
+
+    def _change_broker(self, offset: int, record: BrokerRegistrationChangeRecord) -> None:
+        broker = self._broker(offset, record.broker_id, record.broker_epoch)
+        if record.fenced:
+            broker = replace(broker, fenced=record.fenced > 0)
+        if record.in_controlled_shutdown:
+            broker = replace(broker, in_controlled_shutdown=True)
+        if record.log_dirs:
+            broker = replace(broker, log_dirs=record.log_dirs)
+        self._brokers.put(record.broker_id, broker)
+
+    def _set_quota(self, record: ClientQuotaRecord) -> None:
+        entity = tuple(sorted(((part.entity_type, part.entity_name) for part in record.entity), key=_by_type))
+        if entity not in self._quotas:
+            self._quotas[entity] = dict(self._image.quotas.get(entity, {}))
+        if record.remove:
+            self._quotas[entity].pop(record.key, None)
+        else:
+            self._quotas[entity][record.key] = record.value
+
+    def apply(self, image: MetadataImage) -> MetadataImage:
+        """`image` with all of it in it."""
+        quotas = image.quotas
+        if self._quotas:
+            quotas = {entity: limits for entity, limits in {**quotas, **self._quotas}.items() if limits}
+        return replace(
+            image,
+            brokers=self._brokers.result(),
+            acls=self._acls.result(),
+            quotas=quotas,
+            scram=self._scram.result(),
+        )
+
+    def changes(self) -> list[Change]:
+        """What an observer should hear."""
+        changes: list[Change] = []
+        if brokers := self._brokers.keys():
+            changes.append(BrokersChanged(brokers))
+        if acls := self._acls.keys():
+            gone = frozenset(acl_id for acl_id in acls if self._acls.get(acl_id) is None)
+            changes.append(AclsChanged(acls - gone, gone))
+        before = self._image.quotas
+        if quotas := frozenset(who for who, limits in self._quotas.items() if before.get(who, {}) != limits):
+            changes.append(QuotasChanged(quotas))
+        if users := self._scram.keys():
+            changes.append(ScramUsersChanged(users))
+        return changes
+
+
+def acl_of(record: AccessControlEntryRecord) -> Acl:
+    """The ACL that a record brings."""
+    return Acl(
+        record.resource_type,
+        record.resource_name,
+        record.pattern_type,
+        record.principal,
+        record.host,
+        record.operation,
+        record.permission_type,
+    )
+
+
+def _by_type(part: tuple[str, str | None]) -> str:
+    return part[0]

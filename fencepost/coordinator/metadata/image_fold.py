@@ -1,0 +1,283 @@
+"""What a run of metadata records changes about an image; the one place where a record gets its meaning."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from fencepost.coordinator.metadata.access_fold import AccessFold, AccessRecord
+from fencepost.coordinator.metadata.delta import (
+    BrokerConfigChanged,
+    Change,
+    FeaturesChanged,
+    MetadataCorrupt,
+    MetadataDelta,
+    PartitionsAdded,
+    TopicConfigChanged,
+    TopicCreated,
+    TopicDeleted,
+)
+from fencepost.coordinator.metadata.image import (
+    NOTHING,
+    ConfigResource,
+    MetadataImage,
+    PartitionImage,
+    ResourceType,
+    TopicImage,
+)
+from fencepost.protocol.metadata_record_types import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+    MetadataEntry,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    PartitionRun,
+    ProducerIdsRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+NO_LEADER_CHANGE = -2
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A topic that is being made, grown or changed."""
+
+    name: str
+    partitions: list[PartitionImage] = field(default_factory=list)
+    """Those from 0 on without a hole."""
+    beyond: dict[int, PartitionImage] = field(default_factory=dict)
+    """Those that came before the ones below them."""
+
+    def add(self, number: int, length: int, partition: PartitionImage) -> bool:
+        """Put in partitions from `number` on, all alike; False where one is there already."""
+        if number == len(self.partitions) and not self.beyond:
+            self.partitions += [partition] * length
+            return True
+        for place in range(number, number + length):
+            if place < len(self.partitions) or place in self.beyond:
+                return False
+            self.beyond[place] = partition
+        while len(self.partitions) in self.beyond:
+            self.partitions.append(self.beyond.pop(len(self.partitions)))
+        return True
+
+
+class ImageFold:
+    """Records on their way into an image. `replay` takes them one by one, `apply` gives the next image.
+
+    The image it starts from is never touched: throwing the fold away undoes every record of it (KIP-868's abort).
+    """
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self._drafts: dict[bytes, _Draft] = {}
+        self._removed: dict[bytes, TopicImage] = {}
+        self._new_names: dict[str, bytes] = {}
+        self._configs: dict[ConfigResource, dict[str, str]] = {}
+        self._features: dict[str, int] = {}
+        self._next_producer_id = image.next_producer_id
+        self._access: AccessFold | None = None
+
+    def replay(self, offset: int, entry: MetadataEntry) -> None:
+        """Take in one record, or a run of them. Raises MetadataCorrupt where it cannot follow what was before."""
+        match entry:
+            case TopicRecord():
+                self._create(offset, entry)
+            case PartitionRun():
+                self._add_partitions(offset, entry.first, entry.length)
+            case PartitionRecord():
+                self._add_partitions(offset, entry, 1)
+            case PartitionChangeRecord():
+                self._change_partition(offset, entry)
+            case ConfigRecord():
+                self._set_config(offset, entry)
+            case RemoveTopicRecord():
+                self._remove(offset, entry)
+            case FeatureLevelRecord():
+                self._features[entry.name] = entry.feature_level
+            case ProducerIdsRecord():
+                if entry.next_producer_id < self._next_producer_id:
+                    raise MetadataCorrupt(offset, f"producer ids go back to {entry.next_producer_id}")
+                self._next_producer_id = entry.next_producer_id
+            case NoOpRecord():
+                pass
+            case BeginTransactionRecord() | EndTransactionRecord() | AbortTransactionRecord():
+                raise AssertionError("transaction records are the loader's, not the fold's")
+            case _:
+                self._replay_access(offset, entry)
+
+    def _replay_access(self, offset: int, record: AccessRecord) -> None:
+        if self._access is None:
+            self._access = AccessFold(self.image)
+        self._access.replay(offset, record)
+
+    def _create(self, offset: int, record: TopicRecord) -> None:
+        taken = record.topic_id in self._drafts or record.topic_id in self.image.topics_by_id
+        if taken or record.topic_id in self._removed:
+            raise MetadataCorrupt(offset, f"topic id {record.topic_id.hex()} is in use")
+        old = self.image.topics_by_name.get(record.name)
+        if record.name in self._new_names or (old is not None and old.topic_id not in self._removed):
+            raise MetadataCorrupt(offset, f"topic {record.name} is there already")
+        self._drafts[record.topic_id] = _Draft(record.name)
+        self._new_names[record.name] = record.topic_id
+
+    def _draft(self, offset: int, topic_id: bytes) -> _Draft:
+        draft = self._drafts.get(topic_id)
+        if draft is not None:
+            return draft
+        topic = self.image.topics_by_id.get(topic_id)
+        if topic is None or topic_id in self._removed:
+            raise MetadataCorrupt(offset, f"no topic has the id {topic_id.hex()}")
+        draft = self._drafts[topic_id] = _Draft(topic.name, list(topic.assignment))
+        return draft
+
+    def _add_partitions(self, offset: int, first: PartitionRecord, length: int) -> None:
+        draft = self._draft(offset, first.topic_id)
+        if first.partition_id < 0 or not draft.add(first.partition_id, length, _partition_of(first[2:])):
+            raise MetadataCorrupt(offset, f"partition {first.partition_id} of {draft.name} cannot be added")
+
+    def _change_partition(self, offset: int, record: PartitionChangeRecord) -> None:
+        draft = self._draft(offset, record.topic_id)
+        if not 0 <= record.partition_id < len(draft.partitions):
+            raise MetadataCorrupt(offset, f"there is no partition {record.partition_id} of {draft.name} to change")
+        draft.partitions[record.partition_id] = changed_partition(draft.partitions[record.partition_id], record)
+
+    def _set_config(self, offset: int, record: ConfigRecord) -> None:
+        try:
+            resource = ConfigResource(ResourceType(record.resource_type), record.resource_name)
+        except ValueError:
+            raise MetadataCorrupt(offset, f"resource type {record.resource_type} is unknown") from None
+        if resource not in self._configs:
+            self._configs[resource] = dict(self.image.configs.get(resource, NOTHING))
+        if record.value is None:
+            self._configs[resource].pop(record.name, None)
+        else:
+            self._configs[resource][record.name] = record.value
+
+    def _remove(self, offset: int, record: RemoveTopicRecord) -> None:
+        name = self._draft(offset, record.topic_id).name
+        del self._drafts[record.topic_id]
+        self._new_names.pop(name, None)
+        before = self.image.topics_by_id.get(record.topic_id)
+        if before is not None:
+            self._removed[record.topic_id] = before
+        self._configs[ConfigResource(ResourceType.TOPIC, name)] = {}
+
+    def apply(self, offset: int) -> MetadataDelta:
+        """The step to the image with all records in it, up to `offset`.
+
+        Raises MetadataCorrupt where a topic's partitions have a hole.
+        """
+        configs = self._next_configs()
+        topics = self._changed_topics(offset, configs)
+        features = self.image.features
+        if self._features:
+            features = {name: level for name, level in {**features, **self._features}.items() if level}
+        image = replace(
+            self.image, offset=offset, configs=configs, features=features, next_producer_id=self._next_producer_id
+        )
+        if topics or self._removed:
+            by_name, by_id = dict(self.image.topics_by_name), dict(self.image.topics_by_id)
+            for topic_id, gone in self._removed.items():
+                del by_id[topic_id]
+                del by_name[gone.name]
+            for topic in topics:
+                by_id[topic.topic_id] = by_name[topic.name] = topic
+            image = replace(image, topics_by_name=by_name, topics_by_id=by_id)
+        changes = self._changes(image, topics)
+        if self._access is not None:
+            image = self._access.apply(image)
+            changes += self._access.changes()
+        return MetadataDelta(self.image, image, tuple(changes))
+
+    def _next_configs(self) -> Mapping[ConfigResource, Mapping[str, str]]:
+        if not self._configs:
+            return self.image.configs
+        merged: dict[ConfigResource, Mapping[str, str]] = dict(self.image.configs)
+        for resource, entries in self._configs.items():
+            if entries:
+                merged[resource] = entries
+            else:
+                merged.pop(resource, None)
+        return merged
+
+    def _changed_topics(self, offset: int, configs: Mapping[ConfigResource, Mapping[str, str]]) -> list[TopicImage]:
+        changed: list[TopicImage] = []
+        for topic_id, draft in self._drafts.items():
+            if draft.beyond or not draft.partitions:
+                raise MetadataCorrupt(offset, f"the partitions of topic {draft.name} are not 0 to n")
+            entries = configs.get(ConfigResource(ResourceType.TOPIC, draft.name), NOTHING)
+            changed.append(TopicImage(draft.name, topic_id, tuple(draft.partitions), entries))
+        for resource in self._configs:
+            topic = self.image.topics_by_name.get(resource.name) if resource.type is ResourceType.TOPIC else None
+            if topic is not None and topic.topic_id not in self._drafts and topic.topic_id not in self._removed:
+                changed.append(replace(topic, configs=configs.get(resource, NOTHING)))
+        return changed
+
+    def _changes(self, image: MetadataImage, topics: list[TopicImage]) -> list[Change]:
+        changes: list[Change] = [TopicDeleted(topic) for topic in self._removed.values()]
+        for topic in topics:
+            before = self.image.topics_by_id.get(topic.topic_id)
+            if before is None:
+                changes.append(TopicCreated(topic))
+                continue
+            if topic.partitions > before.partitions:
+                changes.append(PartitionsAdded(topic, before.partitions))
+            if topic.configs != before.configs:
+                changes.append(TopicConfigChanged(topic))
+        for resource, entries in self._configs.items():
+            if resource.type is ResourceType.BROKER and entries != self.image.configs.get(resource, NOTHING):
+                changes.append(BrokerConfigChanged(resource.name))
+        if image.features != self.image.features:
+            changes.append(FeaturesChanged(image.features))
+        return changes
+
+
+@lru_cache(maxsize=1024)
+def _partition_of(fields: tuple[object, ...]) -> PartitionImage:
+    """What a PartitionRecord says beside number and topic: one value for all that are alike, of which there are few."""
+    like = PartitionRecord(0, b"", *fields)  # type: ignore[arg-type]
+    return PartitionImage(
+        like.replicas,
+        like.isr,
+        like.leader,
+        like.leader_epoch,
+        like.partition_epoch,
+        like.removing_replicas,
+        like.adding_replicas,
+        like.leader_recovery_state,
+        like.directories,
+        like.eligible_leader_replicas,
+        like.last_known_elr,
+    )
+
+
+def changed_partition(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:
+    """The partition after a change: each one raises its epoch, and one of the leader also the leader's."""
+    elected = record.leader != NO_LEADER_CHANGE
+    changes = {
+        name: value
+        for name in (
+            "replicas",
+            "isr",
+            "removing_replicas",
+            "adding_replicas",
+            "directories",
+            "eligible_leader_replicas",
+            "last_known_elr",
+        )
+        if (value := getattr(record, name)) is not None
+    }
+    if record.leader_recovery_state >= 0:
+        changes["leader_recovery_state"] = record.leader_recovery_state
+    return partition._replace(
+        leader=record.leader if elected else partition.leader,
+        leader_epoch=partition.leader_epoch + elected,
+        partition_epoch=partition.partition_epoch + 1,
+        **changes,
+    )
