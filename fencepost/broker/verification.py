@@ -42,7 +42,7 @@ def verify(
     ]
     if (topic is not None or partition is not None) and not chosen:
         raise LookupError(f"{directory} holds no such partition")
-    knowledge = _knowledge(directory)
+    knowledge = knowledge_of(directory)
     begin(check.total_bytes(chosen))
     if topic is None and partition is None:
         _check_identity(directory, report)
@@ -62,7 +62,7 @@ def _check_identity(directory: Path, report: Report) -> None:
         report.damage(META_PROPERTIES, "is not the same as its twin", "The first that is undamaged holds")
 
 
-def _knowledge(directory: Path) -> Knowledge:
+def knowledge_of(directory: Path) -> Knowledge:
     """What the metadata says up to its first damaged batch, which the check of its partition tells of."""
     records = {METADATA_TOPIC: _metadata_record, GROUP_TOPIC: _group_record, TRANSACTION_TOPIC: _transaction_record}
     own_files = (META_PROPERTIES, META_PROPERTIES_TWIN)

@@ -106,11 +106,12 @@ class DirectoryCheck:
         self._check_names(name, file_names(directory))
         self._check_identity(tp, name, knowledge)
         before = len(self._report.findings)
-        PartitionCheck(directory, self._expectations(tp, knowledge), self._report).run()
+        PartitionCheck(directory, self.expectations(tp, knowledge), self._report).run()
         if len(self._report.findings) == before or not self._report.damaged:
             self._check_bounds(tp)
 
-    def _expectations(self, tp: TopicPartition, knowledge: Knowledge) -> Expectations:
+    def expectations(self, tp: TopicPartition, knowledge: Knowledge) -> Expectations:
+        """What the directory's other files say of a partition, without looking into it."""
         durable = self._offset(RECOVERY_POINTS, tp)
         compacted = tp.topic in knowledge.compacted or self._offset(CLEANER_OFFSETS, tp) > 0
         expected = Expectations(
