@@ -8,8 +8,11 @@ from fencepost import __version__
 from fencepost.protocol.compiled import record_code
 
 COMMANDS = {
+    "cluster": "fencepost.cli.cluster:cluster",
+    "config": "fencepost.cli.config:config",
     "group": "fencepost.cli.group:group",
     "serve": "fencepost.cli.serve:serve",
+    "topic": "fencepost.cli.topic:topic",
     "txn": "fencepost.cli.txn:txn",
     "verify": "fencepost.cli.verify:verify",
 }

@@ -3,13 +3,14 @@
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-CELL_MAX = 80
+CELL_MAX = 249
+"""The longest name a topic can have: such a name is worth nothing cut off."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns under their heads, as wide as they need be; numbers stand right."""
+    """Columns under their heads, as wide as needed; numbers stand right. What has no head (a remark) may lack."""
     rows = list(rows)
-    told = [[cell(value) for value in row] for row in rows]
+    told = [[cell(value) if value or name else "" for name, value in zip(head, row, strict=True)] for row in rows]
     numbers = [all(isinstance(row[i], int) for row in rows) for i in range(len(head))]
     widths = [max([len(name), *(len(row[i]) for row in told)]) for i, name in enumerate(head)]
     lines = []

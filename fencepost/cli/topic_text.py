@@ -1,0 +1,172 @@
+"""What `fencepost topic` prints: topics, their partitions, what became of them."""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.cli.connect import command_for
+from fencepost.cli.plain_text import cell, counted, table
+from fencepost.client.admin.types import ConfigSource
+from fencepost.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fencepost.client import KafkaError
+    from fencepost.client.admin import ConfigEntry, CreatedTopic, TopicDescription
+
+ID_BYTES = 16
+
+
+class Outcome(NamedTuple):
+    """What became of one topic: what it is called, what there is to say of it, and why not."""
+
+    name: str
+    what: str
+    error: "KafkaError | None" = None
+    skipped: bool = False
+
+
+def shown_id(topic_id: bytes) -> str:
+    """A topic id as Kafka's tools write it: 22 characters of base64."""
+    return urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def id_of(text: str) -> bytes:
+    """The id that such characters mean. Raises ValueError."""
+    try:
+        found = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        found = b""
+    if len(found) != ID_BYTES:
+        raise ValueError(f"{text!r} is no topic id")
+    return found
+
+
+# -- what is there
+
+
+def _replicas(one: "TopicDescription") -> int:
+    return max((len(partition.replicas) for partition in one.partitions), default=0)
+
+
+def _lacking(one: "TopicDescription") -> int:
+    """Partitions that nobody leads, or whose replicas are not all in sync."""
+    return sum(p.leader < 0 or len(p.isr) < len(p.replicas) for p in one.partitions)
+
+
+def list_text(found: "Sequence[TopicDescription]") -> str:
+    """One line for each topic."""
+    rows = [(one.name, len(one.partitions), _replicas(one), _lacking(one)) for one in found]
+    return table(("TOPIC", "PARTITIONS", "REPLICAS", "NOT IN SYNC"), rows)
+
+
+def summary_json(one: "TopicDescription") -> dict[str, Any]:
+    """One topic of a list."""
+    return {
+        "name": one.name,
+        "topic_id": shown_id(one.topic_id),
+        "partitions": len(one.partitions),
+        "replication_factor": _replicas(one),
+        "not_in_sync": _lacking(one),
+        "internal": one.internal,
+    }
+
+
+def describe_text(one: "TopicDescription", configs: "Mapping[str, ConfigEntry]", bootstrap: str) -> str:
+    """One topic with its partitions and its own settings."""
+    own = [entry for entry in configs.values() if entry.source == ConfigSource.TOPIC]
+    facts = [
+        ("topic", cell(one.name)),
+        ("id", shown_id(one.topic_id)),
+        ("partitions", len(one.partitions)),
+        ("replicas", _replicas(one)),
+        ("set on it", "; ".join(f"{e.name}={cell(e.value)}" for e in own) or "nothing: it is as the broker's settings"),
+    ]
+    if one.internal:
+        facts.append(("internal", "the broker's own"))
+    rows = [
+        (number, p.leader if p.leader >= 0 else "none", p.leader_epoch, _ids(p.replicas), _ids(p.isr))
+        for number, p in enumerate(one.partitions)
+    ]
+    return "\n".join(
+        [
+            *(f"{name:<12}{value}" for name, value in facts),
+            "",
+            table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC"), rows),
+            "",
+            "All settings, and where they come from:",
+            f"  {command_for(bootstrap, 'config', 'get', 'topic', one.name, '--all')}",
+        ]
+    )
+
+
+def describe_json(one: "TopicDescription", configs: "Mapping[str, ConfigEntry]") -> dict[str, Any]:
+    """One topic as an object."""
+    return {
+        **summary_json(one),
+        "configs": {e.name: e.value for e in configs.values() if e.source == ConfigSource.TOPIC},
+        "partitions": [
+            {
+                "partition": number,
+                "leader": p.leader,
+                "leader_epoch": p.leader_epoch,
+                "replicas": list(p.replicas),
+                "in_sync": list(p.isr),
+            }
+            for number, p in enumerate(one.partitions)
+        ],
+    }
+
+
+def _ids(brokers: "Sequence[int]") -> str:
+    return ",".join(map(str, brokers))
+
+
+# -- what became of them
+
+
+def creation(name: str, made: "CreatedTopic | None", error: "KafkaError | None", lenient: bool) -> Outcome:
+    """What became of a topic that was to be created."""
+    if made is not None:
+        much = "" if made.partitions < 0 else f" with {counted(made.partitions, 'partition')}"
+        return Outcome(name, f"{cell(name)!r}{much}")
+    assert error is not None
+    if lenient and error.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+        return Outcome(name, f"{cell(name)!r}: it is there already", skipped=True)
+    return Outcome(name, f"{cell(name)!r}", error)
+
+
+def deletion(
+    ref: str | bytes, there: "Mapping[str, TopicDescription]", error: "KafkaError | None", lenient: bool
+) -> Outcome:
+    """What became of a topic that was to go."""
+    shown = shown_id(ref) if isinstance(ref, bytes) else ref
+    found = next((one for one in there.values() if ref in (one.name, one.topic_id)), None)
+    name = shown if found is None else found.name
+    much = "" if found is None else f" with {counted(len(found.partitions), 'partition')}"
+    if error is None:
+        return Outcome(name, f"{cell(name)!r}{much}")
+    if lenient and error.code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID):
+        return Outcome(name, f"{cell(name)!r}: it is not there", skipped=True)
+    return Outcome(name, f"{cell(name)!r}", error)
+
+
+def outcome_text(one: Outcome, done: str, dry_run: bool) -> str:
+    """One topic's line; `done` is the participle of what was asked."""
+    if one.error is not None:
+        return f"Not {done}: topic {one.what}: {one.error}"
+    if one.skipped:
+        return f"Left alone: topic {one.what}."
+    return f"{'Would be ' + done if dry_run else done.capitalize()}: topic {one.what}."
+
+
+def outcome_json(one: Outcome, done: str, dry_run: bool) -> dict[str, Any]:
+    """One topic's outcome as an object."""
+    code = None if one.error is None or one.error.code is None else one.error.code.name
+    return {
+        "topic": one.name,
+        done: one.error is None and not one.skipped and not dry_run,
+        "error": code,
+        "message": None if one.error is None else str(one.error),
+        "dry_run": dry_run,
+    }
