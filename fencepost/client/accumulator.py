@@ -13,13 +13,16 @@ from fencepost.client.core.sequences import PartitionQueue, Producer, SequencedB
 from fencepost.client.errors import KafkaError
 from fencepost.client.producer_metrics import Counters
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.record_batch import build_batch, set_producer
+from fencepost.protocol.record_batch import build_batch, read_header, set_producer
+from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import TopicPartition
 
 NewRecord = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 HEADER_BYTES = 61
 RECORD_OVERHEAD = 16
 """What a record of usual size takes beside its key, value and headers; batches are filled by it."""
+_NOT_DECODED: NewRecord = (-1, None, None, ())
+"""Stands for each record of a batch that was handed in ready-made."""
 
 
 class Listener(Protocol):
@@ -44,6 +47,7 @@ class Batch(SequencedBatch):
         "halves",
         "listeners",
         "queue",
+        "ready_made",
         "size_bytes",
         "told",
         "trouble",
@@ -64,6 +68,7 @@ class Batch(SequencedBatch):
         self.told = False  # somebody has been handed the error
         self.done = trio.Event()
         self.halves: list[Batch] = []
+        self.ready_made = False  # `data` came from the program; only the producer's identity is missing
 
     def place_of(self, index: int) -> tuple[int, int]:
         """(offset, timestamp in ms) of the record at `index`; raises the batch's error. Only when `done`."""
@@ -82,6 +87,10 @@ class Batch(SequencedBatch):
         self, compression: Compression, producer: Producer, transactional: bool, level: int | None = None
     ) -> bytearray:
         """The bytes to send; made once, and only re-stamped when the producer's identity changed since."""
+        if self.ready_made:
+            assert self.data is not None
+            self.ready_made = False
+            set_producer(self.data, 0, producer[0], producer[1], self.base_sequence, transactional=transactional)
         if self.data is None:
             self.data = build_batch(
                 self.records,
@@ -102,6 +111,9 @@ class Batch(SequencedBatch):
 
     def split(self) -> list["Batch"]:
         """Two halves for a broker that found the batch too large; the whole is done when both are."""
+        if self.data is not None and self.records[0] is _NOT_DECODED:
+            decoded = decode_records(self.data, 0, read_header(self.data))
+            self.records = [(one.timestamp_ms, one.key, one.value, tuple(one.headers)) for one in decoded]
         middle = len(self.records) // 2
         whole = _Whole(self)
         for records in (self.records[:middle], self.records[middle:]):
@@ -173,7 +185,7 @@ class Accumulator:
     def batch_for(self, queue: Queue, size_bytes: int, linger_s: float) -> Batch:
         """The batch of a partition that the next record of so many bytes belongs to."""
         batch = queue.waiting[-1] if queue.waiting else None
-        if batch is None or batch.size_bytes + size_bytes > self.batch_size:
+        if batch is None or batch.ready_made or batch.size_bytes + size_bytes > self.batch_size:
             return self.open_batch(queue, linger_s)
         if not linger_s and batch.ready_at:
             batch.ready_at = 0.0
@@ -189,6 +201,14 @@ class Accumulator:
         batch = Batch(queue, now, now + linger_s if linger_s else 0.0, now + self._delivery_timeout_s)
         queue.waiting.append(batch)
         self.changed()
+        return batch
+
+    def append_ready(self, queue: Queue, data: bytearray, count: int) -> Batch:
+        """A whole batch of `count` records that lacks only its producer; its memory is taken already."""
+        batch = self.open_batch(queue, 0.0)
+        batch.records = [_NOT_DECODED] * count
+        batch.data, batch.ready_made = data, True
+        batch.size_bytes = len(data)
         return batch
 
     def flush(self) -> None:

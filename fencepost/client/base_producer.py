@@ -6,7 +6,7 @@ from typing import Any
 
 import trio
 
-from fencepost.client.accumulator import RECORD_OVERHEAD, Accumulator, Batch, NewRecord
+from fencepost.client.accumulator import HEADER_BYTES, RECORD_OVERHEAD, Accumulator, Batch, NewRecord
 from fencepost.client.cluster import Cluster, PartitionInfo
 from fencepost.client.config import ProducerConfig
 from fencepost.client.errors import KafkaError, RetriableError
@@ -16,6 +16,7 @@ from fencepost.client.routes import Route
 from fencepost.client.sender import Sender
 from fencepost.client.serializers import serialize_call
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
 
 BATCH_LINGER_S = 0.005
 _FAIRNESS = 64
@@ -252,6 +253,27 @@ class BaseProducer:
         finally:
             if taken:
                 self._memory.give_back(taken)
+
+    async def _enqueue_ready(
+        self, partition: TopicPartition, data: bytearray, count: int, check: Callable[[], None]
+    ) -> Batch:
+        """Put a batch that lacks only its producer behind what the partition has; waits and raises as `_enqueue`."""
+        if len(data) > self._largest:
+            raise self._too_large(len(data))
+        ends = trio.current_time() + self._block_ms / 1000
+        left_ms = max((ends - trio.current_time()) * 1000, 1)
+        count_there = len((await self._cluster.topic(partition.topic, deadline_ms=left_ms)).partitions)
+        if not 0 <= partition.partition < count_there:
+            raise _no_such_partition(*partition, count_there)
+        size = len(data) - HEADER_BYTES
+        await self._room(size, ends)
+        try:
+            self._refuse_if_broken()
+            check()
+        except BaseException:
+            self._memory.give_back(size)
+            raise
+        return self._accumulator.append_ready(self._accumulator.queue(partition), data, count)
 
     async def _room(self, size: int, ends: float) -> int:
         self._accumulator.flush()

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.client.errors import AbortableError, FatalError, KafkaError
 from fencepost.client.producer import BATCH_LINGER_S, Headers, Tracker
+from fencepost.client.ready_batches import whole_batches
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata, abortable
 from fencepost.protocol.topics import TopicPartition
 
@@ -54,6 +55,17 @@ class Transaction:
         """Hand in (key, value) pairs of one topic; the quickest way for many. Raises as `send` does."""
         self.check()
         await self._producer._enqueue_many(topic, records, None, self.linger_s, self._follow, self.check)
+
+    async def send_batches(self, topic: str, partition: int, batches: bytes | bytearray | memoryview) -> None:
+        """Hand in record batches (format v2) that are whole but for the producer's id, epoch and sequences.
+
+        They are sent as they are, compressed or not: only those fields and the transactional bit are filled in. Raises
+        ValueError, with nothing handed in, for what is no such batch (CorruptBatch is one), and as `send` does.
+        """
+        self.check()
+        for data, count in whole_batches(batches):
+            place = TopicPartition(topic, partition)
+            self._follow(await self._producer._enqueue_ready(place, data, count, self.check))
 
     def _follow(self, batch: "Batch") -> None:
         self.tracker.follow(batch)

@@ -181,9 +181,21 @@ def set_log_append_time(buffer: bytearray | memoryview, start: int, timestamp_ms
 
 
 def set_producer(
-    buffer: bytearray | memoryview, start: int, producer_id: int, producer_epoch: int, base_sequence: int
+    buffer: bytearray | memoryview,
+    start: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    *,
+    transactional: bool = False,
 ) -> None:
-    """Give a batch its producer's identity and first sequence, as after an epoch bump; the CRC is redone."""
+    """Give a batch its producer's identity and first sequence, as after an epoch bump; the CRC is redone.
+
+    `transactional` makes it part of the producer's transaction; without, what it was it stays.
+    """
+    if transactional:
+        (attributes,) = _ATTRIBUTES.unpack_from(buffer, start + _CRC_FROM)
+        _ATTRIBUTES.pack_into(buffer, start + _CRC_FROM, attributes | TRANSACTIONAL_BIT)
     _PRODUCER.pack_into(buffer, start + _PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     rewrite_crc(buffer, start)
 

@@ -169,11 +169,15 @@ class GroupAdmin(AdminRequests):
 
     async def group_offsets(self, group_id: str, *, stable: bool = True) -> dict[TopicPartition, int]:
         """A group's committed offsets; waits for transactions that hold some, unless not `stable` ones will do."""
-        found = await self._retry(
+        found = await self.committed_offsets(group_id, stable=stable)
+        return {partition: place.offset for partition, place in found.items()}
+
+    async def committed_offsets(self, group_id: str, *, stable: bool = True) -> dict[TopicPartition, CommittedOffset]:
+        """As `group_offsets`, with the leader epoch and the note that were committed with each offset."""
+        return await self._retry(
             lambda: fetch_committed(self._cluster, group_id, None, self._purpose, stable=stable),
             f"offsets of group {group_id!r}",
         )
-        return {partition: place.offset for partition, place in found.items()}
 
     async def alter_group_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int | CommittedOffset]) -> None:
         """Set an empty group's offsets; a group that was not there is made.
