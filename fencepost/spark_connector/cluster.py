@@ -38,6 +38,8 @@ class Cluster:
         self.settings = settings
         self._connections: dict[Address, Connection] = {}
         self._leaders: dict[TopicPartition, Address] = dict(leaders or {})
+        self.topic_ids: dict[str, bytes] = {}
+        """Which topic of that name was there when it was last asked for (KIP-516); brokers before 2.8 do not tell."""
 
     def close(self) -> None:
         """End all connections."""
@@ -110,7 +112,8 @@ class Cluster:
         except BrokerError:
             return None
 
-    def _any_connection(self) -> Connection:
+    def any_connection(self) -> Connection:
+        """A connection to some broker, for what every broker knows. Raises ConnectionLost when none is to be had."""
         for address in self._connections:
             return self.connection_to(address)
         last: BrokerError | None = None
@@ -125,7 +128,7 @@ class Cluster:
     def _topics(self, names: Collection[str] | None) -> dict[str, tuple[int, ...]]:
         wanted = None if names is None else [api03_metadata.MetadataRequestTopic(name=name) for name in names]
         request = api03_metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
-        answer = self._any_connection().call("Metadata", request)
+        answer = self.any_connection().call("Metadata", request)
         nodes = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
         found: dict[str, tuple[int, ...]] = {}
         for topic in answer.topics:
@@ -136,6 +139,8 @@ class Cluster:
                 raise BrokerError(f"topic {topic.name}", code)
             if names is None and topic.is_internal:
                 continue
+            if any(topic.topic_id):
+                self.topic_ids[topic.name] = bytes(topic.topic_id)
             found[topic.name] = tuple(sorted(partition.partition_index for partition in topic.partitions))
             for partition in topic.partitions:
                 if partition.leader_id in nodes:

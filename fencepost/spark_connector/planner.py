@@ -11,13 +11,11 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.cluster import Cluster
 from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets
 from fencepost.spark_connector.options import Bound, SourceOptions
-from fencepost.spark_connector.reader import DataLoss, FetchSettings, RangeReader
+from fencepost.spark_connector.reader import DataLoss, FetchSettings
+from fencepost.spark_connector.scan import Limit, VisibleScan, limited_ends, scan_settings
 from fencepost.spark_connector.wire import Address
 
 log = logging.getLogger(__name__)
-
-SCAN_BYTES_MAX = 64 << 20
-"""How much of a partition the driver reads to count visible records; beyond that it counts offsets."""
 
 _NO_OFFSET = -1
 
@@ -41,9 +39,17 @@ class Planner:
     def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
         self._options = options
         self._cluster = cluster
+        self._invisible: dict[TopicPartition, tuple[int, int]] = {}
+        """Where a count of visible records began, and where the first one stood."""
+        self._topic_ids: dict[str, bytes] = {}
+        self._anew: dict[TopicPartition, int | None] = {}
+        """Partitions of topics that were deleted and made again: the old position, once one was planned from."""
 
-    def partitions(self) -> list[TopicPartition]:
-        """The partitions that are subscribed to and exist now; PlanError where a named topic or partition does not."""
+    def partitions(self, *, gone: bool = False) -> list[TopicPartition]:
+        """The partitions that are subscribed to and exist now.
+
+        PlanError where a named topic or partition does not, unless some may be `gone`.
+        """
         wanted = self._options.subscription
         if wanted.pattern is not None:
             matches = re.compile(wanted.pattern).fullmatch
@@ -52,15 +58,15 @@ class Planner:
         names = wanted.topics if wanted.topics is not None else sorted({tp.topic for tp in wanted.partitions or ()})
         found = self._cluster.topics(names)
         missing = [name for name in names if name not in found]
-        if missing:
+        if missing and not gone:
             raise PlanError(f"there is no topic {', '.join(missing)} on this cluster")
-        existing = [TopicPartition(name, number) for name in names for number in found[name]]
+        existing = [TopicPartition(name, number) for name in names for number in found.get(name, ())]
         if wanted.partitions is None:
             return existing
-        absent = [str(tp) for tp in wanted.partitions if tp not in existing]
-        if absent:
-            raise PlanError(f"there is no partition {', '.join(absent)} on this cluster")
-        return list(wanted.partitions)
+        absent = [tp for tp in wanted.partitions if tp not in existing]
+        if absent and not gone:
+            raise PlanError(f"there is no partition {', '.join(map(str, absent))} on this cluster")
+        return [tp for tp in wanted.partitions if tp not in absent]
 
     def starting(self) -> Offsets:
         """Where a new query begins, partition by partition."""
@@ -89,8 +95,17 @@ class Planner:
         return ends
 
     def latest(self) -> Offsets:
-        """The ends as they are now: last stable offsets, or high watermarks for read_uncommitted."""
-        return self._list(dict.fromkeys(self.partitions(), LATEST))
+        """The ends as they are now: last stable offsets, or high watermarks for read_uncommitted.
+
+        For streams: what is gone is left out, and `ranges` says what that means.
+        """
+        partitions = self.partitions(gone=True)
+        for topic in {tp.topic for tp in partitions} & self._cluster.topic_ids.keys():
+            found = self._cluster.topic_ids[topic]
+            if self._topic_ids.setdefault(topic, found) != found:
+                self._topic_ids[topic] = found
+                self._anew |= {tp: None for tp in partitions if tp.topic == topic}
+        return self._list(dict.fromkeys(partitions, LATEST))
 
     def not_before(self, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
         """`end`, but a partition that is read beyond its last stable offset stays where it is until that comes along.
@@ -104,23 +119,55 @@ class Planner:
 
     def high_watermarks(self) -> Offsets:
         """How far the partitions are written, decided or not; what is between this and the LSO waits for a decision."""
-        return self._list(dict.fromkeys(self.partitions(), LATEST), IsolationLevel.READ_UNCOMMITTED)
+        return self._list(dict.fromkeys(self.partitions(gone=True), LATEST), IsolationLevel.READ_UNCOMMITTED)
 
-    def limited(self, start: Mapping[TopicPartition, int], end: Offsets, max_records: int) -> Offsets:
-        """`end` lowered so that about `max_records` visible records lie between, spread by the partitions' backlog.
+    def undecided(self, written: Offsets) -> Offsets:
+        """The last stable offsets of those partitions that are written beyond them."""
+        stable = self._list(dict.fromkeys(written, LATEST), IsolationLevel.READ_COMMITTED)
+        return {tp: offset for tp, offset in stable.items() if offset < written[tp]}
+
+    def limited(self, start: Mapping[TopicPartition, int], end: Offsets, limit: Limit) -> Offsets:
+        """`end` lowered so that about `limit` lies between, spread by the partitions' backlog.
 
         For read_committed the driver reads ahead and counts: aborted records and markers take nothing from the limit.
+        So it is for bytes; read_uncommitted counts records by their offsets, as nearly all of them are visible.
         """
         known = self._with_new(start, end)
         sizes = {tp: max(0, end[tp] - known[tp]) for tp in end}
         total = sum(sizes.values())
-        if total <= max_records:
+        if limit.size_bytes is None and (limit.records is None or total <= limit.records):
             return end
-        lowered: Offsets = {}
-        for tp, size in sizes.items():
-            share = max(1, max_records * size // total) if size else 0
-            lowered[tp] = self._end_of(tp, known[tp], end[tp], share) if share else end[tp]
-        return lowered
+        if limit.size_bytes is None and self._options.isolation is IsolationLevel.READ_UNCOMMITTED:
+            assert limit.records is not None, "looked at above"
+            return {
+                tp: known[tp] + max(1, limit.records * size // total) if size else end[tp] for tp, size in sizes.items()
+            }
+        scans = self._scans(known, end)
+        limited_ends(scans, end, limit)
+        return end | {tp: scan.end for tp, scan in scans.items()}
+
+    def visible(self, start: Mapping[TopicPartition, int], end: Offsets, enough: int) -> int:
+        """How many visible records lie between, counted until there are `enough`."""
+        known = self._with_new(start, end)
+        there = sum(max(0, end[tp] - known[tp]) for tp in end)
+        if there < enough or self._options.isolation is IsolationLevel.READ_UNCOMMITTED:
+            return there
+        found = 0
+        for scan in self._scans(known, end).values():
+            scan.take(Limit(records=enough - found))
+            found += scan.records
+            if found >= enough:
+                break
+        return found
+
+    def _scans(self, known: Offsets, end: Offsets) -> dict[TopicPartition, VisibleScan]:
+        settings = scan_settings(fetch_settings(self._options))
+        scans: dict[TopicPartition, VisibleScan] = {}
+        for tp in sorted(end):
+            if known[tp] < end[tp]:
+                scan = scans[tp] = VisibleScan(self._cluster, tp, known[tp], end[tp], settings)
+                self._invisible[tp] = (known[tp], scan.first_visible or known[tp])
+        return scans
 
     def ranges(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
         """The work between two offsets, cut up as minPartitions and maxRecordsPerPartition ask.
@@ -135,12 +182,20 @@ class Planner:
         plan: list[OffsetRange] = []
         for tp in sorted(busy):
             begin = known[tp]
-            if begin > end[tp]:
+            if tp in self._anew and self._anew[tp] in (None, begin):
+                self._anew[tp] = begin
+                self._invisible.pop(tp, None)
+                self._lost(f"topic {tp.topic} was deleted and made anew after {tp} was read up to {begin}")
+                begin = first[tp]
+            elif begin > end[tp]:
                 self._lost(f"{tp} ends at offset {end[tp]}, but was read up to {begin}: was the topic made anew?")
                 begin = first[tp]
             elif begin < first[tp]:
                 self._lost(f"{tp} begins at offset {first[tp]}: records from {begin} on are gone")
                 begin = first[tp]
+            counted_from, first_visible = self._invisible.pop(tp, (0, 0))
+            if begin == counted_from:
+                begin = max(begin, min(first_visible, end[tp]))
             if begin < end[tp]:
                 plan.append(OffsetRange(tp, begin, end[tp]))
         leaders = self._cluster.leaders_of(found.tp for found in plan)
@@ -206,30 +261,6 @@ class Planner:
         if holder is None:
             return f"{text}: an open transaction is in the way"
         return f"{text}: producer {holder.producer_id} has a transaction open since offset {holder.first_offset}"
-
-    def _end_of(self, tp: TopicPartition, start: int, stop: int, share: int) -> int:
-        if self._options.isolation is IsolationLevel.READ_UNCOMMITTED:
-            return start + share
-        seen_bytes, position, left = 0, start, share
-        for fetched in RangeReader(self._cluster, tp, start, stop, fetch_settings(self._options)).fetches():
-            for index, (_, header) in enumerate(fetched.batches):
-                begin = max(header.base_offset, start)
-                count = min(header.record_count, header.next_offset - begin)
-                if count > left:
-                    self._cluster.forget()
-                    return min(begin + left, stop)
-                left -= count
-                if left == 0:
-                    # What follows up to the next visible batch is taken along: alone it would be an empty micro-batch.
-                    self._cluster.forget()
-                    rest = fetched.batches[index + 1 :]
-                    return min(rest[0][1].base_offset if rest else fetched.next_offset, stop)
-            position = fetched.next_offset
-            seen_bytes += len(fetched.buffer)
-            if seen_bytes >= SCAN_BYTES_MAX:
-                self._cluster.forget()
-                return min(position + left, stop)
-        return stop
 
     def _lost(self, what: str) -> None:
         if self._options.fail_on_data_loss:

@@ -56,12 +56,24 @@ class _Sent(NamedTuple):
 class RangeReader:
     """Fetches one partition from `start` to before `stop`, one answer ahead of its user.
 
+    Not `ahead`: nothing is under way between two answers, so that several readers may share a connection by turns.
+
     Raises DataLoss when records are gone (see the option), CorruptBatch on a failing CRC, BrokerError when the broker
     stays away or can not serve what was planned for longer than an operation may take.
     """
 
-    def __init__(self, cluster: Cluster, tp: TopicPartition, start: int, stop: int, settings: FetchSettings) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        tp: TopicPartition,
+        start: int,
+        stop: int,
+        settings: FetchSettings,
+        *,
+        ahead: bool = True,
+    ) -> None:
         self.tp = tp
+        self._ahead = ahead
         self._cluster = cluster
         self._start = start
         self._position = start
@@ -86,7 +98,7 @@ class RangeReader:
                 continue
             self._position = fetched.next_offset
             self._last_progress = time.monotonic()
-            if self._position < self._stop:
+            if self._ahead and self._position < self._stop:
                 self._ask_ahead()
             yield fetched
 

@@ -24,8 +24,8 @@ _SIZE = struct.Struct(">i")
 _TLS_ALERT = b"\x15\x03"
 _RENEWED_AT = 0.85
 """At which part of a session's life its connection is left, at the earliest: as Kafka's own client renews it."""
-# Fetch 13 names topics by id only; positions in a checkpoint are kept by name.
-_HIGHEST_VERSION = {"Fetch": 12}
+# From the next version on they name topics by id only; positions in a checkpoint are kept by name.
+_HIGHEST_VERSION = {"Fetch": 12, "OffsetCommit": 9}
 
 
 class Address(NamedTuple):

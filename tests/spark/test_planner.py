@@ -1,18 +1,23 @@
 """Planning against a cluster made of numbers: where a query starts and ends, and what is gone."""
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fencepost.protocol.record_batch import build_batch
+from fencepost.protocol.records import Record
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.cluster import Cluster, OpenTransaction
 from fencepost.spark_connector.options import Mode, parse_options
 from fencepost.spark_connector.planner import OffsetRange, PlanError, Planner, split
 from fencepost.spark_connector.reader import DataLoss
+from fencepost.spark_connector.scan import Limit
 from fencepost.spark_connector.wire import Address
 from tests.spark.fake_broker import FakeBroker, FakeLog
 
@@ -37,6 +42,7 @@ class Numbers:
     parts: dict[TopicPartition, Part]
     holder: OpenTransaction | None = None
     calls: list[Mapping[TopicPartition, int]] = field(default_factory=list)
+    topic_ids: dict[str, bytes] = field(default_factory=dict)
 
     def topics(self, names: Collection[str] | None) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}
@@ -68,7 +74,7 @@ def planner(
 ) -> Planner:
     given = {"kafka.bootstrap.servers": "b:1", **options}
     if not {"assign", "subscribePattern"} & given.keys():
-        given["subscribe"] = "t"
+        given.setdefault("subscribe", "t")
     return Planner(parse_options(given, mode), Numbers(parts, holder))  # type: ignore[arg-type]
 
 
@@ -194,9 +200,9 @@ def test_what_the_log_no_longer_holds_is_data_loss_or_a_warning(
 def test_a_limit_is_spread_by_the_backlog_of_the_partitions() -> None:
     stream = planner({T0: Part(0, 900), T1: Part(0, 100), T2: Part(0, 5)}, Mode.STREAM, isolation="read_uncommitted")
     end = {T0: 900, T1: 100, T2: 5}
-    assert stream.limited({T0: 0, T1: 0, T2: 5}, end, 100) == {T0: 90, T1: 10, T2: 5}
-    assert stream.limited({T0: 0, T1: 0, T2: 0}, end, 2000) == end
-    assert stream.limited({T0: 0, T1: 0, T2: 0}, end, 1) == {T0: 1, T1: 1, T2: 1}
+    assert stream.limited({T0: 0, T1: 0, T2: 5}, end, Limit(100)) == {T0: 90, T1: 10, T2: 5}
+    assert stream.limited({T0: 0, T1: 0, T2: 0}, end, Limit(2000)) == end
+    assert stream.limited({T0: 0, T1: 0, T2: 0}, end, Limit(1)) == {T0: 1, T1: 1, T2: 1}
 
 
 def test_a_limit_counts_what_read_committed_sees() -> None:
@@ -210,11 +216,102 @@ def test_a_limit_counts_what_read_committed_sees() -> None:
         stream = Planner(options, cluster)
         position, ends = {T0: 0}, []
         while position != {T0: log.end}:
-            position = stream.limited(position, {T0: log.end}, 2)
+            position = stream.limited(position, {T0: log.end}, Limit(2))
             ends.append(position[T0])
         cluster.close()
     assert log.end == 60
     assert ends == [53, 57, 60]
+
+
+@contextmanager
+def counting(logs: dict[TopicPartition, FakeLog], **options: str) -> Iterator[Planner]:
+    """A stream's planner over logs made by hand."""
+    with FakeBroker(logs) as broker:
+        named = {"kafka.bootstrap.servers": str(broker.address), "subscribe": "t", **options}
+        parsed = parse_options(named, Mode.STREAM)
+        cluster = Cluster(parsed.connection)
+        try:
+            yield Planner(parsed, cluster)
+        finally:
+            cluster.close()
+
+
+def test_what_a_partition_does_not_use_up_goes_to_the_others() -> None:
+    """Nearly all of the backlog is aborted: a limit by the offsets' share would give one record at a time."""
+    logs = {T0: FakeLog().aborted_run(1, *[b"x"] * 900), T1: FakeLog()}
+    for number in range(60):
+        logs[T1].data(b"%d" % number)
+    with counting(logs) as stream:
+        end = {T0: logs[T0].end, T1: 60}
+        assert stream.limited({T0: 0, T1: 0}, end, Limit(50)) == {T0: 901, T1: 50}
+
+
+def test_bytes_are_counted_as_the_log_holds_them_and_one_record_always_goes() -> None:
+    log = FakeLog().aborted_run(1, b"x" * 5000)
+    for _ in range(10):
+        log.data(b"v" * 1000)
+    with counting({T0: log}) as stream:
+        start = {T0: 0}
+        assert stream.limited(start, {T0: log.end}, Limit(None, 3500)) == {T0: 5}
+        assert stream.limited(start, {T0: log.end}, Limit(2, 3500)) == {T0: 4}
+        assert stream.limited(start, {T0: log.end}, Limit(None, 1)) == {T0: 3}
+        assert stream.limited(start, {T0: log.end}, Limit(None, 1 << 30)) == {T0: log.end}
+
+
+def test_holes_that_compaction_left_count_for_nothing() -> None:
+    kept = [Record(offset, 0, None, b"kept") for offset in (40, 41, 90)]
+    log = FakeLog().raw(build_batch(kept, base_offset=0, last_offset_delta=99)).data(b"later")
+    with counting({T0: log}) as stream:
+        assert [stream.limited({T0: at}, {T0: 101}, Limit(1))[T0] for at in (0, 41, 42, 91)] == [41, 90, 100, 101]
+        assert stream.visible({T0: 0}, {T0: 101}, 4) == 4
+        assert stream.visible({T0: 0}, {T0: 101}, 5) == 4
+
+
+def test_what_is_known_to_be_invisible_is_not_given_to_a_task() -> None:
+    log = FakeLog().aborted_run(1, *[b"x"] * 50).data(b"a", b"b")
+    with counting({T0: log}) as stream:
+        end = stream.limited({T0: 0}, {T0: 53}, Limit(1))
+        assert end == {T0: 52}
+        assert work(stream.ranges({T0: 0}, end)) == [(0, 51, 52)]
+
+
+def test_a_topic_that_is_gone_ends_a_running_query_or_is_read_no_more() -> None:
+    parts = {T0: Part(0, 50), TopicPartition("u", 0): Part(0, 9)}
+    for told, expected in [("true", None), ("false", [(0, 40, 50)])]:
+        stream = planner(parts, Mode.STREAM, subscribe="t,u", failOnDataLoss=told)
+        start = {T0: 40, TopicPartition("u", 0): 5}
+        assert stream.latest() == {T0: 50, TopicPartition("u", 0): 9}
+        del parts[TopicPartition("u", 0)]
+        end = stream.latest()
+        assert end == {T0: 50}
+        if expected is None:
+            with pytest.raises(DataLoss, match="u-0 is gone; it was read up to offset 5"):
+                stream.ranges(start, end)
+        else:
+            assert work(stream.ranges(start, end)) == expected
+            assert stream.latest() == {T0: 50}, "and it stays gone"
+        parts[TopicPartition("u", 0)] = Part(0, 9)
+
+
+def test_a_topic_made_anew_is_data_loss_even_where_the_new_one_is_longer(caplog: pytest.LogCaptureFixture) -> None:
+    """By its offsets alone it looks as if only records were added (KIP-516 brings topic ids)."""
+    cluster = Numbers({T0: Part(0, 50), T1: Part(0, 50)}, topic_ids={"t": b"a" * 16})
+    named = {"kafka.bootstrap.servers": "a:1", "subscribe": "t"}
+    start = {T0: 40, T1: 0}
+    for told in ("true", "false"):
+        cluster.parts, cluster.topic_ids = {T0: Part(0, 50), T1: Part(0, 50)}, {"t": b"a" * 16}
+        stream = Planner(parse_options({**named, "failOnDataLoss": told}, Mode.STREAM), cast(Cluster, cluster))
+        assert work(stream.ranges(start, stream.latest())) == [(0, 40, 50), (1, 0, 50)]
+        cluster.parts, cluster.topic_ids = {T0: Part(0, 80), T1: Part(0, 50)}, {"t": b"b" * 16}
+        end = stream.latest()
+        if told == "true":
+            with pytest.raises(DataLoss, match="topic t was deleted and made anew after t-0 was read up to 50"):
+                stream.ranges({T0: 50, T1: 50}, end)
+            continue
+        for _ in range(2):  # a micro-batch may be planned once more
+            assert work(stream.ranges({T0: 50, T1: 50}, end)) == [(0, 0, 80)]
+        assert work(stream.ranges(end, {T0: 81, T1: 51})) == [(0, 80, 81), (1, 0, 51)]
+        assert "deleted and made anew" in caplog.text
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 100), st.integers(1, 2000)), min_size=1, max_size=5).map(

@@ -14,10 +14,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from pyspark.sql.types import LongType, StructField, StructType
 
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_connector import source
+from fencepost.spark_connector import limited_stream
 from fencepost.spark_connector.options import OptionError
 from fencepost.spark_connector.planner import PlanError
-from fencepost.spark_connector.source import FencepostDataSource, RangePartition, StreamReader, spark_schema
+from fencepost.spark_connector.source import FencepostDataSource, spark_schema
+from fencepost.spark_connector.task import RangePartition
 from pyspark_fencepost import DefaultSource
 from tests.spark.fake_broker import FakeBroker, FakeLog
 
@@ -39,9 +40,9 @@ def data_source(broker: FakeBroker, **options: str) -> FencepostDataSource:
 @pytest.fixture
 def stream(broker: FakeBroker) -> Iterator[Any]:
     """Makes stream readers and ends their connections."""
-    made: list[StreamReader] = []
+    made: list[Any] = []
 
-    def make(**options: str) -> StreamReader:
+    def make(**options: str) -> Any:
         chosen = data_source(broker, startingOffsets="earliest", **options)
         made.append(chosen.streamReader(chosen.schema()))
         return made[-1]
@@ -101,6 +102,8 @@ def test_the_latest_offset_reported_is_what_is_written_so_that_lag_behind_an_ope
     broker.logs[T0].stable = 3
     reader = stream()
     assert reader.latestOffset({"t": {"0": 0, "1": 0}}, ReadAllAvailable()) == {"t": {"0": 3, "1": 2}}
+    assert reader.reportLatestOffset() == {"t": {"0": 5, "1": 2}, "t (last stable)": {"0": 3}}
+    broker.logs[T0].stable = None
     assert reader.reportLatestOffset() == {"t": {"0": 5, "1": 2}}
 
 
@@ -127,7 +130,7 @@ def test_a_limited_micro_batch_ends_early_and_the_next_goes_on(stream: Any) -> N
 
 def test_too_little_waits_for_the_trigger_delay(stream: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr(source.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(limited_stream.time, "monotonic", lambda: now[0])
     reader = stream(minOffsetsPerTrigger="9", maxTriggerDelay="30s")
     start = reader.initialOffset()
     limit = reader.getDefaultReadLimit()
@@ -137,7 +140,8 @@ def test_too_little_waits_for_the_trigger_delay(stream: Any, monkeypatch: pytest
     now[0] += 2
     assert reader.latestOffset(start, limit) == {"t": {"0": 5, "1": 2}}
     assert reader.latestOffset(start, limit) == start
-    assert stream(minOffsetsPerTrigger="7").latestOffset(start, ReadMinRows(7)) == {"t": {"0": 5, "1": 2}}
+    assert stream(minOffsetsPerTrigger="5").latestOffset(start, ReadMinRows(5)) == {"t": {"0": 5, "1": 2}}
+    assert stream(minOffsetsPerTrigger="6").latestOffset(start, ReadMinRows(6)) == start, "7 offsets, but 5 records"
 
 
 def test_available_now_ends_where_it_was_when_it_began(broker: FakeBroker, stream: Any) -> None:
