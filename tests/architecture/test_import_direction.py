@@ -13,6 +13,7 @@ LAYERS = {
     "broker": {"protocol", "coordinator"},
     "client": {"protocol"},
     "spark_connector": {"protocol", "client"},
+    "spark_pipelines": {"protocol", "client", "coordinator", "broker", "spark_connector"},
     "testing": {"protocol", "coordinator", "broker", "client"},
 }
 

@@ -1,0 +1,82 @@
+"""What only a running cluster can tell: which topics are compacted, and whose the open transactions are."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fencepost.protocol.topics import TopicPartition
+from fencepost.spark_pipelines.auditing.findings import PartitionReport
+from fencepost.spark_pipelines.auditing.rules import Owner, with_owners
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+
+T = TypeVar("T")
+
+
+def compacted_topics(kafka: Mapping[str, Any], topics: Collection[str]) -> set[str]:
+    """Those of the topics whose cleanup.policy contains `compact`. Raises KafkaError."""
+
+    async def talk(admin: Admin) -> set[str]:
+        found = set()
+        for topic in sorted(topics):
+            policy = (await admin.configs(topic=topic)).get("cleanup.policy")
+            if policy is not None and "compact" in (policy.value or ""):
+                found.add(topic)
+        return found
+
+    return _ask(kafka, talk)
+
+
+def explain_open(kafka: Mapping[str, Any], reports: Sequence[PartitionReport]) -> None:
+    """Ask the coordinators whose the open transactions are that the audit met, and note it in the reports.
+
+    What ended since the audit read its last batch is said to have. Raises KafkaError.
+    """
+    open_ones = {one.producer_id for report in reports for one in report.open}
+    if not open_ones:
+        return
+
+    async def talk(admin: Admin) -> None:
+        owners: dict[int, Owner] = {}
+        for line in await admin.list_transactions(producer_ids=open_ones):
+            told = await admin.describe_transaction(line.transactional_id)
+            owners[told.producer_id] = Owner(
+                told.transactional_id, told.state, told.producer_epoch, frozenset(told.partitions)
+            )
+        for report in reports:
+            if report.open:
+                await _still_open(admin, report)
+                with_owners(report, owners)
+
+    _ask(kafka, talk)
+
+
+async def _still_open(admin: Admin, report: PartitionReport) -> None:
+    """Drop what is not open any more: asked after the coordinators, it was not open for them either."""
+    there = {
+        (state.producer_id, state.transaction_start_offset)
+        for state in await admin.describe_producers(TopicPartition(report.topic, report.partition))
+    }
+    gone = [one for one in report.open if (one.producer_id, one.first_offset) not in there]
+    if gone:
+        report.notes.append(f"{len(gone)} of the transactions that were open ended while the audit ran")
+        report.open[:] = [one for one in report.open if one not in gone]
+
+
+def _ask(kafka: Mapping[str, Any], talk: Callable[[Admin], Awaitable[T]]) -> T:
+    import trio
+
+    from fencepost.client import Client
+
+    async def run() -> list[T]:
+        found = []
+        async with Client.from_config(dict(kafka)) as client, client.admin() as admin:
+            found.append(await talk(admin))
+        return found
+
+    return trio.run(run)[0]
+
+
+__all__ = ["compacted_topics", "explain_open"]

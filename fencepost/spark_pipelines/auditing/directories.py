@@ -1,0 +1,164 @@
+"""The data directory of a stopped broker as an audit sees it: segments, lists of aborted transactions, coordinators."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fencepost.broker.log.compaction.swap import SWAP
+from fencepost.broker.log.lock import DirectoryInUse, lock_shared
+from fencepost.broker.log.recovery import ALL_TRUSTED
+from fencepost.broker.log.reserve import is_room
+from fencepost.broker.log.scanning import batches
+from fencepost.broker.log.segment import LOG_SUFFIX, TXN_INDEX_SUFFIX, file_name
+from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.txn_index import TXN_ENTRY
+from fencepost.broker.log.verify.directory import DirectoryCheck
+from fencepost.broker.log.verify.files import ReadSegment, file_names, load, segment_bases
+from fencepost.broker.log.verify.report import Report
+from fencepost.broker.verification import knowledge_of
+from fencepost.coordinator.metadata.topic_names import TRANSACTION_TOPIC
+from fencepost.coordinator.txn import codec
+from fencepost.coordinator.txn.state import Dead, Ongoing, PrepareAbort, PrepareCommit
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc
+from fencepost.protocol.records import decode_records
+from fencepost.protocol.topics import TopicPartition
+from fencepost.spark_pipelines.auditing.facts import Fact, damage, fact_of, indexed
+from fencepost.spark_pipelines.auditing.plan import Plan, SegmentPiece
+from fencepost.spark_pipelines.auditing.rules import Bounds, Owner
+from fencepost.spark_pipelines.errors import PipelineError
+
+
+@contextmanager
+def held(directories: Sequence[Path]) -> Iterator[None]:
+    """Keep brokers off the directories; raises PipelineError where one runs on them."""
+    locks = []
+    try:
+        for directory in directories:
+            try:
+                locks.append(lock_shared(directory))
+            except DirectoryInUse:
+                raise PipelineError(
+                    f"a broker runs on {directory}: stop it first, audit a copy of the directory,"
+                    " or audit through the broker with --bootstrap HOST:PORT"
+                ) from None
+        yield
+    finally:
+        for fd in locks:
+            if fd is not None:
+                os.close(fd)
+
+
+def plan_directories(directories: Sequence[Path], topics: Collection[str]) -> Plan:
+    """Every segment of the topics' partitions (none named: of all that are not internal). Nothing is written.
+
+    Raises PipelineError where a topic is not there, or a partition is in two directories, and OSError.
+    """
+    plan = Plan(", ".join(str(directory) for directory in directories), owners={})
+    home: dict[TopicPartition, Path] = {}
+    for directory in directories:
+        check = DirectoryCheck(directory, Report(), shallow=True)
+        knowledge = knowledge_of(directory)
+        plan.owners = {**(plan.owners or {}), **_owners(directory, check)}
+        for tp, name in sorted(check.partitions.items()):
+            if tp.topic not in topics if topics else tp.topic.startswith("__"):
+                continue
+            if tp in home:
+                raise PipelineError(f"{tp} is in {home[tp]} and in {directory}: audit replicas one after the other")
+            home[tp] = directory
+            expected = check.expectations(tp, knowledge)
+            pieces = _segments(tp, directory / name)
+            clean = expected.recovery_point == ALL_TRUSTED
+            plan.bounds[tp] = Bounds(
+                start=max(expected.log_start_offset, pieces[0].base_offset if pieces else 0),
+                end=expected.known_end,
+                compacted=expected.compacted,
+                end_is_least=True,
+                durable=None if clean else expected.recovery_point,
+                listed=None if clean else expected.recovery_point,
+            )
+            plan.pieces += pieces
+    absent = sorted(set(topics) - {tp.topic for tp in home})
+    if absent or not home:
+        there = sorted({tp.topic for one in directories for tp in DirectoryCheck(one, Report()).partitions})
+        what = f"no topic {', '.join(absent)}" if absent else "no topic"
+        raise PipelineError(f"there is {what} in {plan.source}; there are: {', '.join(there) or 'none at all'}")
+    return plan
+
+
+def segment_facts(piece: SegmentPiece) -> Iterator[Fact]:
+    """Every batch of a segment and every entry of its list of aborted transactions. Raises OSError."""
+    topic, partition = piece.tp
+    directory = Path(piece.directory)
+    segment = ReadSegment(directory, piece.base_offset)
+    expected = piece.base_offset
+    try:
+        for position, header, data in batches(segment, 0):
+            yield fact_of(topic, partition, piece.number, position, data, 0, header)
+            expected = max(expected, header.next_offset)
+    except CorruptLogFile as error:
+        if not is_room(segment.file, error.position, segment.size_bytes):
+            why = f"{segment.name} at byte {error.position}: {error.why}"
+            yield damage(topic, partition, piece.number, error.position, expected, why)
+    finally:
+        segment.file.close()
+    name = file_name(piece.base_offset, TXN_INDEX_SUFFIX)
+    entries = load(directory / name) or b""
+    if len(entries) % TXN_ENTRY.size:
+        yield damage(topic, partition, piece.number, 0, expected, f"{name}: half an entry at its end")
+    whole = entries[: len(entries) // TXN_ENTRY.size * TXN_ENTRY.size]
+    for _, producer_id, first, last, _ in TXN_ENTRY.iter_unpack(whole):
+        yield indexed(topic, partition, piece.number, producer_id, first, last)
+
+
+def _segments(tp: TopicPartition, directory: Path) -> list[SegmentPiece]:
+    names = file_names(directory)
+    if any(name.endswith(SWAP) for name in names):
+        raise PipelineError(
+            f"{directory}: a compaction was interrupted; start the broker once and stop it, and audit again"
+        )
+    return [
+        SegmentPiece(tp, number, str(directory), base, (directory / file_name(base, LOG_SUFFIX)).stat().st_size)
+        for number, base in enumerate(segment_bases(names))
+    ]
+
+
+def _owners(directory: Path, check: DirectoryCheck) -> dict[int, Owner]:
+    """By producer id what the transaction coordinator's log said last.
+
+    Read as far as it can be read: what is damaged there is told of by the audit of `__transaction_state` itself.
+    """
+    last: dict[str, tuple[int, Owner]] = {}
+    for tp, name in sorted(check.partitions.items()):
+        if tp.topic != TRANSACTION_TOPIC:
+            continue
+        for base in segment_bases(file_names(directory / name)):
+            segment = ReadSegment(directory / name, base)
+            try:
+                for _, header, data in batches(segment, 0):
+                    _fold_owners(last, header, data)
+            except (CorruptLogFile, CorruptBatch, codec.UnreadableRecord):
+                break
+            finally:
+                segment.file.close()
+    return dict(last.values())
+
+
+def _fold_owners(last: dict[str, tuple[int, Owner]], header: BatchHeader, data: memoryview) -> None:
+    if header.is_control:
+        return
+    if not check_crc(data, 0, header):
+        raise CorruptBatch("the CRC-32C does not match")
+    for record in decode_records(data, 0, header):
+        told = codec.decode(record.key, record.value)
+        if told is None:
+            continue
+        state = told.state
+        if isinstance(state, Dead):
+            last.pop(told.transactional_id, None)
+            continue
+        where = state.partitions if isinstance(state, Ongoing | PrepareCommit | PrepareAbort) else ()
+        owner = Owner(told.transactional_id, type(state).__name__, state.producer.epoch, where)
+        last[told.transactional_id] = (state.producer.producer_id, owner)

@@ -1,0 +1,152 @@
+"""What an audit says: of each partition its counts, its faults, what explains its holes, and a strip to draw."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+COMMITTED, ABORTED, OPEN, MARKERS, HOLES = "committed", "aborted", "open", "markers", "holes"
+CLASSES = (COMMITTED, ABORTED, OPEN, MARKERS, HOLES)
+"""What an offset can be: committed record, aborted record, record of an open transaction, marker, nothing."""
+FAULTS_KEPT = 200
+"""Of each partition; further ones are counted only."""
+
+
+class Rule(StrEnum):
+    """The rule that a fault breaks."""
+
+    DENSE = "offsets are dense"
+    ONCE = "no (producer id, epoch, sequence) twice"
+    GAPLESS = "no sequence left out"
+    FENCED = "a producer's epoch never falls"
+    CLOSED = "every transaction is closed by a marker"
+    INDEX = "the list of aborted transactions is that of the markers"
+    STABLE = "the last stable offset is where the oldest open transaction begins"
+    ONE_VERDICT = "a transaction has one verdict in all its partitions"
+    WHOLE = "every batch is as it was written"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One breach of a rule, the offset where it shows, and what was found there."""
+
+    rule: str
+    offset: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Hole:
+    """Offsets `first` to `last` that hold no record, and why that is right."""
+
+    first: int
+    last: int
+    why: str
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """A transaction without a verdict, and what its coordinator says of it."""
+
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    records: int
+    why: str
+
+
+@dataclass
+class PartitionReport:
+    """All about one partition; offsets from `start` to before `end`."""
+
+    topic: str
+    partition: int
+    start: int = 0
+    end: int = 0
+    last_stable_offset: int = 0
+    batches: int = 0
+    size_bytes: int = 0
+    committed: int = 0
+    aborted: int = 0
+    open_records: int = 0
+    commits: int = 0
+    aborts: int = 0
+    bare_markers: int = 0
+    producers: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    faults_in_all: int = 0
+    holes: list[Hole] = field(default_factory=list)
+    open: list[OpenTransaction] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    strip: list[dict[str, int]] = field(default_factory=list)
+    """Equal pieces of the offsets from start to end, each with how many offsets of which class."""
+    cell_offsets: int = 1
+    """How many offsets each of them stands for."""
+
+    def fault(self, rule: Rule, offset: int, what: str) -> None:
+        """Note a fault."""
+        self.faults_in_all += 1
+        if len(self.faults) < FAULTS_KEPT:
+            self.faults.append(Fault(rule.value, offset, what))
+
+    @property
+    def name(self) -> str:
+        """TOPIC-PARTITION."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def markers(self) -> int:
+        """Control batches that end a transaction, also those without records of theirs here."""
+        return self.commits + self.aborts + self.bare_markers
+
+    def to_json(self) -> str:
+        """For the way from a Spark task to the driver."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> PartitionReport:
+        """The other end of that way."""
+        tree = json.loads(text)
+        tree["faults"] = [Fault(**one) for one in tree["faults"]]
+        tree["holes"] = [Hole(**one) for one in tree["holes"]]
+        tree["open"] = [OpenTransaction(**one) for one in tree["open"]]
+        return cls(**tree)
+
+
+@dataclass
+class AuditReport:
+    """What `audit` returns."""
+
+    source: str
+    partitions: list[PartitionReport]
+    seconds: float = 0.0
+
+    @property
+    def faults(self) -> int:
+        """How many there are in all."""
+        return sum(one.faults_in_all for one in self.partitions)
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing was found that breaks a rule."""
+        return self.faults == 0
+
+    def total(self, name: str) -> int:
+        """The sum of a number over the partitions."""
+        return sum(int(getattr(one, name)) for one in self.partitions)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"sound": self.sound, "faults": self.faults, **asdict(self)}
+
+    def verdict(self) -> str:
+        """One sentence."""
+        places = f"{len(self.partitions)} partition{'s' if len(self.partitions) != 1 else ''}"
+        if self.sound:
+            return (
+                f"Exactly once: {self.total('committed'):,} committed records in {places}, offsets dense, no sequence "
+                f"twice, {self.total('aborts'):,} aborted ranges closed by their markers."
+            )
+        return f"NOT exactly once: {self.faults:,} fault{'s' if self.faults != 1 else ''} in {places}."

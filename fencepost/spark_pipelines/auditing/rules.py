@@ -1,0 +1,362 @@
+"""The rules of exactly once, folded over the batches of one partition: pure, and fed by whatever read them.
+
+A partition's batches come in the order in which the log holds them. What is said of sequences, epochs and markers is
+what a broker checks when it appends (idempotence, KIP-98; epochs that rise with each transaction, KIP-890), looked at
+again from the outside.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from fencepost.protocol.sequence import advance
+from fencepost.protocol.topics import TopicPartition
+from fencepost.spark_pipelines.auditing.facts import ABORT, COMMIT, DAMAGE, DATA, INDEXED, Fact
+from fencepost.spark_pipelines.auditing.findings import (
+    ABORTED,
+    COMMITTED,
+    HOLES,
+    MARKERS,
+    OPEN,
+    Hole,
+    OpenTransaction,
+    PartitionReport,
+    Rule,
+)
+from fencepost.spark_pipelines.auditing.strip import Strip
+
+_REMEMBERED = 64
+"""Batches of each producer whose places are kept, so that a duplicate can name its original."""
+_HALF = 1 << 30
+_HOLES_KEPT = 100
+NOT_TOLD = "the source does not tell whose it is"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What is known of a partition before its batches are read.
+
+    The log holds `start` to before `end`; `end` is None where nobody knows. `stable` are the last stable offsets that
+    the broker told before and after it told the end. `why_start` says why offsets below `start` are gone.
+    """
+
+    start: int
+    end: int | None
+    stable: tuple[int, int] | None = None
+    compacted: bool = False
+    why_start: str = "removed by retention or DeleteRecords"
+    end_is_least: bool = False
+    """Whether the log may go on behind `end`, which then is only what surely was there."""
+    durable: int | None = None
+    """From here on a bad batch is what a crash leaves and the next start cuts off; None: all has to be whole."""
+    listed: int | None = None
+    """Below this offset the list of aborted transactions is complete; None: all of it is."""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """What the transaction coordinator says of a producer id: whose it is, and the state of its transaction."""
+
+    transactional_id: str
+    state: str
+    epoch: int
+    partitions: Collection[TopicPartition]
+    """Of its open transaction; none where it has none open."""
+
+
+@dataclass
+class _Producer:
+    epoch: int
+    next_sequence: int | None
+    """None: any will do, nothing was seen of it before."""
+    recent: deque[tuple[int, int, int]] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    """First sequence, last sequence, base offset."""
+
+
+@dataclass
+class _Open:
+    epoch: int
+    first_offset: int
+    records: int = 0
+    spans: list[tuple[int, int]] = field(default_factory=list)
+
+
+class PartitionAudit:
+    """The fold: `take` every fact, then `finish`."""
+
+    def __init__(self, topic: str, partition: int, bounds: Bounds) -> None:
+        self.report = PartitionReport(topic, partition, start=bounds.start)
+        self._bounds = bounds
+        self._next = bounds.start
+        self._begun = self._torn = False
+        self._producers: dict[int, _Producer] = {}
+        self._open: dict[int, _Open] = {}
+        self._indexed: dict[tuple[int, int], int] = {}
+        self._closed: dict[tuple[int, int], int] = {}
+        """Aborted ranges by (producer id, first offset): the marker's offset."""
+        self._strip = Strip(bounds.start)
+        if bounds.start > 0:
+            self._explain(0, bounds.start - 1, bounds.why_start, drawn=False)
+
+    def take(self, fact: Fact) -> None:
+        """Go on with the next row."""
+        if fact.kind == INDEXED:
+            self._indexed[fact.producer_id, fact.base_offset] = fact.last_offset
+            return
+        if self._torn:
+            return
+        report = self.report
+        if fact.note is not None:
+            durable = self._bounds.durable
+            if durable is not None and self._next >= durable:
+                self._torn = True
+                report.notes.append(f"a crash tore the log at offset {self._next}: the next start cuts it off there")
+                return
+            report.fault(Rule.WHOLE, fact.base_offset, f"at offset {fact.base_offset}: {fact.note}")
+        if fact.kind == DAMAGE:
+            return
+        report.batches += 1
+        report.size_bytes += fact.size_bytes
+        self._density(fact)
+        if fact.kind == DATA:
+            self._sequence(fact)
+            self._data(fact)
+        elif fact.kind in (COMMIT, ABORT):
+            self._marker(fact)
+        else:
+            self._strip.add(MARKERS, fact.base_offset, fact.last_offset)
+        self._next = max(self._next, fact.last_offset + 1)
+
+    def take_all(self, facts: Iterable[Fact]) -> PartitionReport:
+        """All of them, and the end."""
+        for fact in facts:
+            self.take(fact)
+        return self.finish()
+
+    def finish(self) -> PartitionReport:
+        """The report, once there are no more facts."""
+        report = self.report
+        self._end()
+        report.end = self._next
+        report.producers = len(self._producers)
+        firsts = [one.first_offset for one in self._open.values()]
+        report.last_stable_offset = min(firsts, default=report.end)
+        for producer_id, one in sorted(self._open.items(), key=lambda item: item[1].first_offset):
+            self._still_open(producer_id, one)
+        self._stable()
+        self._compare_index()
+        report.strip, report.cell_offsets = self._strip.cells(report.end)
+        return report
+
+    # Offsets
+
+    def _density(self, fact: Fact) -> None:
+        first, expected = fact.base_offset, self._next
+        if not self._begun:
+            self._begun = True
+            expected = max(expected, min(first, self._bounds.start))
+        if first < expected and fact.last_offset >= self._bounds.start and not self._cut_by_start(fact):
+            self.report.fault(
+                Rule.DENSE, first, f"a batch of offsets {first} to {fact.last_offset} where {expected} was to come"
+            )
+        elif first > expected:
+            self._missing(expected, first - 1)
+        span = fact.last_offset - first + 1
+        if fact.records < span and fact.kind == DATA:
+            if self._bounds.compacted:
+                self._strip.add(HOLES, first, first + span - fact.records - 1)
+                self._explain(first, fact.last_offset, f"compaction kept {fact.records} of {span} records", drawn=False)
+            else:
+                self.report.fault(
+                    Rule.DENSE,
+                    first,
+                    f"the batch of offsets {first} to {fact.last_offset} holds {fact.records} records",
+                )
+
+    def _cut_by_start(self, fact: Fact) -> bool:
+        """Whether it is the first batch, of which DeleteRecords left only the end."""
+        return self._next == self._bounds.start and fact.base_offset < self._bounds.start <= fact.last_offset
+
+    def _missing(self, first: int, last: int) -> None:
+        if self._bounds.compacted:
+            self._explain(first, last, "compaction removed whole batches")
+            return
+        self._strip.add(HOLES, first, last)
+        count = last - first + 1
+        what = f"offset {first} is" if count == 1 else f"offsets {first} to {last} are"
+        self.report.fault(Rule.DENSE, first, f"{what} missing, and nothing explains it")
+
+    def _explain(self, first: int, last: int, why: str, *, drawn: bool = True) -> None:
+        if drawn:
+            self._strip.add(HOLES, first, last)
+        holes = self.report.holes
+        if holes and holes[-1].why == why and holes[-1].last + 1 == first:
+            holes[-1] = Hole(holes[-1].first, last, why)
+        elif len(holes) < _HOLES_KEPT:
+            holes.append(Hole(first, last, why))
+        elif len(holes) == _HOLES_KEPT:
+            holes.append(Hole(first, last, "further holes of compaction are not listed"))
+
+    def _end(self) -> None:
+        end = self._bounds.end
+        if end is None or self._next == end:
+            return
+        if self._next < end:
+            self._missing(self._next, end - 1)
+            self._next = end
+        elif not self._bounds.end_is_least:
+            self.report.notes.append(f"the log went on to offset {self._next} while it was read")
+
+    # Producers
+
+    def _sequence(self, fact: Fact) -> None:
+        if fact.producer_id < 0 or fact.base_sequence < 0:
+            return
+        known = self._producers.get(fact.producer_id)
+        who = f"producer {fact.producer_id} epoch {fact.producer_epoch}"
+        if known is None:
+            known = self._producers[fact.producer_id] = _Producer(fact.producer_epoch, None)
+        elif fact.producer_epoch < known.epoch:
+            what = f"{who} writes after epoch {known.epoch} of the same producer: it was to be fenced"
+            self.report.fault(Rule.FENCED, fact.base_offset, what)
+            return
+        elif fact.producer_epoch > known.epoch:
+            known.epoch, known.next_sequence = fact.producer_epoch, 0
+            known.recent.clear()
+        count = fact.last_offset - fact.base_offset + 1
+        expected = known.next_sequence
+        if expected is not None and fact.base_sequence != expected:
+            behind = (expected - fact.base_sequence) & 0x7FFFFFFF
+            if behind < _HALF:
+                self._twice(fact, known, who)
+                return
+            if not self._bounds.compacted:
+                what = f"{who} goes on with sequence {fact.base_sequence} where {expected} was to come"
+                self.report.fault(Rule.GAPLESS, fact.base_offset, what)
+        known.next_sequence = advance(fact.base_sequence, count)
+        known.recent.append((fact.base_sequence, known.next_sequence, fact.base_offset))
+
+    def _twice(self, fact: Fact, known: _Producer, who: str) -> None:
+        at = next((offset for first, _, offset in known.recent if first == fact.base_sequence), None)
+        where = "before" if at is None else f"at offset {at}"
+        what = f"sequence {fact.base_sequence} of {who} stands here again; it was written {where}"
+        self.report.fault(Rule.ONCE, fact.base_offset, what)
+
+    # Transactions
+
+    def _data(self, fact: Fact) -> None:
+        first, last = max(fact.base_offset, self._bounds.start), fact.last_offset
+        one = self._open.get(fact.producer_id)
+        visible = max(0, min(fact.records, last - first + 1))
+        if not fact.transactional:
+            if one is not None and fact.producer_id >= 0:
+                what = f"producer {fact.producer_id} writes outside its open transaction of offset {one.first_offset}"
+                self.report.fault(Rule.CLOSED, fact.base_offset, what)
+            self.report.committed += visible
+            self._strip.add(COMMITTED, first, last)
+            return
+        if one is not None and one.epoch != fact.producer_epoch:
+            self._unclosed(fact, one)
+            one = None
+        if one is None:
+            one = self._open[fact.producer_id] = _Open(fact.producer_epoch, fact.base_offset)
+        one.records += visible
+        if one.spans and one.spans[-1][1] + 1 == first:
+            one.spans[-1] = (one.spans[-1][0], last)
+        else:
+            one.spans.append((first, last))
+
+    def _unclosed(self, fact: Fact, one: _Open) -> None:
+        """The same producer has begun anew with another epoch, which it can do only behind a marker."""
+        del self._open[fact.producer_id]
+        what = (
+            f"the transaction of producer {fact.producer_id} epoch {one.epoch} that began at offset {one.first_offset} "
+            f"has no marker, yet epoch {fact.producer_epoch} goes on at {fact.base_offset}"
+        )
+        self.report.fault(Rule.CLOSED, one.first_offset, what)
+        self._decided(one, OPEN)
+        self.report.open_records += one.records
+
+    def _marker(self, fact: Fact) -> None:
+        self._strip.add(MARKERS, fact.base_offset, fact.last_offset)
+        known = self._producers.get(fact.producer_id)
+        if known is not None and fact.producer_epoch > known.epoch:
+            known.epoch, known.next_sequence = fact.producer_epoch, 0
+            known.recent.clear()
+        elif known is not None and fact.producer_epoch < known.epoch:
+            what = f"a marker of producer {fact.producer_id} epoch {fact.producer_epoch} behind epoch {known.epoch}"
+            self.report.fault(Rule.FENCED, fact.base_offset, what)
+        one = self._open.pop(fact.producer_id, None)
+        if one is None:
+            self.report.bare_markers += 1
+            return
+        if fact.kind == COMMIT:
+            self.report.commits += 1
+            self.report.committed += one.records
+            self._decided(one, COMMITTED)
+            return
+        self.report.aborts += 1
+        self.report.aborted += one.records
+        self._decided(one, ABORTED)
+        self._closed[fact.producer_id, one.first_offset] = fact.base_offset
+
+    def _decided(self, one: _Open, what: str) -> None:
+        for first, last in one.spans:
+            self._strip.add(what, first, last)
+
+    def _still_open(self, producer_id: int, one: _Open) -> None:
+        self._decided(one, OPEN)
+        self.report.open_records += one.records
+        self.report.open.append(OpenTransaction(producer_id, one.epoch, one.first_offset, one.records, NOT_TOLD))
+
+    def _stable(self) -> None:
+        if self._bounds.stable is None or self._bounds.end is None or self.report.end != self._bounds.end:
+            return
+        before, after = self._bounds.stable
+        found = self.report.last_stable_offset
+        if not before <= found <= max(before, after):
+            what = f"the broker says {before}, by the batches it is {found}"
+            self.report.fault(Rule.STABLE, found, what)
+
+    def _compare_index(self) -> None:
+        """Readers leave out what the list names: it must name what the markers aborted, no more and no less."""
+        listed = self._bounds.listed
+        # Of a transaction that began below the log's start, the batches that are left begin later than the list says.
+        cut = {producer_id for producer_id, first in self._indexed if first < self._bounds.start}
+        for (producer_id, first), marker in self._closed.items():
+            told = self._indexed.get((producer_id, first))
+            if told is None:
+                if producer_id not in cut and (listed is None or first < listed) and marker >= self._bounds.start:
+                    what = f"offsets {first} to {marker} of producer {producer_id} are aborted, but not in the list"
+                    self.report.fault(Rule.INDEX, first, what)
+            elif told not in (-1, marker):
+                what = f"the list ends the aborted range of offset {first} at {told}, its marker stands at {marker}"
+                self.report.fault(Rule.INDEX, first, what)
+        for (producer_id, first), marker in self._indexed.items():
+            if (producer_id, first) in self._closed or first < self._bounds.start:
+                continue
+            to = f" to {marker}" if marker >= 0 else ""
+            what = f"the list says that producer {producer_id} aborted offsets {first}{to}, but no marker does"
+            self.report.fault(Rule.CLOSED, first, what)
+
+
+def with_owners(report: PartitionReport, owners: Mapping[int, Owner]) -> None:
+    """Say of each open transaction whose it is. One that its coordinator knows to have ended lacks its marker."""
+    tp = TopicPartition(report.topic, report.partition)
+    named = []
+    for one in report.open:
+        owner = owners.get(one.producer_id)
+        if owner is None:
+            named.append(replace(one, why="no transaction coordinator knows this producer id"))
+            continue
+        why = f"transactional.id {owner.transactional_id}, {owner.state}, epoch {owner.epoch}"
+        named.append(replace(one, why=why))
+        if tp not in owner.partitions and owner.epoch >= one.producer_epoch:
+            what = f"the transaction of producer {one.producer_id} has ended ({why}), but there is no marker for it"
+            report.fault(Rule.CLOSED, one.first_offset, what)
+    report.open[:] = named
+
+
+__all__ = ["Bounds", "Owner", "PartitionAudit", "with_owners"]

@@ -1,0 +1,200 @@
+"""The audit from end to end: in this process, or with the reading spread over Spark's tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fencepost.protocol.topics import TopicPartition
+from fencepost.spark_connector.options import parse_options
+from fencepost.spark_pipelines.auditing.cluster import plan_cluster, range_facts
+from fencepost.spark_pipelines.auditing.coordinators import compacted_topics, explain_open
+from fencepost.spark_pipelines.auditing.directories import held, plan_directories, segment_facts
+from fencepost.spark_pipelines.auditing.facts import SCHEMA, Fact, arrow_schema
+from fencepost.spark_pipelines.auditing.findings import AuditReport, PartitionReport
+from fencepost.spark_pipelines.auditing.plan import Piece, Plan, RangePiece
+from fencepost.spark_pipelines.auditing.rules import Bounds, PartitionAudit, with_owners
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Advance = Callable[[int, int], None]
+"""Told of progress: how much is read, and of how much (bytes, or offsets where a broker is read)."""
+
+_ROWS = 10_000
+
+
+def _silent(done: int, total: int) -> None:
+    """Nobody watches."""
+
+
+def audit(
+    topics: Sequence[str] = (),
+    *,
+    kafka: Mapping[str, Any] | None = None,
+    directories: Sequence[Path | str] = (),
+    spark: Any = None,
+    advance: Advance = _silent,
+) -> AuditReport:
+    """Prove, or disprove, that topics hold each record exactly once.
+
+    Reads through a running broker (`kafka`: Kafka's dotted names, "bootstrap.servers" at least; ours or Apache's), or
+    from data directories of stopped brokers. No topics: all that are not internal. `spark` is a session whose tasks
+    do the reading; without one this process does it, which is quicker up to some 100 MB.
+
+    Raises PipelineError where there is nothing to read or a broker still runs on a directory, BrokerError and
+    KafkaError where a broker does not answer, OSError.
+    """
+    began = time.monotonic()
+    if (kafka is None) == (not directories):
+        raise ValueError("say either kafka or directories: one of them is audited")
+    if kafka is not None:
+        report = _of_cluster(topics, kafka, spark, advance)
+    else:
+        paths = [Path(one) for one in directories]
+        with held(paths):
+            plan = plan_directories(paths, topics)
+            report = _carried_out(plan, spark, advance)
+        for one in report.partitions:
+            with_owners(one, plan.owners or {})
+    report.seconds = time.monotonic() - began
+    return report
+
+
+def batches(
+    spark: Any,
+    topics: Sequence[str] = (),
+    *,
+    kafka: Mapping[str, Any] | None = None,
+    directories: Sequence[Path | str] = (),
+) -> Any:
+    """A DataFrame with a row for each batch, marker and aborted transaction: what the audit reads, for your queries.
+
+    The columns are those of `auditing.facts.Fact`. Of directories the brokers must stay stopped while it is used.
+    """
+    if (kafka is None) == (not directories):
+        raise ValueError("say either kafka or directories")
+    if kafka is not None:
+        plan = plan_cluster(_connection(kafka), topics, _tasks(spark))
+    else:
+        plan = plan_directories([Path(one) for one in directories], topics)
+    return _frame(spark, plan)
+
+
+def _of_cluster(topics: Sequence[str], kafka: Mapping[str, Any], spark: Any, advance: Advance) -> AuditReport:
+    pieces_of = 1 if spark is None else _tasks(spark)
+    plan = plan_cluster(_connection(kafka), topics, pieces_of)
+    compacted = compacted_topics(kafka, {tp.topic for tp in plan.bounds})
+    plan.bounds = {tp: replace(bounds, compacted=tp.topic in compacted) for tp, bounds in plan.bounds.items()}
+    report = _carried_out(plan, spark, advance)
+    explain_open(kafka, report.partitions)
+    return report
+
+
+def _connection(kafka: Mapping[str, Any]) -> Any:
+    options = {f"kafka.{name}": str(value) for name, value in kafka.items()}
+    return parse_options({"subscribe": "any", **options}).connection
+
+
+def _tasks(spark: Any) -> int:
+    return int(spark.sparkContext.defaultParallelism)
+
+
+def _carried_out(plan: Plan, spark: Any, advance: Advance) -> AuditReport:
+    reports = _here(plan, advance) if spark is None else _with_spark(plan, spark, advance)
+    return AuditReport(plan.source, sorted(reports, key=lambda one: (one.topic, one.partition)))
+
+
+def facts_of(piece: Piece) -> Iterator[Fact]:
+    """The rows of one piece."""
+    return range_facts(piece) if isinstance(piece, RangePiece) else segment_facts(piece)
+
+
+# In this process
+
+
+def _here(plan: Plan, advance: Advance) -> list[PartitionReport]:
+    total, done = sum(piece.size_bytes for piece in plan.pieces), 0
+    advance(done, total)
+    reports = []
+    for tp, bounds in plan.bounds.items():
+        audited = PartitionAudit(tp.topic, tp.partition, bounds)
+        for piece in plan.pieces_of(tp):
+            for fact in facts_of(piece):
+                audited.take(fact)
+            done += piece.size_bytes
+            advance(done, total)
+        reports.append(audited.finish())
+    return reports
+
+
+# By Spark
+
+
+def _frame(spark: Any, plan: Plan) -> Any:
+    """The facts as a DataFrame: one task reads one piece, or more where there are many."""
+    import pickle
+
+    rows = [(pickle.dumps(piece),) for piece in plan.pieces]
+    frame = spark.createDataFrame(rows, "piece binary")
+    spread = frame.repartition(max(1, min(len(rows), 4 * _tasks(spark))))
+    return spread.mapInArrow(_read_pieces, SCHEMA)
+
+
+def _read_pieces(batches: Iterable[Any]) -> Iterator[Any]:
+    """Runs in a task."""
+    import pickle
+
+    import pyarrow as pa
+
+    schema = arrow_schema()
+
+    def packed(rows: list[Fact]) -> Any:
+        columns = [pa.array(column, field.type) for column, field in zip(zip(*rows, strict=True), schema, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    rows: list[Fact] = []
+    for batch in batches:
+        for piece in batch.column("piece"):
+            for fact in facts_of(pickle.loads(piece.as_py())):
+                rows.append(fact)
+                if len(rows) == _ROWS:
+                    yield packed(rows)
+                    rows = []
+    if rows:
+        yield packed(rows)
+
+
+def _with_spark(plan: Plan, spark: Any, advance: Advance) -> list[PartitionReport]:
+    from fencepost.spark_pipelines.progress import watching
+
+    if not plan.pieces:
+        return _here(plan, advance)
+    bounds = dict(plan.bounds)
+
+    def folded(table: Any) -> Any:
+        return _fold(table, bounds)
+
+    grouped = _frame(spark, plan).groupBy("topic", "partition").applyInArrow(folded, "report string")
+    with watching(spark, advance):
+        rows = grouped.collect()
+    reports = [PartitionReport.from_json(row.report) for row in rows]
+    seen = {TopicPartition(one.topic, one.partition) for one in reports}
+    empty = [PartitionAudit(*tp, known).finish() for tp, known in plan.bounds.items() if tp not in seen]
+    return [*reports, *empty]
+
+
+def _fold(table: Any, bounds: Mapping[TopicPartition, Bounds]) -> Any:
+    """Runs in a task: all facts of one partition, in the order of the log, become its report."""
+    import pyarrow as pa
+
+    table = table.sort_by([("piece", "ascending"), ("position", "ascending")])
+    tp = TopicPartition(table.column("topic")[0].as_py(), table.column("partition")[0].as_py())
+    audited = PartitionAudit(*tp, bounds[tp])
+    for batch in table.to_batches(max_chunksize=_ROWS):
+        for row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            audited.take(Fact(*row))
+    return pa.table({"report": [audited.finish().to_json()]})

@@ -1,0 +1,78 @@
+"""Exactly-once ETL between topics: committed records in, one transaction per micro-batch out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fencepost.spark_pipelines.errors import PipelineError
+from fencepost.spark_pipelines.shape import Shape
+
+SINK_COLUMNS = {"key", "value", "headers", "partition", "topic"}
+"""What a record can be made of; only `value` has to be there."""
+PASSED_ON = ("key", "value")
+"""What of a record goes to the target where the shape does not say otherwise; and the headers, if they are read."""
+
+
+def etl(
+    spark: Any,
+    sources: Sequence[str],
+    target: str | None,
+    *,
+    kafka: Mapping[str, Any],
+    checkpoint: Path | str,
+    to_kafka: Mapping[str, Any] | None = None,
+    shape: Shape | None = None,
+    headers: bool = False,
+    starting: str = "earliest",
+    every: str | None = None,
+    max_records: int | None = None,
+    sink: Mapping[str, str] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Start a streaming query that reads topics, shapes the records and writes them to `target`; returns the query.
+
+    The query and its target are one: the position in the sources is in `checkpoint`, its batch number in the same
+    transaction as the records, so that every source record counts exactly once however often the query is killed and
+    started again. `target` None takes the topic from the column `topic`. `every` ("10 seconds") goes on for ever;
+    without it the query ends with what is committed when it starts. `sink` are further options of the sink.
+
+    Raises PipelineError for a shape that Spark does not take or that gives no records.
+    """
+    reader = spark.readStream.format("fencepost").options(**_options(kafka))
+    reader = reader.option("subscribe", ",".join(sources)).option("startingOffsets", starting)
+    if headers:
+        reader = reader.option("includeHeaders", "true")
+    if max_records is not None:
+        reader = reader.option("maxOffsetsPerTrigger", str(max_records))
+    records = (shape or Shape()).applied(reader.load())
+    if shape is None or not shape.changes_columns:
+        records = records.select(*PASSED_ON, *(("headers",) if headers else ()))
+    need_record_columns(records, target)
+    writer = records.writeStream.format("fencepost").options(**_options(to_kafka or kafka))
+    writer = writer.options(**(sink or {})).option("checkpointLocation", str(Path(checkpoint).resolve()))
+    if target is not None:
+        writer = writer.option("topic", target)
+    if name is not None:
+        writer = writer.queryName(name)
+    writer = writer.trigger(processingTime=every) if every is not None else writer.trigger(availableNow=True)
+    return writer.start()
+
+
+def need_record_columns(records: Any, target: str | None) -> None:
+    """Raises PipelineError unless the columns can become records."""
+    columns = list(records.columns)
+    unknown = [name for name in columns if name not in SINK_COLUMNS]
+    if "value" not in columns or unknown:
+        what = f"column {unknown[0]} is none of a record's" if unknown else "there is no column value"
+        raise PipelineError(
+            f"{what}: the shape gives {', '.join(columns) or 'nothing'}. A record is made of value and, if you like,"
+            " key, headers, partition and topic; to_json(struct(...)) AS value makes one of several columns"
+        )
+    if target is None and "topic" not in columns:
+        raise PipelineError("where to? Name a target topic, or give a column topic")
+
+
+def _options(kafka: Mapping[str, Any]) -> dict[str, str]:
+    return {f"kafka.{name}": str(value) for name, value in kafka.items()}

@@ -1,0 +1,226 @@
+"""Export of committed records to Parquet: exactly once, over kills and restarts."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.spark_connector.cluster import Cluster
+from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets, tree_of
+from fencepost.spark_connector.options import parse_options
+from fencepost.spark_pipelines.errors import PipelineError
+from fencepost.spark_pipelines.export_store import ExportStore, Manifest, next_ends
+from fencepost.spark_pipelines.shape import Shape
+
+DEFAULT_BATCH_RECORDS = 1_000_000
+_LOOK_SECONDS = 0.2
+
+
+def export(
+    spark: Any,
+    topics: Sequence[str],
+    target: Path | str,
+    *,
+    kafka: Mapping[str, Any],
+    shape: Shape | None = None,
+    batch_records: int = DEFAULT_BATCH_RECORDS,
+    headers: bool = False,
+    follow_seconds: float | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    fail_on_data_loss: bool = True,
+) -> Iterator[Manifest]:
+    """Write what is committed now and not yet in `target` as Parquet; yields the manifest of each batch published.
+
+    Each batch takes in about `batch_records` offsets. With `follow_seconds` the export goes on, looking that often
+    for more, until `stop` says so. Restarted, it goes on behind the last batch published, with the same topics and
+    shape only. `kafka`: Kafka's dotted names, "bootstrap.servers" at least.
+
+    Raises PipelineError where the target is not this export's, the cluster or a topic is not the one it began with, or
+    records were lost to retention before they were exported (unless `fail_on_data_loss` is false); BrokerError.
+    """
+    if batch_records < 1:
+        raise ValueError("batch_records counts records: 1 at least")
+    store = ExportStore.open(target)
+    try:
+        work = _Export(spark, store, topics, dict(kafka), shape or Shape(), headers, fail_on_data_loss)
+        while not stop():
+            manifest = work.batch(batch_records)
+            if manifest is not None:
+                yield manifest
+            if manifest is None or not work.more:
+                if follow_seconds is None:
+                    return
+                _wait(follow_seconds, stop)
+    finally:
+        store.close()
+
+
+def read_export(spark: Any, target: Path | str) -> Any:
+    """What was exported, as a DataFrame; the column `batch` is the number of the batch. Batches appear whole."""
+    return spark.read.parquet(Path(target).resolve().as_uri())
+
+
+class _Export:
+    def __init__(
+        self,
+        spark: Any,
+        store: ExportStore,
+        topics: Sequence[str],
+        kafka: dict[str, Any],
+        shape: Shape,
+        headers: bool,
+        fail_on_data_loss: bool,
+    ) -> None:
+        self._spark = spark
+        self._store = store
+        self._topics = list(dict.fromkeys(topics))
+        self._options = {f"kafka.{name}": str(value) for name, value in kafka.items()}
+        self._connection = parse_options({"subscribe": ",".join(topics), **self._options}).connection
+        self._kafka = kafka
+        self._shape = shape
+        self._headers = headers
+        self._fail_on_data_loss = fail_on_data_loss
+        function = None if shape.function is None else getattr(shape.function, "__qualname__", "function")
+        self._what = {
+            "topics": self._topics,
+            "where": shape.where,
+            "select": shape.select,
+            "sql": shape.sql,
+            "function": function,
+            "headers": headers,
+        }
+        self.more = False
+        """Whether the last batch left something for the next."""
+        self._identity = _identity(kafka, self._topics)
+        self._last = store.last()
+        if self._last is not None:
+            self._same_as(self._last)
+
+    def batch(self, most: int) -> Manifest | None:
+        """Read, stage and publish the next batch; None where nothing visible is left to export now."""
+        begin, end = self._bounds()
+        upto = next_ends(begin, end, most)
+        self.more = upto != end
+        if all(upto[tp] == begin[tp] for tp in upto):
+            return None
+        staging = self._store.staging()
+        frame = self._shape.applied(self._records(begin, upto))
+        frame.write.parquet(staging.as_uri())
+        files = _files(staging)
+        rows = _rows(staging, files)
+        if rows == 0 and not self.more:
+            # Aborted records and markers only: they are passed over again next time, together with what follows.
+            shutil.rmtree(staging)
+            return None
+        cluster_id, topic_ids = self._identity
+        number = 0 if self._last is None else self._last.batch + 1
+        manifest = Manifest(number, tree_of(begin), tree_of(upto), rows, files, self._what, cluster_id, topic_ids)
+        self._store.publish(staging, manifest)
+        self._last = manifest
+        return manifest
+
+    def _bounds(self) -> tuple[Offsets, Offsets]:
+        """Where the next batch begins, and the last stable offsets."""
+        cluster = Cluster(self._connection)
+        try:
+            found = cluster.topics(self._topics)
+            absent = [name for name in self._topics if name not in found]
+            if absent:
+                raise PipelineError(f"there is no topic {', '.join(absent)} on this cluster")
+            partitions = [TopicPartition(name, number) for name in self._topics for number in found[name]]
+            end = cluster.list_offsets(dict.fromkeys(partitions, LATEST), IsolationLevel.READ_COMMITTED)
+            known = {} if self._last is None else self._last.ends()
+            new = [tp for tp in partitions if tp not in known]
+            first = cluster.list_offsets(dict.fromkeys(new, EARLIEST), IsolationLevel.READ_COMMITTED)
+        finally:
+            cluster.close()
+        begin = {tp: first[tp] if tp in first else known[tp] for tp in partitions}
+        behind = [tp for tp in partitions if begin[tp] > end[tp]]
+        if behind:
+            raise PipelineError(
+                f"{behind[0]} was exported up to offset {begin[behind[0]]}, but ends at {end[behind[0]]}:"
+                " the topic was made anew, or the broker lost records. Export into another directory"
+            )
+        return begin, end
+
+    def _records(self, begin: Offsets, end: Offsets) -> Any:
+        busy = [tp for tp in sorted(end) if begin[tp] < end[tp]]
+        tree: dict[str, list[int]] = {}
+        for tp in busy:
+            tree.setdefault(tp.topic, []).append(tp.partition)
+        reader = self._spark.read.format("fencepost").options(**self._options)
+        options = {
+            "assign": json.dumps(tree),
+            "startingOffsets": json.dumps(tree_of({tp: begin[tp] for tp in busy})),
+            "endingOffsets": json.dumps(tree_of({tp: end[tp] for tp in busy})),
+            "includeHeaders": str(self._headers).lower(),
+            "failOnDataLoss": str(self._fail_on_data_loss).lower(),
+        }
+        return reader.options(**options).load()
+
+    def _same_as(self, last: Manifest) -> None:
+        """Going on with something else would leave a directory of which nobody knows what is in it."""
+        differs = [name for name, value in self._what.items() if last.what.get(name) != value]
+        if differs:
+            name = differs[0]
+            raise PipelineError(
+                f"{self._store.target} was begun with {name} = {last.what.get(name)!r}, and now it is"
+                f" {self._what[name]!r}: go on with the same, or export into another directory"
+            )
+        cluster_id, topic_ids = self._identity
+        if last.cluster_id != cluster_id:
+            raise PipelineError(f"{self._store.target} was begun with cluster {last.cluster_id}, this is {cluster_id}")
+        for name, topic_id in topic_ids.items():
+            if last.topic_ids.get(name) not in (None, "", topic_id):
+                raise PipelineError(
+                    f"topic {name} was deleted and made anew since the last export: export into another directory"
+                )
+
+
+def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """The cluster's id, and the topics' by name; "" where the broker is too old to have them."""
+    import trio
+
+    from fencepost.client import Client, ItemErrors
+
+    async def ask() -> list[tuple[str, dict[str, str]]]:
+        answers = []
+        async with Client.from_config(dict(kafka)) as client, client.admin() as admin:
+            cluster_id = (await admin.describe_cluster()).cluster_id
+            try:
+                described = await admin.describe_topics(*topics)
+            except* ItemErrors as group:
+                raise PipelineError(f"{group.exceptions[0]}") from None
+            ids = {name: one.topic_id.hex() if any(one.topic_id) else "" for name, one in described.items()}
+            answers.append((cluster_id or "", ids))
+        return answers
+
+    return trio.run(ask)[0]
+
+
+def _files(staging: Path) -> dict[str, int]:
+    """Name and size of what Spark wrote; raises PipelineError where the executors wrote somewhere else."""
+    if not (staging / "_SUCCESS").exists():
+        raise PipelineError(
+            f"Spark's executors do not write to this machine's {staging.parent}: mount it on all of them"
+        )
+    for extra in [*staging.glob(".*"), staging / "_SUCCESS"]:
+        extra.unlink()
+    return {path.name: path.stat().st_size for path in sorted(staging.iterdir())}
+
+
+def _rows(staging: Path, files: Mapping[str, int]) -> int:
+    from pyarrow import parquet
+
+    return sum(parquet.read_metadata(staging / name).num_rows for name in files)
+
+
+def _wait(seconds: float, stop: Callable[[], bool]) -> None:
+    until = time.monotonic() + seconds
+    while not stop() and (left := until - time.monotonic()) > 0:
+        time.sleep(min(left, _LOOK_SECONDS))

@@ -1,0 +1,40 @@
+"""How far Spark's jobs are, told to whoever draws it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_LOOK_SECONDS = 0.2
+Advance = Callable[[int, int], None]
+
+
+@contextmanager
+def watching(spark: Any, advance: Advance) -> Iterator[None]:
+    """While the block runs its Spark jobs, call `advance(tasks done, tasks in all)` some times a second."""
+    done = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+    began = set(tracker.getJobIdsForGroup(None))
+
+    def look() -> None:
+        while not done.wait(_LOOK_SECONDS):
+            finished = total = 0
+            for job in set(tracker.getJobIdsForGroup(None)) - began:
+                info = tracker.getJobInfo(job)
+                for stage_id in () if info is None else info.stageIds:
+                    stage = tracker.getStageInfo(stage_id)
+                    if stage is not None:
+                        finished += stage.numCompletedTasks
+                        total += stage.numTasks
+            if total:
+                advance(finished, total)
+
+    thread = threading.Thread(target=look, name="fencepost-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

@@ -1,0 +1,92 @@
+"""A Spark session for a pipeline, and a clear word where PySpark, Arrow or Java is missing."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from fencepost.spark_pipelines.errors import MissingPart
+
+LEAST_JAVA = 17
+_VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
+
+
+def need_spark() -> None:
+    """Raises MissingPart, with what to install, unless PySpark, Arrow and a Java that they run on are there."""
+    missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
+    if missing:
+        raise MissingPart(
+            f"{' and '.join(missing)} is not installed here. Install it with: pip install 'fencepost[spark]'"
+        )
+    java = java_command()
+    if java is None:
+        raise MissingPart(
+            f"Spark needs Java {LEAST_JAVA} or newer, and there is none: neither JAVA_HOME nor java on the PATH.\n"
+            "  Debian, Ubuntu: apt install openjdk-17-jre-headless;  macOS: brew install openjdk@17"
+        )
+    found = java_version(java)
+    if found is not None and found < LEAST_JAVA:
+        raise MissingPart(
+            f"Spark needs Java {LEAST_JAVA} or newer, but {java} is Java {found}: set JAVA_HOME to a newer one"
+        )
+
+
+def java_command() -> str | None:
+    """The java that Spark's launcher will take; None where there is none."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return shutil.which("java", path=str(Path(home) / "bin"))
+    return shutil.which("java")
+
+
+def java_version(java: str) -> int | None:
+    """Its major version; None where it does not say. Java before 9 called itself 1.x."""
+    try:
+        run = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = _VERSION.search(run.stderr + run.stdout)
+    if found is None:
+        return None
+    return int(found[2]) if found[1] == "1" and found[2] else int(found[1])
+
+
+def spark_session(name: str, *, master: str | None = None, conf: Mapping[str, str] | None = None) -> Any:
+    """The session that runs already, or a new one; `master` None is Spark's own default, local[*]. Raises MissingPart.
+
+    Its Python workers are this Python, unless PYSPARK_PYTHON or `conf` says otherwise, and can import this fencepost.
+    """
+    need_spark()
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        return running
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    root = str(Path(__file__).resolve().parents[2])
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if root not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, *paths]))
+    builder = SparkSession.builder.appName(f"fencepost {name}")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.log.level": "ERROR",
+        **(conf or {}),
+    }
+    if "spark.master" not in settings:
+        settings["spark.master"] = master or "local[*]"
+    if settings["spark.master"].startswith("local"):
+        # Nobody else is to talk to this driver, and a host name that does not resolve must not stop it.
+        settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **settings}
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

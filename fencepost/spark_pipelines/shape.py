@@ -1,0 +1,109 @@
+"""What a pipeline does with the records between source and sink: SQL, a filter, expressions, or a function."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fencepost.spark_pipelines.errors import PipelineError
+
+VIEW = "source"
+"""The name under which SQL finds the records."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """In this order: `where`, then one of `select` (expressions, split at commas outside parentheses), `sql` over the
+    table `source`, and `function`, which is given the DataFrame and returns one.
+    """
+
+    where: str | None = None
+    select: str | None = None
+    sql: str | None = None
+    function: Callable[[Any], Any] | None = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("select", "sql", "function") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise PipelineError(f"say one of select, sql and function; given are {' and '.join(given)}")
+        if self.sql is not None and self.where is not None:
+            raise PipelineError("say the condition within the SQL: where does not go with sql")
+
+    @property
+    def changes_columns(self) -> bool:
+        """Whether anything but a filter is asked for."""
+        return self.select is not None or self.sql is not None or self.function is not None
+
+    def applied(self, frame: Any) -> Any:
+        """The DataFrame with all that; raises PipelineError where Spark does not understand it."""
+        from pyspark.errors import PySparkException
+
+        try:
+            if self.where is not None:
+                frame = frame.where(self.where)
+            if self.select is not None:
+                return frame.selectExpr(*expressions(self.select))
+            if self.sql is not None:
+                frame.createOrReplaceTempView(VIEW)
+                return frame.sparkSession.sql(self.sql)
+        except PySparkException as error:
+            columns = ", ".join(frame.columns)
+            first = str(error).partition("\n")[0]
+            raise PipelineError(f"Spark does not take this: {first}\n  The columns are: {columns}") from None
+        if self.function is not None:
+            shaped = self.function(frame)
+            if not hasattr(shaped, "columns"):
+                raise PipelineError(f"the function returned {type(shaped).__name__}, a DataFrame is needed")
+            return shaped
+        return frame
+
+
+def expressions(text: str) -> list[str]:
+    """`key, concat(a, b) AS value` in two: split at commas that stand in no parentheses and no quotes."""
+    parts, depth, quote, began = [], 0, "", 0
+    for at, sign in enumerate(text):
+        if quote:
+            quote = "" if sign == quote and text[at - 1] != "\\" else quote
+        elif sign in "'\"`":
+            quote = sign
+        elif sign in "([{":
+            depth += 1
+        elif sign in ")]}":
+            depth -= 1
+        elif sign == "," and depth == 0:
+            parts.append(text[began:at])
+            began = at + 1
+    parts.append(text[began:])
+    found = [part.strip() for part in parts if part.strip()]
+    if not found:
+        raise PipelineError("select names no column")
+    return found
+
+
+def function_of(text: str) -> Callable[[Any], Any]:
+    """The function that `module:name` or `path/to/file.py:name` names. Raises PipelineError."""
+    place, colon, name = text.rpartition(":")
+    if not colon or not place or not name:
+        raise PipelineError(f"{text!r} names no function: write it as MODULE:FUNCTION or FILE.py:FUNCTION")
+    if place.endswith(".py"):
+        path = Path(place).resolve()
+        if not path.is_file():
+            raise PipelineError(f"there is no file {path}")
+        folder, module_name = str(path.parent), path.stem
+    else:
+        folder, module_name = str(Path.cwd()), place
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as error:
+        raise PipelineError(f"{place} can not be imported: {error}; modules are looked for in {folder}, too") from error
+    function = getattr(module, name, None)
+    if not callable(function):
+        there = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))
+        raise PipelineError(f"{place} has no function {name}; there are: {there or 'none'}")
+    return function  # type: ignore[no-any-return]
