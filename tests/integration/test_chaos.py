@@ -27,7 +27,7 @@ from tests.kit.wire import ADD_PARTITIONS, Wire, batch_of, committed_values, val
 
 ROOT = Path(__file__).resolve().parents[2]
 READ_COMMITTED = 1
-RUN_TIMEOUT_SECONDS = 170
+RUN_TIMEOUT_SECONDS = 400
 TV1_PRODUCE, TV1_END = 11, 4
 TV2_PRODUCE, TV2_END = 12, 5
 TXN_OFFSET_COMMIT, TV2_OFFSETS = 28, 5

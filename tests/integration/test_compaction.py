@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.kit.broker_process import BrokerProcess
 
-WAIT_S = 60.0
+WAIT_S = 100.0
 PARTITIONS = 100
 """A commit of so many positions is one batch of several KiB."""
 

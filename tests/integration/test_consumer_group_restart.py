@@ -20,7 +20,7 @@ from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import Wire
 
-WAIT_S = 30.0
+WAIT_S = 100.0
 EPOCH = re.compile(r"group g: epoch (\d+)")
 QUICK = {
     "group.consumer.min.session.timeout.ms": "1000",

@@ -76,7 +76,7 @@ def in_background(action: Callable[[], object]) -> list[object]:
 
 
 def wait_for(results: list[object]) -> object:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 100
     while not results and time.monotonic() < deadline:
         time.sleep(0.005)
     return results[0]

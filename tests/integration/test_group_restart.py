@@ -12,7 +12,7 @@ from kafka import KafkaConsumer
 from tests.conftest import StartBroker
 from tests.kit.broker_process import BrokerProcess
 
-WAIT_S = 30.0
+WAIT_S = 100.0
 REBALANCE = "prepares a rebalance"
 """What the broker's log says when a group leaves its generation."""
 QUICK = {

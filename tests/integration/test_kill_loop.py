@@ -16,7 +16,7 @@ from tests.kit.segment_files import Damaged, batches_of, read_log
 from tests.kit.wire import batch_of
 
 ROOT = Path(__file__).resolve().parents[2]
-RUN_TIMEOUT_SECONDS = 170
+RUN_TIMEOUT_SECONDS = 400
 PLACE = ("in", 0)
 
 

@@ -23,7 +23,7 @@ def metered(start_broker: StartBroker) -> BrokerProcess:
 
 
 def scrape(broker: BrokerProcess) -> Samples:
-    with urllib.request.urlopen(f"http://{broker.facts['metrics']}/metrics", timeout=10) as response:
+    with urllib.request.urlopen(f"http://{broker.facts['metrics']}/metrics", timeout=100) as response:
         assert response.headers["Content-Type"].startswith("text/plain")
         text = response.read().decode()
     lines = [line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#")]
@@ -135,7 +135,7 @@ def test_i1_t10_a_late_transaction_is_counted_under_kafkas_name(metered: BrokerP
 
 def test_other_paths_are_not_there(metered: BrokerProcess) -> None:
     with pytest.raises(urllib.error.HTTPError, match="404") as refused:
-        urllib.request.urlopen(f"http://{metered.facts['metrics']}/", timeout=10)
+        urllib.request.urlopen(f"http://{metered.facts['metrics']}/", timeout=100)
     refused.value.close()
 
 

@@ -30,8 +30,8 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def two(broker: BrokerProcess) -> Iterator[tuple[Wire, Wire]]:
     with Wire(broker.connect(), client_id="one") as one, Wire(broker.connect(), client_id="other") as other:
-        one.socket.settimeout(10)
-        other.socket.settimeout(10)
+        one.socket.settimeout(100)
+        other.socket.settimeout(100)
         yield one, other
 
 

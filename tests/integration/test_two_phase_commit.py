@@ -109,7 +109,7 @@ def work(broker: BrokerProcess, database: Database, number: int, step: str, *, a
     victims = [broker.pid, *database.victims()] if all_die else []
     command = [sys.executable, "-m", "tests.kit.two_phase_worker", broker.address, database.name, str(number), step]
     command += [str(pid) for pid in victims]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=100, check=False)
     assert not done.stderr, done.stderr.decode()
     if all_die:
         broker.kill()

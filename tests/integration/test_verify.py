@@ -16,7 +16,7 @@ SETTINGS = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.part
 
 def verify(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "fencepost", "verify", str(directory), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
 
 
 def contents(directory: Path) -> dict[str, tuple[bytes, int]]:

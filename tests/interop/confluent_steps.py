@@ -8,7 +8,7 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 100.0
 READ_COMMITTED = {"isolation.level": "read_committed"}
 READ_UNCOMMITTED = {"isolation.level": "read_uncommitted"}
 

@@ -12,7 +12,7 @@ from aiokafka.errors import ProducerFenced
 from tests.interop.confluent_steps import create_topic
 
 pytestmark = pytest.mark.interop
-WAIT_SECONDS = 30
+WAIT_SECONDS = 100
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -145,7 +145,7 @@ def test_every_record_once_while_members_come_go_and_die(bootstrap: str, name: s
         play.feed(20)
         play.enter("a")
         play.until_shared()
-        second = play.enter("b", pause_s=1.0)  # there is time to hit it in the middle
+        second = play.enter("b", pause_s=10.0)  # there is time to hit it in the middle
         play.until_shared()
         play.feed(40)
         second.next("open")

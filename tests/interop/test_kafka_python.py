@@ -12,7 +12,7 @@ from kafka.structs import OffsetAndMetadata
 from tests.interop.confluent_steps import create_topic
 
 pytestmark = pytest.mark.interop
-WAIT_SECONDS = 30
+WAIT_SECONDS = 100
 
 
 @contextmanager

@@ -72,7 +72,7 @@ def test_every_record_once_in_mixed_company(
         play.feed(10)
         enter(play, "a", first)
         play.until_shared()
-        enter(play, "b", second, pause_s=1.0)  # there is time to hit it in the middle
+        enter(play, "b", second, pause_s=10.0)  # there is time to hit it in the middle
         play.until_shared()
         play.feed(20)
         play.members["b"].next("open")

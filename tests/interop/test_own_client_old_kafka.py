@@ -10,7 +10,7 @@ from fencepost import AbortableError, ErrorCode, TopicPartition
 from fencepost.protocol.registry import KNOWN_BY_KEY
 from tests.kit.old_kafka import KAFKA_2_1, OldKafka
 
-SECONDS = 40
+SECONDS = 100
 SINCE_2_1 = {
     "ConsumerGroupDescribe",
     "ConsumerGroupHeartbeat",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-ATTACH_TIMEOUT_SECONDS = 20.0
+ATTACH_TIMEOUT_SECONDS = 100.0
 
 
 def why_not() -> str | None:

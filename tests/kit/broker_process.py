@@ -13,8 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-READY_TIMEOUT_SECONDS = 30.0
-STOP_TIMEOUT_SECONDS = 20.0
+READY_TIMEOUT_SECONDS = 100.0
+STOP_TIMEOUT_SECONDS = 100.0
 _READY = re.compile(r"^fencepost ready on (?P<host>\[?[^\s]+?\]?):(?P<port>\d+)(?P<rest>( \w+=\S+)*)$")
 
 
@@ -135,7 +135,7 @@ class BrokerProcess:
                 return int(line.split()[1]) * 1024
         raise BrokerFailed("the process has no resident memory: it ended")
 
-    def connect(self, timeout_seconds: float = 10.0) -> socket.socket:
+    def connect(self, timeout_seconds: float = 100.0) -> socket.socket:
         """A raw TCP connection to the broker."""
         return socket.create_connection((self.host, self.port), timeout_seconds)
 

@@ -57,6 +57,7 @@ NETWORK = "network"
 SEGMENT_BYTES = 40_000
 SETTLE_SECONDS = 120.0
 STALL_SECONDS = 10.0
+OPEN_SECONDS_MAX = 60.0
 _FORKS = multiprocessing.get_context("fork")
 
 
@@ -166,7 +167,7 @@ class Run:
                 self._listener.close()
         verdict = check(self._history(finals))
         verdict.add("a process failed", self.failures)
-        bound = self.plan.timeout_ms / 1000 + STALL_SECONDS
+        bound = self.plan.timeout_ms / 1000 + OPEN_SECONDS_MAX
         verdict.add("transactions stayed open", [self.settle_seconds] if self.settle_seconds > bound else [])
         return verdict
 

@@ -94,7 +94,7 @@ async def play(plan: list[tuple[Read, int, int, int]]) -> None:
         options = {"max_partition_fetch_bytes": 60_000, "check_crcs": False}
         async with fencepost.Client(broker.address) as kafka, kafka.consumer("t", **options) as consumer:
             turn = 0
-            with trio.fail_after(20):
+            with trio.fail_after(100):
                 while sum(map(len, got.values())) < sum(map(len, expected.values())):
                     read, steps, limit, mischief = plan[turn] if turn < len(plan) else (by_batch, 1_000, 3, 0)
                     turn += 1

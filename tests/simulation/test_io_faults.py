@@ -18,7 +18,7 @@ from tests.simulation.script import ORDERS, SHORT, WIDE
 from tests.simulation.world import ProcessEnds, World
 
 
-@pytest.mark.timeout(7200 if LONG else 120)
+@pytest.mark.timeout(7200 if LONG else 600)
 @pytest.mark.parametrize("durability", ["fsync", "os"])
 @pytest.mark.parametrize(
     ("kind", "step"), [("eio", 211), ("full", 59), ("full_half_way", 43), ("short", 43), ("failed_sync", 47)]

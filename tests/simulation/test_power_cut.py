@@ -16,7 +16,7 @@ from tests.simulation.script import ORDERS, SMALL, WIDE
 from tests.simulation.world import DATA, Promises, World
 
 
-@pytest.mark.timeout(7200 if LONG else 120)
+@pytest.mark.timeout(7200 if LONG else 600)
 @pytest.mark.parametrize(("durability", "step"), [("fsync", 11), ("os", 29)])
 def test_cut_at_every_call_of_the_history(durability: Durability, step: int):
     """In `fsync` all that was acknowledged survives any loss of what was not synced; in `os` it survives a kill."""

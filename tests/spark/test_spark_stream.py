@@ -13,7 +13,7 @@ from tests.spark.conftest import Transact, new_producer, new_topic, transactions
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(600),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 Run = Callable[..., Any]

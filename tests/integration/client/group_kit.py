@@ -12,7 +12,7 @@ from tests.kit.settings import QUICK_GROUPS
 
 QUICKER_GROUPS = {**QUICK_GROUPS, "group.consumer.heartbeat.interval.ms": "100"}
 GIVEN = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
-PATIENCE_S = 40 if GIVEN is None else 100
+PATIENCE_S = 100
 COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}
 CONSUMER = {"group_protocol": "consumer"}
 WAYS = {"eager": {}, "cooperative": COOPERATIVE, "consumer": CONSUMER}

@@ -40,7 +40,7 @@ def test_an_example(fresh_broker: BrokerProcess, example: str) -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=300,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -25,7 +25,7 @@ async def test_aiokafka_920_the_next_turn_gets_the_next_message(address_of_both:
         seen = []
         async with kafka.transactional_producer(name) as producer:
             async with kafka.consumer(source, group=name) as consumer:
-                with trio.fail_after(30):
+                with trio.fail_after(100):
                     async for record in consumer:
                         seen.append(record.value)
                         try:
@@ -40,10 +40,10 @@ async def test_aiokafka_920_the_next_turn_gets_the_next_message(address_of_both:
                         if record.offset == 3:
                             break
             async with kafka.consumer(source, group=name) as consumer:
-                with trio.fail_after(30):
+                with trio.fail_after(100):
                     assert (await anext(aiter(consumer))).value == b"4"
         async with kafka.consumer(target) as consumer:
-            with trio.fail_after(20):
+            with trio.fail_after(100):
                 written = [(await anext(aiter(consumer))).value for _ in range(4)]
     assert seen == [b"0", b"1", b"1", b"2", b"3", b"3"]
     assert written == [b"0", b"1", b"2", b"3"]
@@ -60,7 +60,7 @@ async def test_aiokafka_1098_one_by_one_with_the_same_producer(address_of_both: 
                 await batch.send(name, b"%d" % n, partition=n % 2)
         async with kafka.transactional_producer(name) as producer, kafka.consumer(name, group=name) as consumer:
             count = 0
-            with trio.fail_after(40):
+            with trio.fail_after(100):
                 async for record in consumer:
                     place = TopicPartition(record.topic, record.partition)
                     async with producer.transaction() as txn, trio.open_nursery() as nursery:

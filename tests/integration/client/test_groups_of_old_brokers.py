@@ -42,7 +42,7 @@ async def test_members_share_commit_and_leave(kafka: fencepost.Client, name: str
             await consumer.commit()
 
     options = {"group": name, "heartbeat_interval_ms": 50, "partition_assignment_strategy": strategy}
-    with trio.fail_after(40):
+    with trio.fail_after(100):
         async with kafka.consumer(name, **options) as one, trio.open_nursery() as first:
             first.start_soon(read, one)
             await until(lambda: len(values) == 40, "all is read")
@@ -66,7 +66,7 @@ async def test_what_the_broker_is_too_old_for_is_told(
 ) -> None:
     """KIP-345 and KIP-848: better an error than a member that is something else than was asked for."""
     await create(kafka, name, partitions=1, records=1)
-    with trio.fail_after(20):
+    with trio.fail_after(100):
         async with kafka.consumer(name, group=name, **options) as consumer:
             with pytest.raises(KafkaError, match="needed is"):
                 await anext(consumer.batches())

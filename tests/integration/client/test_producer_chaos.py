@@ -21,7 +21,7 @@ async def read_all(address: str, topic: str) -> list[list[bytes]]:
     found: list[list[bytes]] = [[] for _ in range(PARTITIONS)]
     async with fencepost.Client(address) as kafka, kafka.consumer(topic) as consumer:
         ends = await consumer.end_offsets()
-        with trio.fail_after(20):
+        with trio.fail_after(100):
             async for batch in consumer.batches():
                 for record in batch:
                     found[record.partition].append(record.value)

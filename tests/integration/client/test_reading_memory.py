@@ -29,6 +29,9 @@ READER = textwrap.dedent(
                     break
             before = resident()
             async with kafka.consumer(topic, queued_max_bytes=int(budget)) as consumer:
+                with trio.fail_after(100):
+                    while consumer.metrics()["fencepost_queued_bytes"] <= int(budget) // 2:
+                        await trio.sleep(0.05)
                 await trio.sleep(1.0)
                 idle, queued = resident(), consumer.metrics()["fencepost_queued_bytes"]
                 count = most = 0

@@ -21,7 +21,7 @@ async def read_all(kafka: fencepost.Client, topic: str, isolation: str = "read_c
     found = []
     async with kafka.consumer(topic, isolation=isolation) as consumer:
         ends = await consumer.end_offsets()
-        with trio.fail_after(15):
+        with trio.fail_after(100):
             records = consumer.batches()
             while any([await consumer.position(p) < end for p, end in ends.items()]):
                 with trio.move_on_after(0.5):
@@ -106,7 +106,7 @@ async def test_an_open_transaction_holds_readers_and_is_shown(address_of_both: s
 
 async def _settled(admin: fencepost.Admin, transactional_id: str) -> TransactionListing:
     """The transaction once its markers are written, which a broker may do after it has answered (T7)."""
-    for _ in range(100):
+    for _ in range(2000):
         found = await admin.describe_transaction(transactional_id)
         if not found.state.startswith("Prepare"):
             return found
@@ -143,7 +143,7 @@ async def test_consume_transform_produce_with_aborts_on_the_way(address_of_both:
         await fill(kafka, source, [b"%d" % n for n in range(200)])
         turns = done = 0
         async with kafka.consumer(source, group=name) as consumer, kafka.transactional_producer(name) as producer:
-            with trio.fail_after(30):
+            with trio.fail_after(100):
                 async for batch in consumer.batches(max_records=30):
                     turns += 1
                     try:
@@ -173,13 +173,13 @@ async def test_the_offsets_of_an_aborted_transaction_do_not_count(address_of_bot
         await fill(kafka, name, [b"a", b"b"])
         async with kafka.transactional_producer(name) as producer:
             async with kafka.consumer(name, group=name) as consumer:
-                with trio.fail_after(20):
+                with trio.fail_after(100):
                     await anext(consumer.batches())
                 with pytest.raises(ZeroDivisionError):
                     await _give_up_after_offsets(producer, consumer)
                 assert await consumer.committed() == {TopicPartition(name, 0): None}
             async with kafka.consumer(name, group=name) as consumer:
-                with trio.fail_after(20):
+                with trio.fail_after(100):
                     assert [r.value for r in await anext(consumer.batches())] == [b"a", b"b"]
 
 
@@ -197,7 +197,7 @@ async def test_the_same_batch_may_be_tried_again_without_reading_it_again(addres
         await fill(kafka, source, [b"%d" % n for n in range(20)])
         async with kafka.consumer(source, group=name) as consumer, kafka.transactional_producer(name) as producer:
             done = failures = 0
-            with trio.fail_after(20):
+            with trio.fail_after(100):
                 async for batch in consumer.batches(max_records=4):
                     for attempt in range(2):
                         try:
@@ -222,11 +222,11 @@ async def test_a_zombie_member_can_not_commit_offsets(address_of_both: str, name
         await fill(kafka, name, [b"a", b"b"])
         async with kafka.transactional_producer(name) as producer:
             async with kafka.consumer(name, group=name) as consumer:
-                with trio.fail_after(20):
+                with trio.fail_after(100):
                     await anext(consumer.batches())
                 zombie, offsets = consumer.offsets_in_hand()
             async with kafka.consumer(name, group=name) as consumer:
-                with trio.fail_after(20):
+                with trio.fail_after(100):
                     await anext(consumer.batches())
                 with pytest.raises(AbortableError) as refused:
                     async with producer.transaction() as txn:
@@ -253,13 +253,13 @@ async def test_a_transaction_that_stood_open_too_long_is_aborted(address: str, n
     """T10: the coordinator ended it; the producer learns that nobody newer is there and goes on."""
     async with fencepost.Client(address) as kafka, kafka.admin() as admin:
         await create(kafka, name, partitions=1)
-        async with kafka.transactional_producer(name, timeout=1) as producer:
+        async with kafka.transactional_producer(name, timeout=4) as producer:
 
             async def dawdle() -> None:
                 async with producer.transaction() as txn:
                     await txn.send(name, b"late")
                     await producer.flush()
-                    for _ in range(150):
+                    for _ in range(500):
                         await trio.sleep(0.2)
                         if (await admin.describe_transaction(name)).state != "Ongoing":
                             return
@@ -274,6 +274,6 @@ async def test_a_transaction_that_stood_open_too_long_is_aborted(address: str, n
 async def test_a_timeout_over_the_brokers_maximum_is_refused(address: str, name: str) -> None:
     """T2: INVALID_TRANSACTION_TIMEOUT, at once and not after retries."""
     async with fencepost.Client(address) as kafka:
-        with trio.fail_after(10), pytest.raises(KafkaError) as refused:
+        with trio.fail_after(100), pytest.raises(KafkaError) as refused:
             await kafka.transactional_producer(name, timeout=10**5).__aenter__()
         assert refused.value.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT

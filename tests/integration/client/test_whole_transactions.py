@@ -54,7 +54,7 @@ async def take(
     options = {"group": group} if group is not None else {}
     units: list[set[bytes]] = []
     async with kafka.consumer(topic, isolation=isolation, **options) as consumer:
-        with trio.fail_after(40):
+        with trio.fail_after(100):
             async for unit in consumer.transactions():
                 units.append({record.value for record in unit})
                 if sum(map(len, units)) >= wanted:
@@ -107,7 +107,7 @@ async def test_it_gives_them_while_they_are_written(address: str, name: str) -> 
             await slow.flush()
             written = await write(kafka, name, "quick", 10, 1)
             units = consumer.transactions()
-            with trio.fail_after(20):
+            with trio.fail_after(100):
                 for _ in written:
                     unit = await anext(units)
                     values = {record.value for record in unit}
@@ -140,7 +140,7 @@ async def test_going_on_from_what_was_committed_cuts_and_doubles_none(address: s
                 kafka.consumer(source, group=name, isolation="read_uncommitted") as consumer,
                 kafka.transactional_producer(name) as producer,
             ):
-                with trio.fail_after(30):
+                with trio.fail_after(100):
                     async for unit in consumer.transactions():
                         turn = next(turns)
                         try:
@@ -174,11 +174,11 @@ async def test_too_much_undecided_is_an_error_that_names_it_or_is_spilled(addres
             for n in range(200):
                 await txn.send(name, b"%03d" % n + b"x" * 2000, partition=n % PARTITIONS)
         async with kafka.consumer(name) as consumer:
-            with trio.fail_after(20), pytest.raises(TransactionTooLarge, match=f"producer {number} epoch"):
+            with trio.fail_after(100), pytest.raises(TransactionTooLarge, match=f"producer {number} epoch"):
                 await anext(consumer.transactions(max_bytes=50_000))
         async with kafka.consumer(name) as consumer:
             units = consumer.transactions(max_bytes=50_000, overflow="spill")
-            with trio.fail_after(20):
+            with trio.fail_after(100):
                 unit = await anext(units)
             assert sorted(record.value[:3] for record in unit) == [b"%03d" % n for n in range(200)]
             assert {record.partition for record in unit} == {p.partition for p in unit.partitions} == {0, 1, 2}
@@ -200,6 +200,6 @@ async def test_beginning_in_the_middle_leaves_out_what_is_cut(address: str, name
             consumer.assign([here])
             consumer.seek(here, 1)
             units = consumer.transactions()
-            with trio.fail_after(20):
+            with trio.fail_after(100):
                 assert [record.value for record in await anext(units)] == [b"b1", b"b2"]
             assert units.left_out == 1

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from fencepost import sync
 
 T = TypeVar("T")
-WAIT_SECONDS = 30
+WAIT_SECONDS = 100
 
 
 class Writer(Protocol):

@@ -20,8 +20,8 @@ from typing import Self
 from tests.interop.java.jars import CACHE, HERE, class_path, java
 
 KAFKA_POM = HERE / "kafka_pom.xml"
-READY_TIMEOUT_SECONDS = 90.0
-STOP_TIMEOUT_SECONDS = 20.0
+READY_TIMEOUT_SECONDS = 180.0
+STOP_TIMEOUT_SECONDS = 60.0
 JVM_FLAGS = ("-Xmx384m", "-Xshare:auto", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
 SETTINGS = {
     "process.roles": "broker,controller",
@@ -43,6 +43,7 @@ SETTINGS = {
     "group.consumer.session.timeout.ms": "2000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "200",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     "log.retention.check.interval.ms": "3600000",
     "log.cleaner.dedupe.buffer.size": str(4 << 20),
     "broker.heartbeat.interval.ms": "500",
@@ -50,7 +51,8 @@ SETTINGS = {
     "num.network.threads": "2",
     "num.io.threads": "4",
 }
-"""Small. Groups miss a member soon; so does the controller a killed broker, which cannot start until then."""
+"""Small. Groups miss a member soon; so does the controller a killed broker, which cannot start until then. Transactions
+that take too long are ended soon."""
 LOGGING = """
 appender.console.type = Console
 appender.console.name = console

@@ -10,7 +10,7 @@ from fencepost.client.admin.security_types import QuotaEntity
 from fencepost.client.connection import Connection
 from tests.interop.java.real_kafka import RealKafka
 
-SECONDS = 40
+SECONDS = 100
 QUOTA_BYTES = 50_000
 SENT_BYTES = 600_000
 

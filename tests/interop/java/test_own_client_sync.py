@@ -8,7 +8,7 @@ COUNT = 1200
 
 
 def test_consume_transform_produce_each_record_once(real_kafka: RealKafka) -> None:
-    with Client(real_kafka.address, timeout=30) as kafka:
+    with Client(real_kafka.address, timeout=100) as kafka:
         with kafka.admin() as admin, kafka.producer(compression="lz4") as producer:
             admin.create_topics(["sync-in", "sync-out"])
             producer.send_many("sync-in", ((b"%d" % n, b"%d" % n) for n in range(COUNT)))

@@ -21,13 +21,13 @@ def test_kafka_says_the_same_today(kafka: KafkaJvm, tmp_path: Path) -> None:
         pytest.skip("a JDK is needed to compile KafkaPartitions.java: there is no javac")
     jars = class_path()
     subprocess.run(
-        [compiler, "-nowarn", "-d", tmp_path, "-cp", jars, GOLDEN / "KafkaPartitions.java"], check=True, timeout=100
+        [compiler, "-nowarn", "-d", tmp_path, "-cp", jars, GOLDEN / "KafkaPartitions.java"], check=True, timeout=300
     )
     main = "org.apache.kafka.clients.producer.internals.KafkaPartitions"
     said = subprocess.run(
         [java(), "-XX:TieredStopAtLevel=1", "-cp", f"{tmp_path}:{jars}", main],
         check=True,
-        timeout=100,
+        timeout=300,
         capture_output=True,
         text=True,
     )

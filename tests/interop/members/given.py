@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 100.0
 """More than a session of Kafka's consumer protocol takes to end by default."""
 BATCH = 10
 POLL_SECONDS = 0.1

@@ -142,7 +142,7 @@ STATES: dict[str, TxnState] = {
         (Filters(pattern="orders"), []),
         (Filters(states=frozenset({"Ongoing"}), pattern=".*-1"), ["orders-1"]),
     ],
-    ids=str,
+    ids=lambda given: str(sorted(given.states)) + given.pattern if isinstance(given, Filters) else ",".join(given),
 )
 def test_listings_hold_what_passes_every_filter(filters: Filters, names: list[str]) -> None:
     """Row T18, KIP-994, KIP-1152."""
