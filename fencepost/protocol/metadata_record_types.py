@@ -110,6 +110,13 @@ class PartitionChangeRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ClearElrRecord:
+    """The eligible leader replicas of a topic count no more (28, KIP-966); an empty name means all topics."""
+
+    topic_name: str
+
+
+@dataclass(frozen=True, slots=True)
 class BrokerEndpoint:
     """Where a broker can be reached; `security_protocol` 0 is PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
 
@@ -141,7 +148,19 @@ class RegisterBrokerRecord:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     log_dirs: tuple[bytes, ...] = ()
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
     is_migrating_zk_broker: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterControllerRecord:
+    """A controller came (27)."""
+
+    controller_id: int
+    incarnation_id: bytes
+    zk_migration_ready: bool = False
+    end_points: tuple[BrokerEndpoint, ...] = ()
+    features: tuple[BrokerFeature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +196,7 @@ class BrokerRegistrationChangeRecord:
     fenced: int = 0
     in_controlled_shutdown: int = 0
     log_dirs: tuple[bytes, ...] = ()
+    cordoned_log_dirs: tuple[bytes, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,11 +281,13 @@ MetadataRecord = (
     TopicRecord
     | PartitionRecord
     | PartitionChangeRecord
+    | ClearElrRecord
     | ConfigRecord
     | RemoveTopicRecord
     | FeatureLevelRecord
     | ProducerIdsRecord
     | RegisterBrokerRecord
+    | RegisterControllerRecord
     | UnregisterBrokerRecord
     | FenceBrokerRecord
     | UnfenceBrokerRecord

@@ -13,6 +13,7 @@ from fencepost.protocol.metadata_record_types import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ClientQuotaRecord,
     ConfigRecord,
     EndTransactionRecord,
@@ -27,6 +28,7 @@ from fencepost.protocol.metadata_record_types import (
     ProducerIdsRecord,
     QuotaEntity,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
@@ -64,6 +66,7 @@ __all__ = [
     "BrokerEndpoint",
     "BrokerFeature",
     "BrokerRegistrationChangeRecord",
+    "ClearElrRecord",
     "ClientQuotaRecord",
     "ConfigRecord",
     "EndTransactionRecord",
@@ -79,6 +82,7 @@ __all__ = [
     "ProducerIdsRecord",
     "QuotaEntity",
     "RegisterBrokerRecord",
+    "RegisterControllerRecord",
     "RemoveAccessControlEntryRecord",
     "RemoveTopicRecord",
     "RemoveUserScramCredentialRecord",
@@ -128,7 +132,7 @@ _PARTS: dict[str, type[Any]] = {struct.struct_name: made for made, struct in _ST
 
 
 def _changed(tag: int, kind: Any, since: int = 0) -> Field:
-    """A field of PartitionChangeRecord: null where nothing changed."""
+    """A list in a tagged field: null where it did not change, or nobody said."""
     return Field(Array(kind), since, nullable=since, default=None, tag=tag)
 
 
@@ -147,7 +151,8 @@ _FORMS = (
         "fenced" / Field(Bool, default=True),
         "in_controlled_shutdown" / Since(1, Bool),
         "log_dirs" / Field(Array(Uuid), 3, tag=0),
-        versions=(0, 3),
+        "cordoned_log_dirs" / _changed(1, Uuid, 4),
+        versions=(0, 4),
     ),
     _form(1, UnregisterBrokerRecord, 0, "broker_id" / Int32, "broker_epoch" / Int64),
     _form(2, TopicRecord, 0, "name" / String, "topic_id" / Uuid),
@@ -229,7 +234,8 @@ _FORMS = (
         "fenced" / Field(Int8, tag=0),
         "in_controlled_shutdown" / Field(Int8, 1, tag=1),
         "log_dirs" / Field(Array(Uuid), 2, tag=2),
-        versions=(0, 2),
+        "cordoned_log_dirs" / _changed(3, Uuid, 3),
+        versions=(0, 3),
     ),
     _form(
         18,
@@ -249,20 +255,33 @@ _FORMS = (
     _form(22, RemoveUserScramCredentialRecord, 0, "name" / String, "mechanism" / Int8),
     _form(23, BeginTransactionRecord, 0, "name" / Field(String, nullable=0, default=None, tag=0)),
     _form(24, EndTransactionRecord, 0),
+    _form(28, ClearElrRecord, 0, "topic_name" / String),
+    _form(
+        27,
+        RegisterControllerRecord,
+        0,
+        "controller_id" / Int32,
+        "incarnation_id" / Uuid,
+        "zk_migration_ready" / Bool,
+        "end_points" / Array(_ENDPOINT),
+        "features" / Array(_FEATURE),
+    ),
     _form(25, AbortTransactionRecord, 0, "reason" / Field(String, nullable=0, default=None, tag=0)),
 )
 _BY_TYPE = {form.made: form for form in _FORMS}
 _BY_KEY = {form.api_key: form for form in _FORMS}
 
 
+_LATE_FIELDS = ("eligible_leader_replicas", "last_known_elr", "cordoned_log_dirs")
+"""Only what has something in one of these is written in the version after the one that we write (KIP-966, KIP-1066)."""
+
+
 def encode_metadata_record(record: MetadataRecord) -> bytes:
     """The value of a metadata log record: frame version 1, type and version as unsigned varints, then the body."""
     form = _BY_TYPE[type(record)]
     version = form.version
-    if isinstance(record, PartitionRecord | PartitionChangeRecord) and (
-        record.eligible_leader_replicas is not None or record.last_known_elr is not None
-    ):
-        version = 2  # the first to know them (KIP-966)
+    if any(getattr(record, name, None) is not None for name in _LATE_FIELDS):
+        version += 1
     value = form.message(**{name: _to_wire(getattr(record, name)) for name in form.message.fields})
     head = unsigned_varint(FRAME_VERSION) + unsigned_varint(form.api_key) + unsigned_varint(version)
     return head + form.message.encode(value, version)

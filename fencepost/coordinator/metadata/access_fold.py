@@ -15,10 +15,12 @@ from fencepost.coordinator.metadata.image import Acl, MetadataImage, QuotaEntity
 from fencepost.coordinator.metadata.overlay import Overlay
 from fencepost.protocol.metadata_record_types import (
     AccessControlEntryRecord,
+    BrokerFeature,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     FenceBrokerRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     RemoveAccessControlEntryRecord,
     RemoveUserScramCredentialRecord,
     UnfenceBrokerRecord,
@@ -28,6 +30,7 @@ from fencepost.protocol.metadata_record_types import (
 
 AccessRecord = (
     RegisterBrokerRecord
+    | RegisterControllerRecord
     | UnregisterBrokerRecord
     | FenceBrokerRecord
     | UnfenceBrokerRecord
@@ -46,6 +49,7 @@ class AccessFold:
     def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self._brokers: Overlay[int, RegisterBrokerRecord] = Overlay(image.brokers)
+        self._controllers: Overlay[int, RegisterControllerRecord] = Overlay(image.controllers)
         self._acls: Overlay[bytes, Acl] = Overlay(image.acls)
         self._quotas: dict[QuotaEntity, dict[str, float]] = {}
         self._scram: Overlay[ScramUser, ScramCredential] = Overlay(image.scram)
@@ -54,7 +58,10 @@ class AccessFold:
         """Take in one record. Raises MetadataCorrupt where it cannot follow what was before."""
         match record:
             case RegisterBrokerRecord():
-                self._brokers.put(record.broker_id, record)
+                features = tuple(sorted(record.features, key=_name_of))
+                self._brokers.put(record.broker_id, replace(record, features=features))
+            case RegisterControllerRecord():
+                self._controllers.put(record.controller_id, record)
             case UnregisterBrokerRecord():
                 self._broker(offset, record.broker_id, record.broker_epoch)
                 self._brokers.put(record.broker_id, None)
@@ -98,6 +105,8 @@ class AccessFold:
             broker = replace(broker, in_controlled_shutdown=True)
         if record.log_dirs:
             broker = replace(broker, log_dirs=record.log_dirs)
+        if record.cordoned_log_dirs is not None:
+            broker = replace(broker, cordoned_log_dirs=record.cordoned_log_dirs)
         self._brokers.put(record.broker_id, broker)
 
     def _set_quota(self, record: ClientQuotaRecord) -> None:
@@ -117,6 +126,7 @@ class AccessFold:
         return replace(
             image,
             brokers=self._brokers.result(),
+            controllers=self._controllers.result(),
             acls=self._acls.result(),
             quotas=quotas,
             scram=self._scram.result(),
@@ -153,3 +163,7 @@ def acl_of(record: AccessControlEntryRecord) -> Acl:
 
 def _by_type(part: tuple[str, str | None]) -> str:
     return part[0]
+
+
+def _name_of(feature: BrokerFeature) -> str:
+    return feature.name

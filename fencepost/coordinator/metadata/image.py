@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fencepost.coordinator.metadata.topic_names import is_internal
-from fencepost.protocol.metadata_record_types import RegisterBrokerRecord
+from fencepost.protocol.metadata_record_types import RegisterBrokerRecord, RegisterControllerRecord
 
 FIRST_PRODUCER_ID = 1
 """Kafka starts at 0; 0 is left out here so that it can never be a producer's (kafka-rules 0.23)."""
@@ -22,11 +22,12 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
 class ConfigResource(NamedTuple):
-    """A topic, a group, one broker (its id as text), or all brokers (BROKER and an empty name)."""
+    """A topic, a group, a subscription of client metrics, one broker (its id as text), or all (BROKER, no name)."""
 
     type: ResourceType
     name: str
@@ -44,8 +45,8 @@ class PartitionImage(NamedTuple):
     adding_replicas: tuple[int, ...] = ()
     leader_recovery_state: int = 0
     directories: tuple[bytes, ...] = ()
-    eligible_leader_replicas: tuple[int, ...] | None = None
-    last_known_elr: tuple[int, ...] | None = None
+    eligible_leader_replicas: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +116,7 @@ class MetadataImage:
     next_producer_id: int = FIRST_PRODUCER_ID
     brokers: Mapping[int, RegisterBrokerRecord] = field(default_factory=dict)
     """Registrations by broker id, as they hold now."""
+    controllers: Mapping[int, RegisterControllerRecord] = field(default_factory=dict)
     acls: Mapping[bytes, Acl] = field(default_factory=dict)
     """By their 16-byte ids."""
     quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=dict)
@@ -127,6 +129,10 @@ class MetadataImage:
     def group_config(self, group_id: str) -> Mapping[str, str]:
         """What was set at run time on a group."""
         return self.configs.get(ConfigResource(ResourceType.GROUP, group_id), NOTHING)
+
+    def client_metrics_config(self, name: str) -> Mapping[str, str]:
+        """What was set at run time on a subscription of client metrics (KIP-714)."""
+        return self.configs.get(ConfigResource(ResourceType.CLIENT_METRICS, name), NOTHING)
 
     def broker_config(self, name: str) -> Mapping[str, str]:
         """What was set at run time on a broker, or, for an empty name, on all."""

@@ -27,6 +27,7 @@ from fencepost.coordinator.metadata.image import (
 from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
+    ClearElrRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -94,6 +95,8 @@ class ImageFold:
                 self._add_partitions(offset, entry, 1)
             case PartitionChangeRecord():
                 self._change_partition(offset, entry)
+            case ClearElrRecord():
+                self._clear_eligible(offset, entry.topic_name)
             case ConfigRecord():
                 self._set_config(offset, entry)
             case RemoveTopicRecord():
@@ -146,6 +149,21 @@ class ImageFold:
         if not 0 <= record.partition_id < len(draft.partitions):
             raise MetadataCorrupt(offset, f"there is no partition {record.partition_id} of {draft.name} to change")
         draft.partitions[record.partition_id] = changed_partition(draft.partitions[record.partition_id], record)
+
+    def _clear_eligible(self, offset: int, name: str) -> None:
+        """Take the eligible leader replicas off a topic; off every topic where none is named (KIP-966)."""
+        there = {topic.name: topic_id for topic_id, topic in self.image.topics_by_id.items()} | self._new_names
+        if name and name not in there:
+            raise MetadataCorrupt(offset, f"there is no topic {name}")
+        for topic_id in [there[name]] if name else list(there.values()):
+            topic = self.image.topics_by_id.get(topic_id)
+            known = topic.assignment if topic_id not in self._drafts and topic else ()
+            if topic_id in self._removed or (topic_id not in self._drafts and not any(map(_has_eligible, known))):
+                continue
+            draft = self._draft(offset, topic_id)
+            draft.partitions = [
+                partition._replace(eligible_leader_replicas=(), last_known_elr=()) for partition in draft.partitions
+            ]
 
     def _set_config(self, offset: int, record: ConfigRecord) -> None:
         try:
@@ -238,6 +256,10 @@ class ImageFold:
         return changes
 
 
+def _has_eligible(partition: PartitionImage) -> bool:
+    return bool(partition.eligible_leader_replicas or partition.last_known_elr)
+
+
 @lru_cache(maxsize=1024)
 def _partition_of(fields: tuple[object, ...]) -> PartitionImage:
     """What a PartitionRecord says beside number and topic: one value for all that are alike, of which there are few."""
@@ -252,8 +274,8 @@ def _partition_of(fields: tuple[object, ...]) -> PartitionImage:
         like.adding_replicas,
         like.leader_recovery_state,
         like.directories,
-        like.eligible_leader_replicas,
-        like.last_known_elr,
+        like.eligible_leader_replicas or (),
+        like.last_known_elr or (),
     )
 
 

@@ -1,0 +1,159 @@
+"""How the metadata came to be: what each transaction, and each batch outside of one, brought, or would have."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from fencepost.coordinator.metadata.delta import MetadataDelta
+from fencepost.coordinator.metadata.image import EMPTY_IMAGE, MetadataImage
+from fencepost.coordinator.metadata.transactions import MetadataLoader
+from fencepost.protocol.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataEntry,
+    record_count,
+)
+
+
+class Verdict(StrEnum):
+    """What became of some records."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    OPEN = "open"
+    """Neither End nor Abort is there yet."""
+
+
+class LoggedEntry(NamedTuple):
+    """A record of the log, or a run of partitions, with the offset of its first record."""
+
+    offset: int
+    entry: MetadataEntry
+
+
+class Moment(NamedTuple):
+    """Records that count together or not at all: a transaction with its markers, or what one batch holds outside any.
+
+    `name` is the transaction's (None for none, or one without), `reason` why it was aborted; `delta` is the step that
+    became visible by it, None where none did. `timestamp_ms` (epoch) is that of its last batch.
+    """
+
+    first_offset: int
+    next_offset: int
+    timestamp_ms: int
+    verdict: Verdict
+    in_transaction: bool
+    name: str | None
+    reason: str | None
+    entries: tuple[LoggedEntry, ...]
+    delta: MetadataDelta | None
+
+
+class MetadataHistory:
+    """Folds a log as `MetadataLoader` does, and says of each record what became of it."""
+
+    def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
+        self._deltas: list[MetadataDelta] = []
+        self._loader = MetadataLoader(image, self._deltas.append)
+        self._entries: list[LoggedEntry] = []
+        self._timestamp_ms = -1
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest image that holds whole transactions only."""
+        return self._loader.image
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last record that was taken in."""
+        return self._loader.next_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The start of the open transaction, or `next_offset` where none is open."""
+        return self._loader.last_stable_offset
+
+    def take(self, base_offset: int, timestamp_ms: int, entries: Sequence[MetadataEntry]) -> list[Moment]:
+        """Take in one batch; what was decided by it, in order. Raises MetadataCorrupt as `load_batch` does."""
+        moments: list[Moment] = []
+        self._timestamp_ms = timestamp_ms
+        offset, plain = base_offset, base_offset
+        waiting: list[MetadataEntry] = []
+        for entry in entries:
+            if isinstance(entry, BeginTransactionRecord | EndTransactionRecord | AbortTransactionRecord):
+                moments += self._plain(plain, waiting)
+                waiting = []
+                self._loader.load_batch(offset, [entry])
+                self._entries.append(LoggedEntry(offset, entry))
+                offset = plain = offset + 1
+                if self._loader.open is None:
+                    moments.append(self._decided(entry))
+            else:
+                waiting.append(entry)
+                offset += record_count((entry,))
+        moments += self._plain(plain, waiting)
+        return moments
+
+    def pass_over(self, base_offset: int, next_offset: int) -> None:
+        """A control batch stands at these offsets. Raises MetadataCorrupt for a gap."""
+        self._loader.pass_over(base_offset, next_offset)
+        self._deltas.clear()
+
+    def pending(self) -> Moment | None:
+        """The open transaction as far as it goes; None where none is open."""
+        if self._loader.open is None:
+            return None
+        name = self._loader.open.name
+        return self._moment(Verdict.OPEN, self._loader.open.start_offset, True, name, None, None)
+
+    def _plain(self, base_offset: int, entries: list[MetadataEntry]) -> list[Moment]:
+        if not entries:
+            return []
+        self._loader.load_batch(base_offset, entries)
+        for entry in entries:
+            self._entries.append(LoggedEntry(base_offset, entry))
+            base_offset += record_count((entry,))
+        if self._loader.open is not None:
+            return []
+        first = self._entries[0].offset
+        moment = self._moment(Verdict.COMMITTED, first, False, None, None, self._step())
+        self._entries = []
+        return [moment]
+
+    def _decided(self, last: MetadataEntry) -> Moment:
+        first = self._entries[0].entry
+        name = first.name if isinstance(first, BeginTransactionRecord) else None
+        offset, step = self._entries[0].offset, self._step()
+        if isinstance(last, AbortTransactionRecord):
+            moment = self._moment(Verdict.ABORTED, offset, True, name, last.reason, None)
+        else:
+            moment = self._moment(Verdict.COMMITTED, offset, True, name, None, step)
+        self._entries = []
+        return moment
+
+    def _step(self) -> MetadataDelta | None:
+        step = self._deltas[-1] if self._deltas else None
+        self._deltas.clear()
+        return step
+
+    def _moment(
+        self,
+        verdict: Verdict,
+        first_offset: int,
+        in_transaction: bool,
+        name: str | None,
+        reason: str | None,
+        delta: MetadataDelta | None,
+    ) -> Moment:
+        return Moment(
+            first_offset,
+            self._loader.next_offset,
+            self._timestamp_ms,
+            verdict,
+            in_transaction,
+            name,
+            reason,
+            tuple(self._entries),
+            delta,
+        )

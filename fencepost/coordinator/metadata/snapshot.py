@@ -1,0 +1,188 @@
+"""An image of the metadata as a file: Kafka's snapshot format (KIP-630), written from a value and read back whole.
+
+A control batch with a header, data batches with the records that make the image, a control batch with a footer: a file
+without its footer is no snapshot. Offsets in it count from 0 and mean nothing; which offset of the log it stands for is
+in the file's name. It says what is, not how it came to be: no transaction record is ever in one (KIP-868).
+"""
+
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from fencepost.coordinator.metadata.delta import MetadataCorrupt
+from fencepost.coordinator.metadata.image import FIRST_PRODUCER_ID, METADATA_VERSION, MetadataImage, TopicImage
+from fencepost.coordinator.metadata.transactions import image_of_snapshot
+from fencepost.protocol.control_records import ControlType, control_type
+from fencepost.protocol.metadata_records import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataEntry,
+    MetadataRecordError,
+    PartitionRecord,
+    PartitionRun,
+    ProducerIdsRecord,
+    QuotaEntity,
+    TopicRecord,
+    UserScramCredentialRecord,
+    decode_metadata_records,
+    encode_metadata_records,
+    record_count,
+)
+from fencepost.protocol.record_batch import CONTROL_BIT, BatchHeader, CorruptBatch, build_batch, check_crc, iter_headers
+from fencepost.protocol.records import decode_records
+
+SNAPSHOT_FILE = re.compile(r"(?P<offset>[0-9]{20})-(?P<epoch>[0-9]{10})\.checkpoint")
+BATCH_RECORDS = 2_000
+_KEY = struct.Struct(">hh")
+_HEADER = struct.Struct(">hqb")
+_FOOTER = struct.Struct(">hb")
+
+
+class SnapshotId(NamedTuple):
+    """What a snapshot stands for: everything below `offset`, whose last record is of leader epoch `epoch`."""
+
+    offset: int
+    epoch: int = 0
+
+    @property
+    def file_name(self) -> str:
+        """Kafka's name for it."""
+        return f"{self.offset:020d}-{self.epoch:010d}.checkpoint"
+
+
+class Snapshot(NamedTuple):
+    """A snapshot that was read: its image, and the time of the last record that went into it (epoch ms)."""
+
+    image: MetadataImage
+    last_timestamp_ms: int
+
+
+def snapshot_id(file_name: str) -> SnapshotId | None:
+    """The snapshot that a file of this name holds; None for other files."""
+    match = SNAPSHOT_FILE.fullmatch(file_name)
+    return None if match is None else SnapshotId(int(match["offset"]), int(match["epoch"]))
+
+
+def snapshot_parts(image: MetadataImage, timestamp_ms: int, epoch: int = 0) -> Iterator[bytes]:
+    """The bytes of the image's snapshot, a batch at a time; `timestamp_ms` is that of the last record in it."""
+    yield _control(0, ControlType.SNAPSHOT_HEADER, _HEADER.pack(0, timestamp_ms, 0), timestamp_ms, epoch)
+    offset = 1
+    for entries in snapshot_entries(image):
+        records = [(timestamp_ms, None, frame, ()) for frame in encode_metadata_records(entries)]
+        batch = build_batch(records, leader_epoch=epoch)
+        batch[:8] = offset.to_bytes(8, "big")
+        yield bytes(batch)
+        offset += len(records)
+    yield _control(offset, ControlType.SNAPSHOT_FOOTER, _FOOTER.pack(0, 0), timestamp_ms, epoch)
+
+
+def snapshot_entries(image: MetadataImage) -> Iterator[list[MetadataEntry]]:
+    """The records that make the image of nothing, in Kafka's order, about `BATCH_RECORDS` at a time."""
+    waiting: list[MetadataEntry] = []
+    count = 0
+    for entry in _entries(image):
+        for part in _cut(entry):
+            waiting.append(part)
+            count += record_count((part,))
+            if count >= BATCH_RECORDS:
+                yield waiting
+                waiting, count = [], 0
+    if waiting:
+        yield waiting
+
+
+def _cut(entry: MetadataEntry) -> Iterator[MetadataEntry]:
+    if not isinstance(entry, PartitionRun):
+        yield entry
+        return
+    for start in range(0, entry.length, BATCH_RECORDS):
+        yield entry.between(start, min(start + BATCH_RECORDS, entry.length))
+
+
+def _entries(image: MetadataImage) -> Iterator[MetadataEntry]:
+    first = {METADATA_VERSION: image.features[METADATA_VERSION]} if METADATA_VERSION in image.features else {}
+    for name, level in {**first, **image.features}.items():
+        yield FeatureLevelRecord(name, level)
+    yield from image.controllers.values()
+    yield from image.brokers.values()
+    for topic in image.topics_by_id.values():
+        yield TopicRecord(topic.name, topic.topic_id)
+        yield from _partitions(topic)
+    for resource, configs in image.configs.items():
+        for name, value in configs.items():
+            yield ConfigRecord(resource.type, resource.name, name, value)
+    for who, limits in image.quotas.items():
+        for key, limit in limits.items():
+            yield ClientQuotaRecord(tuple(QuotaEntity(*part) for part in who), key, limit)
+    if image.next_producer_id != FIRST_PRODUCER_ID:
+        yield ProducerIdsRecord(-1, -1, image.next_producer_id)
+    for acl_id, acl in image.acls.items():
+        yield AccessControlEntryRecord(acl_id, *acl)
+    for user, credential in image.scram.items():
+        yield UserScramCredentialRecord(user.name, user.mechanism, *credential)
+
+
+def _partitions(topic: TopicImage) -> Iterator[MetadataEntry]:
+    assignment, start = topic.assignment, 0
+    while start < len(assignment):
+        partition, stop = assignment[start], start + 1
+        while stop < len(assignment) and assignment[stop] is partition:
+            stop += 1
+        elr, last = partition.eligible_leader_replicas or None, partition.last_known_elr or None
+        fields = {**partition._asdict(), "eligible_leader_replicas": elr, "last_known_elr": last}
+        first = PartitionRecord(start, topic.topic_id, **fields)
+        yield first if stop == start + 1 else PartitionRun(first, stop - start)
+        start = stop
+
+
+def _control(offset: int, kind: ControlType, value: bytes, timestamp_ms: int, epoch: int) -> bytes:
+    record = (timestamp_ms, _KEY.pack(0, kind), value, ())
+    batch = build_batch([record], leader_epoch=epoch, extra_attributes=CONTROL_BIT)
+    batch[:8] = offset.to_bytes(8, "big")
+    return bytes(batch)
+
+
+def read_snapshot(data: bytes, offset: int, place: str) -> Snapshot:
+    """The image that the snapshot in `data` holds, which stands for the log below `offset`.
+
+    Raises MetadataCorrupt, naming `place`, where it is cut off, damaged, or holds what can not be in a snapshot.
+    """
+    ends: list[ControlType | None] = []
+    timestamps = [-1]
+
+    def batches() -> Iterator[Sequence[MetadataEntry]]:
+        size = 0
+        for position, header in iter_headers(data):
+            if not check_crc(data, position, header):
+                raise CorruptBatch(f"the batch at byte {position} does not match its CRC-32C")
+            size = position + header.size_bytes
+            if header.is_control:
+                kind = control_type(data, position, header)
+                ends.append(kind)
+                if kind is ControlType.SNAPSHOT_HEADER:
+                    timestamps.append(_time_in(data, position, header))
+                continue
+            values = [record.value or b"" for record in decode_records(data, position, header)]
+            yield [entry for _, entry in decode_metadata_records(values)]
+        if size != len(data):
+            raise CorruptBatch(f"{len(data) - size} bytes at the end are no whole batch")
+
+    try:
+        image = image_of_snapshot(offset, batches())
+    except (CorruptBatch, MetadataRecordError) as error:
+        raise MetadataCorrupt(offset, f"{place}: {error}") from error
+    if not ends or ends[0] is not ControlType.SNAPSHOT_HEADER or ends[-1] is not ControlType.SNAPSHOT_FOOTER:
+        raise MetadataCorrupt(offset, f"{place} has no header or no footer: it was never finished")
+    return Snapshot(image, max(timestamps))
+
+
+def _time_in(data: bytes, position: int, header: BatchHeader) -> int:
+    """Kafka writes further control records behind the header's, in the same batch."""
+    value = decode_records(data, position, header)[0].value
+    if value is None or len(value) < _HEADER.size:
+        raise CorruptBatch(f"the snapshot's header at byte {position} is too short")
+    time: int = _HEADER.unpack_from(value)[1]
+    return time
