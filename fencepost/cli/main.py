@@ -12,6 +12,7 @@ COMMANDS = {
     "config": "fencepost.cli.config:config",
     "group": "fencepost.cli.group:group",
     "serve": "fencepost.cli.serve:serve",
+    "spark": "fencepost.cli.spark:spark",
     "topic": "fencepost.cli.topic:topic",
     "txn": "fencepost.cli.txn:txn",
     "verify": "fencepost.cli.verify:verify",

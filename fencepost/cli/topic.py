@@ -223,8 +223,9 @@ def _report(outcomes: "Sequence[Any]", done: str, dry_run: bool, as_json: bool, 
 
 def _add_further() -> None:
     """The commands that live in files of their own."""
-    from fencepost.cli import topic_change, topic_records
+    from fencepost.cli import topic_apply, topic_change, topic_records
 
+    topic.add_command(topic_apply.apply)
     topic.add_command(topic_change.add_partitions)
     topic.add_command(topic_change.alter)
     topic.add_command(topic_records.offsets)

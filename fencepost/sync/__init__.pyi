@@ -15,6 +15,7 @@ from fencepost.client.admin.cluster_types import (
     Reassignment,
 )
 from fencepost.client.admin.lag import PartitionLag
+from fencepost.client.admin.plan_types import Applied, ClusterPlan
 from fencepost.client.admin.security_types import (
     Acl,
     AclFilter,
@@ -57,6 +58,7 @@ V = TypeVar("V")
 
 class Admin:
     def now_ms(self) -> int: ...
+    def apply(self, plan: ClusterPlan, *, validate_only: bool = ..., atomic: bool = ...) -> Applied: ...
     def why(self, partition: TopicPartition) -> HeldBack: ...
     def hanging_transactions(
         self, partitions: Collection[TopicPartition] | None = ..., *, older_than_ms: int | None = ...

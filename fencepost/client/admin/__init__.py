@@ -13,6 +13,14 @@ from fencepost.client.admin.cluster_types import (
 )
 from fencepost.client.admin.item_errors import ItemErrors
 from fencepost.client.admin.lag import PartitionLag
+from fencepost.client.admin.plan_types import (
+    Applied,
+    ClusterPlan,
+    PlannedChange,
+    WantedAcl,
+    WantedConfigs,
+    WantedTopic,
+)
 from fencepost.client.admin.security_types import (
     ANY,
     DEFAULT,
@@ -60,8 +68,10 @@ __all__ = [
     "AclOperation",
     "AclPermission",
     "Admin",
+    "Applied",
     "BrokerInfo",
     "ClusterDescription",
+    "ClusterPlan",
     "ConfigEntry",
     "ConfigSource",
     "ConfigSynonym",
@@ -79,6 +89,7 @@ __all__ = [
     "OffsetInfo",
     "PartitionLag",
     "PatternType",
+    "PlannedChange",
     "ProducerState",
     "QuorumDescription",
     "QuorumReplica",
@@ -98,4 +109,7 @@ __all__ = [
     "TransactionSummary",
     "Verdict",
     "WaitingGroup",
+    "WantedAcl",
+    "WantedConfigs",
+    "WantedTopic",
 ]

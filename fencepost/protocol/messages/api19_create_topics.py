@@ -1,6 +1,7 @@
 """CreateTopics (19): new topics with partitions and settings.
 
-v1 brings validateOnly, v4 broker defaults (KIP-464), v5 the settings in the answer (KIP-525), v7 topic ids.
+v1 brings validateOnly, v4 broker defaults (KIP-464), v5 the settings in the answer (KIP-525), v7 topic ids. Tag 1000 is
+ours (docs/decisions/0034-a-plan-at-once.md): a plan in a request that names no topics; Kafka passes over it.
 """
 
 from fencepost.protocol.schema import (
@@ -42,6 +43,47 @@ CreatableTopic = Struct(
     "configs" / Array(CreatableTopicConfig),
 )
 
+PlannedSetting = Struct(
+    "PlannedSetting",
+    "name" / String,
+    "value" / Field(String, nullable=0),
+)
+
+PlannedTopic = Struct(
+    "PlannedTopic",
+    "name" / String,
+    "partitions" / Field(Int32, default=-1),
+    "replication_factor" / Field(Int16, default=-1),
+    "absent" / Bool,
+    "settings" / Array(PlannedSetting),
+)
+
+PlannedResource = Struct(
+    "PlannedResource",
+    "resource_type" / Int8,
+    "resource_name" / String,
+    "settings" / Array(PlannedSetting),
+)
+
+PlannedAcl = Struct(
+    "PlannedAcl",
+    "resource_type" / Int8,
+    "resource_name" / String,
+    "pattern_type" / Int8,
+    "principal" / String,
+    "host" / String,
+    "operation" / Int8,
+    "permission_type" / Int8,
+    "absent" / Bool,
+)
+
+Plan = Struct(
+    "Plan",
+    "topics" / Array(PlannedTopic),
+    "resources" / Array(PlannedResource),
+    "acls" / Array(PlannedAcl),
+)
+
 CreateTopicsRequest = Request(
     19,
     "CreateTopicsRequest",
@@ -50,6 +92,7 @@ CreateTopicsRequest = Request(
     "topics" / Array(CreatableTopic),
     "timeout_ms" / Field(Int32, default=60000),
     "validate_only" / Since(1, Bool),
+    "plan" / Since(5, Plan, tag=1000),
 )
 
 CreatableTopicConfigs = Struct(
@@ -73,6 +116,30 @@ CreatableTopicResult = Struct(
     "configs" / Since(5, Array(CreatableTopicConfigs), nullable=5),
 )
 
+PlanChange = Struct(
+    "PlanChange",
+    "action" / String,
+    "kind" / String,
+    "name" / String,
+    "setting" / String,
+    "before" / Field(String, nullable=0),
+    "after" / Field(String, nullable=0),
+)
+
+PlanProblem = Struct(
+    "PlanProblem",
+    "kind" / String,
+    "name" / String,
+    "error_code" / Int16,
+    "error_message" / Field(String, nullable=0),
+)
+
+PlanOutcome = Struct(
+    "PlanOutcome",
+    "changes" / Array(PlanChange),
+    "problems" / Array(PlanProblem),
+)
+
 CreateTopicsResponse = Response(
     19,
     "CreateTopicsResponse",
@@ -80,4 +147,5 @@ CreateTopicsResponse = Response(
     FLEXIBLE,
     "throttle_time_ms" / Since(2, Int32),
     "topics" / Array(CreatableTopicResult),
+    "plan" / Since(5, PlanOutcome, tag=1000),
 )

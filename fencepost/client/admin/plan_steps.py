@@ -1,0 +1,235 @@
+"""A plan on a Kafka that knows no plans: what differs is found out, checked, and changed thing by thing."""
+
+from collections.abc import Awaitable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.admin.plan_types import (
+    Applied,
+    ClusterPlan,
+    PlannedChange,
+    Settings,
+    WantedConfigs,
+    WantedTopic,
+)
+from fencepost.client.admin.security_types import Acl, AclFilter
+from fencepost.client.admin.topics import NO_TOPIC
+from fencepost.client.admin.types import ConfigEntry, ConfigSource, TopicDescription
+from fencepost.client.errors import KafkaError
+from fencepost.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.client.admin.client import Admin
+
+STEP_BY_STEP: Final = "applying a plan step by step"
+PARTITIONS: Final = "partitions"
+
+
+class _Step:
+    """One request that has to be made, what it is about, and what it changes."""
+
+    def __init__(self, subject: str, changes: list[PlannedChange]) -> None:
+        self.subject = subject
+        self.changes = changes
+
+    def run(self, admin: "Admin", validate_only: bool) -> Awaitable[object]:
+        """Make it, or have it checked."""
+        raise NotImplementedError
+
+
+class _Creation(_Step):
+    def __init__(self, topic: WantedTopic) -> None:
+        count = str(topic.partitions) if topic.partitions > 0 else "default"
+        changes = [PlannedChange("create", "topic", topic.name, PARTITIONS, None, count)]
+        changes += _differences("topic", topic.name, {}, topic.configs)
+        super().__init__(f"topic {topic.name}", changes)
+        self._topic = topic
+
+    def run(self, admin: "Admin", validate_only: bool) -> Awaitable[object]:
+        one = self._topic
+        configs = {name: value for name, value in one.configs.items() if value is not None}
+        return admin.create_topic(
+            one.name,
+            one.partitions,
+            replication_factor=one.replication_factor,
+            configs=configs,
+            validate_only=validate_only,
+        )
+
+
+class _Growth(_Step):
+    def __init__(self, name: str, before: int, after: int) -> None:
+        super().__init__(f"topic {name}", [PlannedChange("change", "topic", name, PARTITIONS, str(before), str(after))])
+        self._name, self._after = name, after
+
+    def run(self, admin: "Admin", validate_only: bool) -> Awaitable[object]:
+        return admin.create_partitions(self._name, self._after, validate_only=validate_only)
+
+
+class _Settings(_Step):
+    def __init__(self, kind: str, name: str, changes: list[PlannedChange]) -> None:
+        super().__init__(f"{kind} {name or 'all'}", changes)
+        self._kind, self._name = kind, name
+
+    def run(self, admin: "Admin", validate_only: bool) -> Awaitable[object]:
+        values = {change.setting: change.after for change in self.changes}
+        if self._kind == "topic":
+            return admin.alter_configs(values, topic=self._name, validate_only=validate_only)
+        if self._kind == "group":
+            return admin.alter_configs(values, group=self._name, validate_only=validate_only)
+        broker = int(self._name) if self._name else ""
+        return admin.alter_configs(values, broker=broker, validate_only=validate_only)
+
+
+class _Rule(_Step):
+    def __init__(self, rule: Acl, absent: bool) -> None:
+        shown = shown_rule(rule)
+        before, after = (shown, None) if absent else (None, shown)
+        action = "delete" if absent else "create"
+        super().__init__(f"acl {shown}", [PlannedChange(action, "acl", shown, "", before, after)])
+        self._rule, self._absent = rule, absent
+
+    async def run(self, admin: "Admin", validate_only: bool) -> None:
+        if validate_only:
+            return  # Kafka has no way to check a rule
+        if self._absent:
+            await admin.delete_acls(AclFilter(*self._rule))
+        else:
+            await admin.create_acls(self._rule)
+
+
+class _Removal(_Step):
+    def __init__(self, name: str, count: int) -> None:
+        super().__init__(f"topic {name}", [PlannedChange("delete", "topic", name, PARTITIONS, str(count), None)])
+        self._name = name
+
+    async def run(self, admin: "Admin", validate_only: bool) -> None:
+        if not validate_only:  # Kafka has no way to check a deletion
+            await admin.delete_topic(self._name, if_exists=True)
+
+
+def shown_rule(rule: Acl) -> str:
+    """An access rule in a line: `User:billing READ TOPIC orders, ALLOW from *`."""
+    prefixed = "" if rule.pattern_type.name == "LITERAL" else f" ({rule.pattern_type.name})"
+    what = f"{rule.resource_type.name} {rule.name}{prefixed}"
+    return f"{rule.principal} {rule.operation.name} {what}, {rule.permission.name} from {rule.host}"
+
+
+async def apply_by_steps(admin: "Admin", plan: ClusterPlan, validate_only: bool) -> Applied:
+    """Have every step checked, and then made. Raises ItemErrors, whose results are the steps that were made."""
+    steps = await _steps(admin, plan)
+    await _run(admin, steps, validate_only=True)
+    if not validate_only:
+        await _run(admin, steps, validate_only=False)
+    return Applied(tuple(change for step in steps for change in step.changes), atomic=False)
+
+
+async def _run(admin: "Admin", steps: list[_Step], *, validate_only: bool) -> None:
+    """All steps; a check goes on after a failure, what changes something does not."""
+    errors: dict[str, KafkaError] = {}
+    done: dict[str, tuple[PlannedChange, ...]] = {}
+    for step in steps:
+        try:
+            await step.run(admin, validate_only)
+        except KafkaError as error:
+            errors[step.subject] = error
+            if not validate_only:
+                break
+            continue
+        if not validate_only:
+            done[step.subject] = (*done.get(step.subject, ()), *step.changes)
+    if errors:
+        raise ItemErrors(STEP_BY_STEP, errors, done)
+
+
+async def _steps(admin: "Admin", plan: ClusterPlan) -> list[_Step]:
+    """What differs: first what is added, in the end what goes. Raises ItemErrors for what no step can change."""
+    there = await _there(admin, [one.name for one in plan.topics])
+    steps: list[_Step] = []
+    last: list[_Step] = []
+    errors: dict[str, KafkaError] = {}
+    for one in plan.topics:
+        found = there.get(one.name)
+        if one.absent:
+            last += [] if found is None else [_Removal(one.name, len(found.partitions))]
+        elif found is None:
+            steps.append(_Creation(one))
+        else:
+            problem = _impossible(one, found)
+            if problem is not None:
+                errors[f"topic {one.name}"] = problem
+            elif one.partitions > len(found.partitions):
+                steps.append(_Growth(one.name, len(found.partitions), one.partitions))
+            steps += await _changed_settings(admin, WantedConfigs("topic", one.name, one.configs))
+    for wanted in plan.configs:
+        steps += await _changed_settings(admin, wanted)
+    if plan.acls:
+        rules = set(await admin.describe_acls())
+        steps += [_Rule(one.rule, one.absent) for one in plan.acls if (one.rule in rules) == one.absent]
+    if errors:
+        raise ItemErrors(STEP_BY_STEP, errors)
+    return [*steps, *last]
+
+
+async def _there(admin: "Admin", names: list[str]) -> Mapping[str, TopicDescription]:
+    """Those of the topics that there are."""
+    if not names:
+        return {}
+    try:
+        return await admin.describe_topics(*names)
+    except ItemErrors as some:
+        if any(error.code not in NO_TOPIC for error in some.errors.values()):
+            raise
+        return some.results
+
+
+def _impossible(wanted: WantedTopic, there: TopicDescription) -> KafkaError | None:
+    count = len(there.partitions)
+    if 0 < wanted.partitions < count:
+        why = f"it has {count} partitions, and they can not become {wanted.partitions}"
+        return KafkaError(f"topic {wanted.name!r}: {why}", code=ErrorCode.INVALID_PARTITIONS)
+    factor = max(len(one.replicas) for one in there.partitions)
+    if wanted.replication_factor > 0 and wanted.replication_factor != factor:
+        why = f"it has {factor} replicas; a plan can not move replicas"
+        return KafkaError(f"topic {wanted.name!r}: {why}", code=ErrorCode.INVALID_REPLICATION_FACTOR)
+    return None
+
+
+async def _changed_settings(admin: "Admin", wanted: WantedConfigs) -> list[_Step]:
+    if not wanted.configs:
+        return []
+    own = ConfigSource.TOPIC
+    if wanted.kind == "topic":
+        found = await admin.configs(topic=wanted.name)
+    elif wanted.kind == "group":
+        found, own = await admin.configs(group=wanted.name), ConfigSource.GROUP
+    else:
+        own = ConfigSource.BROKER if wanted.name else ConfigSource.ALL_BROKERS
+        found = await admin.configs(broker=int(wanted.name) if wanted.name else "")
+    changes = _differences(wanted.kind, wanted.name, _own(found, own), wanted.configs)
+    return [_Settings(wanted.kind, wanted.name, changes)] if changes else []
+
+
+def _own(found: Mapping[str, ConfigEntry], source: int) -> dict[str, str | None]:
+    """What is set on the thing itself; secrets are not told, and so always change."""
+    return {
+        name: synonym.value
+        for name, entry in found.items()
+        for synonym in entry.synonyms
+        if synonym.source == source and synonym.name == name and not entry.sensitive
+    }
+
+
+def _differences(kind: str, name: str, before: Settings, wanted: Settings) -> list[PlannedChange]:
+    return [
+        PlannedChange(
+            "change" if key in before and value is not None else "delete" if value is None else "create",
+            kind,
+            name,
+            key,
+            before.get(key),
+            value,
+        )
+        for key, value in wanted.items()
+        if before.get(key) != value
+    ]

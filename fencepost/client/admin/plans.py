@@ -1,0 +1,117 @@
+"""Administering by plan: what shall be, made so by one change of the metadata."""
+
+from typing import Any, Final
+
+from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.admin.plan_types import Applied, ClusterPlan, PlannedChange, Settings, WantedAcl
+from fencepost.client.admin.requests import failure
+from fencepost.client.admin.topics import CREATE_TOPICS, TopicAdmin
+from fencepost.client.errors import FatalError, KafkaError, RetriableError
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api19_create_topics import (
+    CreateTopicsRequest,
+    Plan,
+    PlannedAcl,
+    PlannedResource,
+    PlannedSetting,
+    PlannedTopic,
+)
+
+TAGS_SINCE: Final = 5
+RESOURCE_TYPES: Final = {"broker": 4, "group": 32}
+APPLYING: Final = "applying a plan"
+
+
+class PlanAdmin(TopicAdmin):
+    """The part of the admin client that makes the cluster as a plan says."""
+
+    async def _apply_at_once(self, plan: ClusterPlan, validate_only: bool) -> Applied:
+        """The whole plan in one request, which a broker that knows no plans takes for an empty one."""
+        request = CreateTopicsRequest(
+            topics=[], timeout_ms=self._timeout_ms, validate_only=validate_only, plan=_on_the_wire(plan)
+        )
+
+        async def ask(node: int | None) -> Applied | KafkaError:
+            answer = await self._ask(node, CREATE_TOPICS, request, at_least=TAGS_SINCE)
+            if answer.plan is None:
+                return FatalError(
+                    "this broker can not change several things at once, as it is no fencepost; atomic=False does it"
+                    " step by step",
+                    code=ErrorCode.UNSUPPORTED_VERSION,
+                    api="CreateTopics",
+                    node=node,
+                )
+            errors = {_subject(one): _error(one, node) for one in answer.plan.problems}
+            for error in errors.values():
+                if isinstance(error, RetriableError):
+                    return error
+            if errors:
+                return ItemErrors(APPLYING, errors)
+            return Applied(tuple(_change(one) for one in answer.plan.changes), atomic=True)
+
+        done = await self._one("", self._controller, ask, APPLYING)
+        if not validate_only:
+            await self._settle(done.changes)
+        return done
+
+    async def _settle(self, changes: tuple[PlannedChange, ...]) -> None:
+        """What this client knows of topics follows the change."""
+        topics = [one for one in changes if one.kind == "topic"]
+        for one in topics:
+            if one.action == "delete" and one.setting in ("", "partitions"):
+                self._cluster.forget_topic(one.name)
+        await self._appeared([one.name for one in topics if one.action == "create"])
+
+
+def _on_the_wire(plan: ClusterPlan) -> Any:
+    return Plan(
+        topics=[
+            PlannedTopic(
+                name=one.name,
+                partitions=one.partitions,
+                replication_factor=one.replication_factor,
+                absent=one.absent,
+                settings=_settings(one.configs),
+            )
+            for one in plan.topics
+        ],
+        resources=[
+            PlannedResource(
+                resource_type=RESOURCE_TYPES[one.kind], resource_name=one.name, settings=_settings(one.configs)
+            )
+            for one in plan.configs
+        ],
+        acls=[_rule(one) for one in plan.acls],
+    )
+
+
+def _settings(configs: Settings) -> list[Any]:
+    return [PlannedSetting(name=name, value=value) for name, value in configs.items()]
+
+
+def _rule(wanted: WantedAcl) -> Any:
+    rule = wanted.rule
+    return PlannedAcl(
+        resource_type=rule.resource_type,
+        resource_name=rule.name,
+        pattern_type=rule.pattern_type,
+        principal=rule.principal,
+        host=rule.host,
+        operation=rule.operation,
+        permission_type=rule.permission,
+        absent=wanted.absent,
+    )
+
+
+def _subject(one: Any) -> str:
+    return f"{one.kind} {one.name}".strip() or "the plan"
+
+
+def _error(one: Any, node: int | None) -> KafkaError:
+    final = () if not one.kind else frozenset(ErrorCode)
+    error = failure(one.error_code, _subject(one), CREATE_TOPICS, node, one.error_message, final=final)
+    return error or KafkaError(f"{_subject(one)}: refused without a reason", api="CreateTopics", node=node)
+
+
+def _change(one: Any) -> PlannedChange:
+    return PlannedChange(one.action, one.kind, one.name, one.setting, one.before, one.after)
