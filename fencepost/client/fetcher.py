@@ -22,6 +22,8 @@ from fencepost.protocol.topics import TopicPartition
 
 LANES = 2
 """Two requests may be parked at one broker, so that a partition that jumps need not wait for an old long poll."""
+Asked = list[tuple[PartitionState, int]]
+"""What a request is about: partitions, each with its turn when it was asked for."""
 _IDLE_CHECK_S = 1.0
 _CLOSE_GRACE_S = 1.0
 _FRAME_OVERHEAD_BYTES = 1 << 10
@@ -80,6 +82,7 @@ class Fetcher:
         self._resting: dict[int, tuple[float, Backoff]] = {}
         self._resolving = False
         self._closed = False
+        self._sleep = trio.CancelScope()
         self._refresh_due = False
         self._refresh_at = 0.0
         self._answers = 0
@@ -131,14 +134,14 @@ class Fetcher:
             while True:
                 self._wake = trio.Event()
                 wakes_at = self._round(nursery, trio.current_time())
-                with trio.move_on_at(wakes_at):
+                with trio.move_on_at(wakes_at) as self._sleep:
                     await self._wake.wait()
 
     # -- who is asked for what
 
     def _round(self, nursery: trio.Nursery, now: float) -> float:
         """Start what is due; returns when to look again at the latest."""
-        if not self._states or self.failure is not None:
+        if not self._states or self.failure is not None or self._closed:
             return math.inf
         wakes_at = math.inf
         in_doubt = self._refresh_due and self._refresh_at <= now
@@ -198,7 +201,7 @@ class Fetcher:
             asked = [(state, state.turn) for state in by_node[node]]
             for state, _ in asked:
                 state.in_request = True
-            nursery.start_soon(self._fetch, node, number, asked, room)
+            nursery.start_soon(self._fetch, nursery, node, number, asked, room)
         if self.full:
             self.announce()
         return wakes_at
@@ -247,9 +250,8 @@ class Fetcher:
 
     # -- fetching
 
-    async def _fetch(self, node: int, number: int, asked: list[tuple[PartitionState, int]], room: int) -> None:
+    async def _fetch(self, nursery: trio.Nursery, node: int, number: int, asked: Asked, room: int) -> None:
         lane = self._lanes[node][number]
-        connection = None
         sent = False
         try:
             connection = await self._cluster.connection(node, f"{self._purpose}-fetch-{number}")
@@ -283,11 +285,10 @@ class Fetcher:
             for state, turn in asked:
                 if state.turn == turn:
                     state.in_request = False
-            self.wake()
+            # At once, not by `wake`: the broker is to work on what comes next while the program looks at this.
+            self._sleep.deadline = self._round(nursery, trio.current_time())
 
-    def _request(
-        self, connection: Connection, session: FetchSession, asked: list[tuple[PartitionState, int]]
-    ) -> tuple[int, SessionRequest]:
+    def _request(self, connection: Connection, session: FetchSession, asked: Asked) -> tuple[int, SessionRequest]:
         """The version to speak, and what the session says in it."""
         topics, wanted = self._cluster.topics, {}
         with_ids = connection.version_for(FETCH) > FETCH_WITHOUT_IDS
@@ -309,9 +310,7 @@ class Fetcher:
             if state.replica == node:
                 state.replica = None
 
-    def _take_in(
-        self, answer: Any, session: FetchSession, asked: list[tuple[PartitionState, int]], node: int, size: int
-    ) -> None:
+    def _take_in(self, answer: Any, session: FetchSession, asked: Asked, node: int, size: int) -> None:
         if self._closed:
             return
         parts = {
