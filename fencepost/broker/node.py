@@ -152,6 +152,11 @@ class Node:
         enabled = "consumer" in self.config.group_coordinator_rebalance_protocols
         return enabled and self.metadata.image.features.get(GROUP_VERSION, 0) >= 1
 
+    @property
+    def metadata_log(self) -> PartitionLog:
+        """The log of the cluster's metadata."""
+        return self._metadata_log
+
     def partition(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened on first use; None where there is none, and `absence` says why."""
         log = self._partitions.get(tp)

@@ -110,11 +110,17 @@ _ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None
     (28, "TxnOffsetCommit", (0, 6), (0, 5), 3),  # 6 is Kafka 4.4's; what 4.3 does not know, nobody is told of
     (32, "DescribeConfigs", (0, 4), (1, 4), 4),
     (33, "AlterConfigs", (0, 2), None, 2),
+    (34, "AlterReplicaLogDirs", (1, 2), None, 2),
+    (35, "DescribeLogDirs", (1, 5), None, 2),
     (36, "SaslAuthenticate", (0, 2), None, 2),
     (37, "CreatePartitions", (0, 3), None, 2),
     (42, "DeleteGroups", (0, 2), None, 2),
+    (43, "ElectLeaders", (0, 2), None, 2),
     (44, "IncrementalAlterConfigs", (0, 1), None, 1),
+    (45, "AlterPartitionReassignments", (0, 1), None, 0),
+    (46, "ListPartitionReassignments", (0, 0), None, 0),
     (47, "OffsetDelete", (0, 0), None, None),
+    (55, "DescribeQuorum", (0, 2), None, 0),
     (57, "UpdateFeatures", (0, 2), None, 0),
     (60, "DescribeCluster", (0, 2), None, 0),
     (61, "DescribeProducers", (0, 0), None, 0),
@@ -122,6 +128,7 @@ _ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None
     (66, "ListTransactions", (0, 2), None, 0),
     (68, "ConsumerGroupHeartbeat", (0, 1), None, 0),
     (69, "ConsumerGroupDescribe", (0, 1), None, 0),
+    (74, "ListConfigResources", (0, 1), None, 0),
     (75, "DescribeTopicPartitions", (0, 0), None, 0),
 )
 
@@ -136,17 +143,10 @@ _ASKED_ROWS: tuple[tuple[int, str, tuple[int, int], int | None], ...] = (
     (29, "DescribeAcls", (1, 3), 2),
     (30, "CreateAcls", (1, 3), 2),
     (31, "DeleteAcls", (1, 3), 2),
-    (34, "AlterReplicaLogDirs", (1, 2), 2),
-    (35, "DescribeLogDirs", (1, 5), 2),
-    (43, "ElectLeaders", (0, 2), 2),
-    (45, "AlterPartitionReassignments", (0, 1), 0),
-    (46, "ListPartitionReassignments", (0, 0), 0),
     (48, "DescribeClientQuotas", (0, 1), 1),
     (49, "AlterClientQuotas", (0, 1), 1),
     (50, "DescribeUserScramCredentials", (0, 0), 0),
     (51, "AlterUserScramCredentials", (0, 0), 0),
-    (55, "DescribeQuorum", (0, 2), 0),
-    (74, "ListConfigResources", (0, 1), 0),
 )
 
 ASKED_BY_KEY: dict[int, Api] = {

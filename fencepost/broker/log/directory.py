@@ -34,6 +34,7 @@ from fencepost.broker.log.log_store import LogStore
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.recovery import ALL_TRUSTED, need_durable
+from fencepost.broker.log.segment import LOG_SUFFIX
 from fencepost.broker.log.segment_store import SegmentStore
 from fencepost.broker.log.store import CorruptLogFile, FlushFailed, Store, Syncable
 from fencepost.broker.log.sync_thread import FlushThreads
@@ -179,6 +180,14 @@ class LogDirectory:
     def partitions(self) -> Collection[TopicPartition]:
         """Every partition that has a log, opened or not."""
         return self._logs.keys() | self._unopened
+
+    def size_bytes(self, tp: TopicPartition) -> int:
+        """What the segments of a partition's log weigh, without opening it; 0 where there is none. Raises OSError."""
+        log = self._logs.get(tp)
+        if log is not None:
+            return log.segments.size_bytes
+        sizes = self.files(tp).sizes() if tp in self._unopened else {}
+        return sum(size for name, size in sizes.items() if name.endswith(LOG_SUFFIX))
 
     def offline(self) -> Collection[TopicPartition]:
         """The partitions whose files are damaged below what was durable: they are not opened in this run."""

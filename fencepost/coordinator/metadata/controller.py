@@ -120,12 +120,14 @@ class TopicController:
             )
         if topic.partitions < -1 or topic.partitions == 0:
             return Outcome(
-                ErrorCode.INVALID_PARTITIONS, "The number of partitions must be larger than 0, or -1 for the default."
+                ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value."
             )
-        if topic.replication_factor > 1:
+        wanted = topic.replication_factor
+        if wanted > 1:
             return Outcome(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
-                f"Unable to replicate the partition {topic.replication_factor} time(s): there is 1 broker.",
+                f"Unable to replicate the partition {wanted} time(s): The target replication factor of {wanted} "
+                "cannot be reached because only 1 broker(s) are registered.",
             )
         count = self._facts.default_partitions if topic.partitions == -1 else topic.partitions
         return self._too_many(count) or [(self._facts.node_id,)] * count
@@ -137,37 +139,27 @@ class TopicController:
         return Outcome(ErrorCode.INVALID_PARTITIONS, f"{count} partitions are more than the {most} a topic may have")
 
     def _place_by_hand(self, topic: NewTopic) -> list[tuple[int, ...]] | Outcome:
-        if topic.replication_factor != -1 or topic.partitions != -1:
-            return Outcome(
-                ErrorCode.INVALID_REQUEST,
-                "With a manual partition assignment both replication factor and partition count must be -1.",
-            )
+        given = "A manual partition assignment was specified, but"
+        if topic.replication_factor != -1:
+            return Outcome(ErrorCode.INVALID_REQUEST, f"{given} replication factor was not set to -1.")
+        if topic.partitions != -1:
+            return Outcome(ErrorCode.INVALID_REQUEST, f"{given} numPartitions was not set to -1.")
         placed: dict[int, tuple[int, ...]] = {}
         for partition, replicas in topic.assignment:
             if partition in placed:
                 return Outcome(
-                    ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"There are several assignments for partition {partition}"
+                    ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                    f"Found multiple manual partition assignments for partition {partition}",
                 )
-            problem = self._replicas_problem(replicas)
+            problem = replicas_problem(replicas, self._facts.node_id)
             if problem is not None:
                 return problem
             placed[partition] = replicas
         if sorted(placed) != list(range(len(placed))):
             return Outcome(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The assigned partitions must be numbered from 0 without a gap"
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
             )
         return self._too_many(len(placed)) or [placed[partition] for partition in range(len(placed))]
-
-    def _replicas_problem(self, replicas: tuple[int, ...]) -> Outcome | None:
-        why = None
-        unknown = [broker for broker in replicas if broker != self._facts.node_id]
-        if not replicas:
-            why = "The manual partition assignment has an empty replica list."
-        elif unknown:
-            why = f"The manual partition assignment names broker {unknown[0]}, which is not registered."
-        elif len(replicas) > 1:
-            why = f"The manual partition assignment names broker {replicas[0]} more than once."
-        return None if why is None else Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
     def delete_topics(
         self, image: MetadataImage, topics: Sequence[TopicRef]
@@ -180,14 +172,15 @@ class TopicController:
         targets: dict[bytes, list[tuple[TopicRef, TopicImage]]] = {}
         for ref, count in Counter(topics).items():
             topic = self._resolve(image, ref)
-            if isinstance(topic, Outcome):
+            given = ref.topic_id != NO_ID if ref.name is None else ref.topic_id == NO_ID
+            if count > 1 and given:
+                what = "name" if ref.name is not None else "id"
+                why = Outcome(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
+                replies.append(DeletedTopic(ref.name, ref.topic_id, why))
+            elif isinstance(topic, Outcome):
                 replies.append(DeletedTopic(ref.name, ref.topic_id, topic))
             elif topic.internal:
                 why = Outcome(ErrorCode.INVALID_REQUEST, f"Topic '{topic.name}' is the broker's own.")
-                replies.append(DeletedTopic(ref.name, ref.topic_id, why))
-            elif count > 1:
-                what = "name" if ref.name is not None else "id"
-                why = Outcome(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
                 replies.append(DeletedTopic(ref.name, ref.topic_id, why))
             else:
                 targets.setdefault(topic.topic_id, []).append((ref, topic))
@@ -197,7 +190,7 @@ class TopicController:
                 why = Outcome(
                     ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied."
                 )
-                replies += [DeletedTopic(ref.name, ref.topic_id, why) for ref, _ in found]
+                replies.append(DeletedTopic(found[0][1].name, topic_id, why))
             else:
                 records.append(RemoveTopicRecord(topic_id))
                 replies.append(DeletedTopic(found[0][1].name, topic_id, DONE))
@@ -251,13 +244,15 @@ class TopicController:
         if added < 0:
             return Outcome(
                 ErrorCode.INVALID_PARTITIONS,
-                f"Topic {wanted.name} currently has {before} partition(s); {wanted.count} would not be an increase.",
+                f"The topic {wanted.name} currently has {before} partition(s); "
+                f"{wanted.count} would not be an increase.",
             )
         problem = self._too_many(wanted.count)
         if wanted.assignments is not None and len(wanted.assignments) != added:
             problem = Outcome(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"{added} partition(s) are to be added, but {len(wanted.assignments)} assignment(s) were given.",
+                f"Attempted to add {added} additional partition(s), but only {len(wanted.assignments)} "
+                "assignment(s) were specified.",
             )
         if problem is None and added > room:
             problem = Outcome(
@@ -266,10 +261,24 @@ class TopicController:
             )
         placed = wanted.assignments or [(self._facts.node_id,)] * added
         for replicas in wanted.assignments or ():
-            problem = problem or self._replicas_problem(replicas)
+            problem = problem or replicas_problem(replicas, self._facts.node_id)
         if problem is not None:
             return problem
         return [_partition(topic.topic_id, before + index, replicas) for index, replicas in enumerate(placed)]
+
+
+def replicas_problem(replicas: tuple[int, ...], node_id: int) -> Outcome | None:
+    """Why a partition can not be placed by hand on these replicas, in Kafka's words, or None."""
+    assigned = "The manual partition assignment includes"
+    unknown = [broker for broker in sorted(replicas) if broker != node_id]
+    why = None
+    if not replicas:
+        why = f"{assigned} an empty replica list."
+    elif unknown:
+        why = f"{assigned} broker {unknown[0]}, but no such broker is registered."
+    elif len(replicas) > 1:
+        why = f"{assigned} the broker {node_id} more than once."
+    return None if why is None else Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
 
 def _partition(topic_id: bytes, partition: int, replicas: tuple[int, ...]) -> PartitionRecord:

@@ -11,13 +11,14 @@ _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 def topic_name_problem(name: str) -> str | None:
     """Why `name` is INVALID_TOPIC_EXCEPTION, or None: it takes 1 to 249 ASCII letters, digits, `.`, `_` or `-`."""
     if not name:
-        return "Topic name is invalid: it must not be empty"
+        return "Topic name is invalid: the empty string is not allowed"
     if name in (".", ".."):
-        return f"Topic name is invalid: {name!r} is the name of a directory"
+        return f"Topic name is invalid: '{name}' is not allowed"
     if len(name) > LENGTH_MAX:
-        return f"Topic name is invalid: {len(name)} characters, at most {LENGTH_MAX} are allowed"
+        return f"Topic name is invalid: the length of '{name}' is longer than the max allowed length {LENGTH_MAX}"
     if not _LEGAL.issuperset(name):
-        return f"Topic name is invalid: {name!r} has other characters than ASCII letters, digits, '.', '_' and '-'"
+        allowed = "ASCII alphanumerics, '.', '_' and '-'"
+        return f"Topic name is invalid: '{name}' contains one or more characters other than {allowed}"
     return None
 
 

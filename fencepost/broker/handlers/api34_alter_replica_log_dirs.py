@@ -1,0 +1,46 @@
+"""AlterReplicaLogDirs (34): a replica's move between directories (KIP-113). Both versions mean the same.
+
+This broker keeps all logs in one directory (`log.dirs`): a replica is there already, and there is no other to go to.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api34_alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+
+def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+    """Say of each replica that it is where it should be, or why it can not go there; by topic, whatever the path."""
+    answers: dict[str, list[Any]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            answers.setdefault(topic.name, []).extend(
+                AlterReplicaLogDirPartitionResult(
+                    partition_index=number,
+                    error_code=_outcome(node, directory.path, TopicPartition(topic.name, number)),
+                )
+                for number in topic.partitions
+            )
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(topic_name=name, partitions=partitions)
+            for name, partitions in answers.items()
+        ]
+    )
+
+
+def _outcome(node: "Node", path: str, tp: TopicPartition) -> ErrorCode:
+    if path != node.logs.place:
+        return ErrorCode.LOG_DIR_NOT_FOUND
+    if not node.metadata.exists(tp):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return ErrorCode.KAFKA_STORAGE_ERROR if node.is_offline(tp) else ErrorCode.NONE

@@ -1,0 +1,75 @@
+"""DescribeLogDirs (35): the data directory, its volume, and what the log of each partition weighs (KIP-113).
+
+v3 has an error for the whole answer, v4 the sizes of the volume (KIP-827), v5 cordoned directories (KIP-1066): none is.
+"""
+
+import logging
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api35_describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+UNKNOWN_BYTES = -1
+
+logger = logging.getLogger(__name__)
+
+
+def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+    """Describe the one directory; `topics` null asks for every partition, an unknown one is left out."""
+    if request.topics is None:
+        wanted: Iterable[TopicPartition] = sorted(_everything(node))
+    else:
+        asked = [TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions]
+        wanted = [tp for tp in dict.fromkeys(asked) if node.metadata.exists(tp)]
+    by_topic: dict[str, list[Any]] = {}
+    for tp in wanted:
+        if node.is_offline(tp):
+            continue
+        part = DescribeLogDirsPartition(
+            partition_index=tp.partition, partition_size=node.logs.size_bytes(tp), offset_lag=0, is_future_key=False
+        )
+        by_topic.setdefault(tp.topic, []).append(part)
+    total, usable = _volume(node)
+    return DescribeLogDirsResponse(
+        results=[
+            DescribeLogDirsResult(
+                error_code=ErrorCode.NONE,
+                log_dir=node.logs.place,
+                topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in by_topic.items()],
+                total_bytes=total,
+                usable_bytes=usable,
+                is_cordoned=False,
+            )
+        ]
+    )
+
+
+def _everything(node: "Node") -> Iterable[TopicPartition]:
+    for topic in node.metadata.image.topics_by_name.values():
+        for number in range(topic.partitions):
+            yield TopicPartition(topic.name, number)
+
+
+def _volume(node: "Node") -> tuple[int, int]:
+    """Bytes of the volume in all, and those that the broker may still take; unknown for a broker in memory."""
+    directory = node.config.data_directory
+    if directory is None:
+        return UNKNOWN_BYTES, UNKNOWN_BYTES
+    try:
+        volume = os.statvfs(directory)
+    except OSError as error:
+        logger.warning("the volume of the data directory can not be asked for its size: %s", error)
+        return UNKNOWN_BYTES, UNKNOWN_BYTES
+    return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize

@@ -1,0 +1,56 @@
+"""AlterPartitionReassignments (45): begin or give up moving replicas (KIP-455).
+
+v1 lets the client forbid another replication factor (KIP-860), and is told its own wish. With one node a partition can
+only be assigned to where it is, which is done at once.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.metadata.commands import DONE, Outcome
+from fencepost.coordinator.metadata.controller import replicas_problem
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+FACTOR_SINCE = 1
+
+
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Answer each partition by itself."""
+    allowed = request.allow_replication_factor_change if context.api_version >= FACTOR_SINCE else True
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=allowed,
+        error_message=None,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(part.partition_index, _outcome(node, topic.name, part)) for part in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _answer(number: int, outcome: Outcome) -> Any:
+    return ReassignablePartitionResponse(partition_index=number, error_code=outcome.code, error_message=outcome.message)
+
+
+def _outcome(node: "Node", name: str, part: Any) -> Outcome:
+    topic = node.metadata.image.topics_by_name.get(name)
+    if topic is None:
+        return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    number = part.partition_index
+    if not 0 <= number < topic.partitions:
+        return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{number}.")
+    if part.replicas is None:
+        return Outcome(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    return replicas_problem(tuple(part.replicas), node.config.node_id) or DONE

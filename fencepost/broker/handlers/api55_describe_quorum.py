@@ -1,0 +1,73 @@
+"""DescribeQuorum (55): who keeps the metadata log (KIP-595): this node alone, its leader and only voter.
+
+v1 has when a voter last fetched and was caught up (KIP-836): the leader always is. v2 has listeners (KIP-853): clients
+of the controller come to the brokers' listener.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api55_describe_quorum import (
+    DescribeQuorumResponse,
+    Listener,
+    PartitionDataResponse,
+    ReplicaState,
+    TopicDataResponse,
+)
+from fencepost.protocol.messages.api55_describe_quorum import Node as QuorumNode
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+DIRECTORY_UNKNOWN = bytes(16)
+MESSAGE_SINCE = 2
+_NOT_HOSTED = "This server does not host this topic-partition."
+
+
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Describe the quorum of `__cluster_metadata-0`; Kafka describes no other partition, and one at a time."""
+    found = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    served = found == [(METADATA_TOPIC, 0)]
+    topics = [
+        TopicDataResponse(
+            topic_name=topic.topic_name,
+            partitions=[
+                _quorum(node) if served else _unknown(part.partition_index, context.api_version)
+                for part in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    listener = Listener(name=node.config.listener.name, host=context.listener.host, port=context.listener.port)
+    nodes = [QuorumNode(node_id=node.config.node_id, listeners=[listener])] if served else []
+    return DescribeQuorumResponse(error_message="", topics=topics, nodes=nodes)
+
+
+def _quorum(node: "Node") -> Any:
+    log, now_ms = node.metadata_log, node.clock.now_ms()
+    voter = ReplicaState(
+        replica_id=node.config.node_id,
+        replica_directory_id=DIRECTORY_UNKNOWN,
+        log_end_offset=log.log_end_offset,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
+    return PartitionDataResponse(
+        partition_index=0,
+        error_message="",
+        leader_id=node.config.node_id,
+        leader_epoch=log.leader_epoch,
+        high_watermark=log.high_watermark,
+        current_voters=[voter],
+        observers=[],
+    )
+
+
+def _unknown(number: int, version: int) -> Any:
+    return PartitionDataResponse(
+        partition_index=number,
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        error_message=_NOT_HOSTED if version >= MESSAGE_SINCE else "",
+    )

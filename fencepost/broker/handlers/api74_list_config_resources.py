@@ -1,0 +1,40 @@
+"""ListConfigResources (74): the resources that have settings of their own (KIP-1142). v0 lists client metrics only."""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.context import RequestContext
+from fencepost.coordinator.metadata.image import ResourceType
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api74_list_config_resources import ConfigResource, ListConfigResourcesResponse
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+    from fencepost.coordinator.metadata.image import MetadataImage
+
+KINDS_SINCE = 1
+BROKER_LOGGER = 8
+LISTED = (ResourceType.GROUP, ResourceType.CLIENT_METRICS, BROKER_LOGGER, ResourceType.BROKER, ResourceType.TOPIC)
+"""In the order of Kafka's answer."""
+
+
+def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+    """Every topic and broker; groups and client metrics that something was set on."""
+    wanted = request.resource_types if context.api_version >= KINDS_SINCE else [ResourceType.CLIENT_METRICS]
+    if not set(wanted) <= set(LISTED):
+        return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=name, resource_type=int(kind))
+            for kind in LISTED
+            if not wanted or kind in wanted
+            for name in _names(kind, node.metadata.image, str(node.config.node_id))
+        ]
+    )
+
+
+def _names(kind: int, image: "MetadataImage", node_id: str) -> list[str]:
+    if kind == ResourceType.TOPIC:
+        return list(image.topics_by_name)
+    if kind in (ResourceType.BROKER, BROKER_LOGGER):
+        return [node_id]
+    return [resource.name for resource, entries in image.configs.items() if resource.type == kind and entries]
