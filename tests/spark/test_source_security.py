@@ -1,0 +1,158 @@
+"""The source reaches a real Kafka by every kind of listener, and says at once what is wrong where it can not."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+pytest.importorskip("pyspark")
+pytest.importorskip("pyarrow")
+pytest.importorskip("confluent_kafka")
+
+from fencepost.spark_connector.cluster import Cluster
+from fencepost.spark_connector.options import parse_options
+from fencepost.spark_connector.wire import BrokerError, NotTrusted
+from tests.interop.conftest import started
+from tests.interop.java.real_kafka import RealKafka
+from tests.interop.java.test_own_client_security import LISTENERS, OTHER_PASSWORD, PASSWORD, USER, settings
+from tests.kit.certificates import Authority, Signed
+from tests.spark.source_world import Topic, World, numbered, until, values
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+
+class Secure(NamedTuple):
+    """A Kafka with a listener of each kind, and a topic that was written through its plain one."""
+
+    kafka: RealKafka
+    authority: Authority
+    own: Signed
+    topic: Topic
+
+    def options(self, listener: str, protocol: str, **said: str) -> dict[str, str]:
+        """Options by names with _ for the dots; what TLS trusts, unless something else is said."""
+        given = {f"kafka.{name.replace('_', '.')}": value for name, value in said.items()}
+        if protocol.endswith("SSL") and "kafka.ssl.truststore.certificates" not in given:
+            given.setdefault("kafka.ssl.ca.location", str(self.authority.ca))
+        where = {"kafka.bootstrap.servers": self.kafka.address_of(listener), "kafka.security.protocol": protocol}
+        return {**where, "kafka.default.api.timeout.ms": "20000", **given}
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secure]:
+    where = tmp_path_factory.mktemp("secure")
+    authority = Authority(where / "pki")
+    broker = authority.sign("broker", hosts=["localhost"], addresses=["127.0.0.1"])
+    scram = [
+        word
+        for mechanism, password in (("SCRAM-SHA-256", "of-the-sha-256-user"), ("SCRAM-SHA-512", OTHER_PASSWORD))
+        for word in ("--add-scram", f"{mechanism}=[name={USER},password={password}]")
+    ]
+    kafka = RealKafka(
+        where / "kafka", settings=settings(authority, broker), listeners=LISTENERS, format_arguments=scram
+    )
+    with started(kafka):
+        topic = World(kafka.address).topic(1)
+        topic.commit([(0, bytes(50_000))] * 40)
+        topic.abort(numbered(0, 1))
+        topic.commit(numbered(0, 2))
+        topic.settled()
+        yield Secure(kafka, authority, authority.sign("client", password="key-secret"), topic)
+
+
+def token() -> str:
+    """What Kafka's unsecured validator takes: a JSON web token that nobody signed."""
+    import base64
+    import json
+    import time
+
+    def part(content: Any) -> str:
+        return base64.urlsafe_b64encode(json.dumps(content).encode()).rstrip(b"=").decode()
+
+    now = int(time.time())
+    return f"{part({'alg': 'none'})}.{part({'sub': USER, 'iat': now, 'exp': now + 3600})}."
+
+
+WAYS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "tls": ("TLS", "SSL", {}),
+    "plain-in-tls": ("SASL", "SASL_SSL", {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_password": PASSWORD}),
+    "scram-in-tls": (
+        "SASL",
+        "SASL_SSL",
+        {"sasl_mechanisms": "SCRAM-SHA-512", "sasl_username": USER, "sasl_password": OTHER_PASSWORD},
+    ),
+    "jaas": (
+        "SASL",
+        "SASL_SSL",
+        {
+            "sasl_mechanism": "SCRAM-SHA-256",
+            "sasl_jaas_config": f'x.ScramLoginModule required username="{USER}" password="of-the-sha-256-user";',
+        },
+    ),
+    "token": (
+        "SASL",
+        "SASL_SSL",
+        {"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": f"{__name__}:{token.__name__}"},
+    ),
+    "bare": ("BARE", "SASL_PLAINTEXT", {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_password": PASSWORD}),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_listener_is_read_in_batch_and_stream(secure: Secure, way: str) -> None:
+    listener, protocol, said = WAYS[way]
+    options = secure.options(listener, protocol, **said)
+    expected = [bytes(50_000)] * 40 + [b"2"]
+    assert list(values(secure.topic.batch(**options, minPartitions="2"))) == expected
+    with secure.topic.stream(**options).available_now() as stream:
+        assert list(values(stream.all())) == expected
+
+
+def test_a_client_certificate_with_an_encrypted_key_is_shown(secure: Secure) -> None:
+    said = {
+        "ssl_truststore_certificates": secure.authority.ca.read_text(),
+        "ssl_keystore_certificate_chain": secure.own.certificate.read_text(),
+        "ssl_keystore_key": secure.own.key.read_text(),
+        "ssl_key_password": "key-secret",
+    }
+    options = secure.options("MUTUAL", "SSL", **said)
+    assert len(secure.topic.batch(**options)) == 41
+
+
+@pytest.mark.parametrize(
+    ("listener", "protocol", "said", "reason"),
+    [
+        ("SASL", "SASL_SSL", {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_password": "no"}, "PLAIN: Authentication"),
+        ("BARE", "SASL_PLAINTEXT", {"sasl_mechanism": "SCRAM-SHA-256", "sasl_username": USER, "sasl_password": "x"},
+         "does not take SCRAM-SHA-256, but: PLAIN"),
+        ("TLS", "SSL", {"ssl_ca_location": ""}, "certificate is not trusted"),
+        ("TLS", "PLAINTEXT", {}, "it speaks TLS: security.protocol has to be"),
+        ("MUTUAL", "SSL", {}, "wants a client certificate|or wants one"),
+        ("PLAINTEXT", "SSL", {}, "does not answer in TLS|closed during the TLS handshake"),
+    ],
+)  # fmt: skip
+def test_what_can_not_be_trusted_is_told(
+    secure: Secure, listener: str, protocol: str, said: dict[str, str], reason: str, tmp_path_factory: Any
+) -> None:
+    if "ssl_ca_location" in said:
+        said = {"ssl_ca_location": str(Authority(tmp_path_factory.mktemp("other"), "other").ca)}
+    options = {**secure.options(listener, protocol, **said), "kafka.default.api.timeout.ms": "500"}
+    with pytest.raises(BrokerError, match=reason) as caught:
+        secure.topic.batch(**options)
+    assert isinstance(caught.value, NotTrusted) or listener == "PLAINTEXT"
+
+
+def test_a_session_that_ends_is_followed_by_a_new_connection(secure: Secure) -> None:
+    """KIP-368: the broker hangs up on who goes on after the end of its session."""
+    said = {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_password": PASSWORD}
+    options = secure.topic.options(**secure.options("RENEWED", "SASL_SSL", **said))
+    cluster = Cluster(parse_options(options).connection)
+    try:
+        first = cluster.any_connection()
+        assert cluster.topics([secure.topic.name]) == {secure.topic.name: (0,)}
+        assert cluster.any_connection() is first
+        until(lambda: first.worn_out, "the session's end")
+        assert cluster.topics([secure.topic.name]) == {secure.topic.name: (0,)}
+        assert cluster.any_connection() is not first
+    finally:
+        cluster.close()
