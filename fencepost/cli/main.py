@@ -11,6 +11,7 @@ COMMANDS = {
     "cluster": "fencepost.cli.cluster:cluster",
     "config": "fencepost.cli.config:config",
     "group": "fencepost.cli.group:group",
+    "metadata-shell": "fencepost.cli.metadata_shell:metadata_shell",
     "serve": "fencepost.cli.serve:serve",
     "spark": "fencepost.cli.spark:spark",
     "topic": "fencepost.cli.topic:topic",

@@ -7,8 +7,8 @@ if TYPE_CHECKING:
     from fencepost.spark_pipelines.auditing.run import audit, batches
     from fencepost.spark_pipelines.errors import MissingPart, PipelineError
     from fencepost.spark_pipelines.etl_query import etl
-    from fencepost.spark_pipelines.exporting import export, read_export
     from fencepost.spark_pipelines.export_store import Manifest, manifests
+    from fencepost.spark_pipelines.exporting import export, read_export
     from fencepost.spark_pipelines.session import need_spark, spark_session
     from fencepost.spark_pipelines.shape import Shape
 

@@ -87,6 +87,29 @@ def spark_session(name: str, *, master: str | None = None, conf: Mapping[str, st
     if settings["spark.master"].startswith("local"):
         # Nobody else is to talk to this driver, and a host name that does not resolve must not stop it.
         settings = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", **settings}
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+_TRACE = re.compile(r"^\s*(at |File |\.\.\. \d+ more|Traceback )")
+_ERROR_LINE = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception|DataLoss|Fenced\w*|Loss)): (.+)$")
+
+
+def cause_of(error: BaseException) -> str | None:
+    """The line of an error from Spark that says what happened; None for an error that did not come from Spark.
+
+    Spark wraps what a task or a data source raised into its own words and two stack traces; the last Python line in it
+    is what was raised.
+    """
+    from pyspark.errors import PySparkException
+
+    if not isinstance(error, PySparkException):
+        return None
+    lines = [line.strip() for line in str(error).splitlines()]
+    raised = [found for line in lines if (found := _ERROR_LINE.match(line)) and not _TRACE.match(line)]
+    ours = [found for found in raised if not found[0].startswith(("org.apache", "java.", "py4j"))]
+    if ours:
+        return f"{ours[-1][2]}"
+    return next((line for line in lines if line), type(error).__name__)

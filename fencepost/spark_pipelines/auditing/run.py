@@ -178,7 +178,9 @@ def _with_spark(plan: Plan, spark: Any, advance: Advance) -> list[PartitionRepor
     def folded(table: Any) -> Any:
         return _fold(table, bounds)
 
-    grouped = _frame(spark, plan).groupBy("topic", "partition").applyInArrow(folded, "report string")
+    # As many tasks fold as there are logs, not Spark's 200 which mostly would find nothing.
+    facts = _frame(spark, plan).repartition(min(len(bounds), 4 * _tasks(spark)), "topic", "partition")
+    grouped = facts.groupBy("topic", "partition").applyInArrow(folded, "report string")
     with watching(spark, advance):
         rows = grouped.collect()
     reports = [PartitionReport.from_json(row.report) for row in rows]
