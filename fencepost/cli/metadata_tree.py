@@ -1,0 +1,239 @@
+"""The committed metadata as a tree of folders and values, as `fencepost metadata-shell` walks it."""
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.client.admin.security_types import (
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ScramMechanism,
+    named,
+)
+from fencepost.client.admin.security_types import ResourceType as AclResource
+from fencepost.coordinator.metadata.image import ConfigResource, ResourceType
+
+if TYPE_CHECKING:
+    from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
+
+ALL_BROKERS = "all"
+SECTIONS = {
+    ResourceType.TOPIC: "topics",
+    ResourceType.BROKER: "brokers",
+    ResourceType.GROUP: "groups",
+    ResourceType.CLIENT_METRICS: "client-metrics",
+}
+"""Where the settings of a kind of resource stand."""
+Leaf = str | int | float | bool | list[Any] | dict[str, Any] | None
+
+
+class Folder(NamedTuple):
+    """Something with names in it; a child is made when it is asked for, so that large topics cost nothing."""
+
+    names: Callable[[], Iterable[str]]
+    child: Callable[[str], "Folder | Leaf"]
+    """Of one of the names."""
+
+
+Node = Folder | Leaf
+
+
+class NoSuchPath(Exception):
+    """There is nothing of that name at that offset."""
+
+
+def spelt(name: str) -> str:
+    """A name as part of a path: a slash in it, and what can not be printed, as %XX."""
+    from urllib.parse import quote
+
+    return (
+        quote(name, safe=" !\"#$&'()*+,:;<=>?@[\\]^`{|}~") if not name.isprintable() or {"/", "%"} & set(name) else name
+    )
+
+
+def shown_id(value: bytes) -> str:
+    """A 16-byte id as Kafka's tools write it."""
+    return urlsafe_b64encode(value).decode().rstrip("=")
+
+
+def root(image: "MetadataImage") -> Folder:
+    """All of an image."""
+    return _folder(
+        {
+            "offset": lambda: image.offset,
+            "topics": lambda: _of(image.topics_by_name, _topic),
+            "topic-ids": lambda: _of(
+                {shown_id(key): topic for key, topic in image.topics_by_id.items()}, lambda topic: topic.name
+            ),
+            "brokers": lambda: _brokers(image),
+            "groups": lambda: _configured(image, ResourceType.GROUP),
+            "client-metrics": lambda: _configured(image, ResourceType.CLIENT_METRICS),
+            "features": lambda: _of(image.features, lambda level: level),
+            "producer-ids": lambda: _folder({"next": lambda: image.next_producer_id}),
+            "acls": lambda: _of({shown_id(key): rule for key, rule in image.acls.items()}, _acl),
+            "quotas": lambda: _of({_entity(key): limits for key, limits in image.quotas.items()}, _table),
+            "scram": lambda: _scram(image),
+        }
+    )
+
+
+def _folder(children: Mapping[str, Callable[[], Node]]) -> Folder:
+    return Folder(lambda: children, lambda name: children[name]())
+
+
+def _of(things: Mapping[Any, Any], show: Callable[[Any], Node]) -> Folder:
+    """A folder of things by name; names that would not do in a path are spelt out."""
+    by_name: dict[str, Any] = {}
+
+    def listed() -> dict[str, Any]:
+        if not by_name:
+            by_name.update({spelt(str(name)): thing for name, thing in things.items()})
+        return by_name
+
+    return Folder(lambda: sorted(listed(), key=_order), lambda name: show(listed()[name]))
+
+
+def _order(name: str) -> tuple[bool, int, str]:
+    """Numbers by size, before words."""
+    return (False, int(name), "") if name.isascii() and name.isdigit() else (True, 0, name)
+
+
+def _table(values: Mapping[str, Any]) -> Folder:
+    return _of(values, lambda value: value)
+
+
+def _topic(topic: "TopicImage") -> Folder:
+    count = topic.partitions
+    return _folder(
+        {
+            "id": lambda: shown_id(topic.topic_id),
+            "configs": lambda: _table(topic.configs),
+            "partitions": lambda: Folder(
+                lambda: map(str, range(count)), lambda name: _partition(topic.assignment[int(name)])
+            ),
+        }
+    )
+
+
+def _partition(one: "PartitionImage") -> Leaf:
+    told: dict[str, Any] = {
+        "leader": one.leader,
+        "leader_epoch": one.leader_epoch,
+        "partition_epoch": one.partition_epoch,
+        "replicas": list(one.replicas),
+        "isr": list(one.isr),
+    }
+    for name in ("adding_replicas", "removing_replicas", "eligible_leader_replicas", "last_known_elr"):
+        if getattr(one, name):
+            told[name] = list(getattr(one, name))
+    if any(any(directory) for directory in one.directories):
+        told["directories"] = [shown_id(directory) for directory in one.directories]
+    return told
+
+
+def _configured(image: "MetadataImage", kind: ResourceType) -> Folder:
+    """What has settings, and nothing else is known of."""
+    found = {resource.name: entries for resource, entries in image.configs.items() if resource.type is kind}
+    return _of(found, lambda entries: _folder({"configs": lambda: _table(entries)}))
+
+
+def _brokers(image: "MetadataImage") -> Folder:
+    names = {str(number) for number in image.brokers}
+    names |= {resource.name for resource in image.configs if resource.type is ResourceType.BROKER}
+    return _of({name or ALL_BROKERS: name for name in names}, lambda name: _broker(image, name))
+
+
+def _broker(image: "MetadataImage", name: str) -> Folder:
+    told: dict[str, Callable[[], Node]] = {}
+    registered = image.brokers.get(int(name)) if name.isdigit() else None
+    if registered is not None:
+        told["registration"] = lambda: plain(registered)
+    configs = image.configs.get(ConfigResource(ResourceType.BROKER, name))
+    if configs:
+        told["configs"] = lambda: _table(configs)
+    return _folder(told)
+
+
+def _acl(rule: Any) -> Leaf:
+    return {
+        "principal": rule.principal,
+        "operation": named(AclOperation, rule.operation).name,
+        "resource_type": named(AclResource, rule.resource_type).name,
+        "resource_name": rule.resource_name,
+        "pattern_type": named(PatternType, rule.pattern_type).name,
+        "permission": named(AclPermission, rule.permission_type).name,
+        "host": rule.host,
+    }
+
+
+def _entity(parts: Iterable[tuple[str, str | None]]) -> str:
+    return ",".join(f"{kind}={'<default>' if name is None else name}" for kind, name in parts)
+
+
+def _scram(image: "MetadataImage") -> Folder:
+    """Users and their mechanisms; what their passwords are checked by is not shown."""
+    users: dict[str, dict[str, Leaf]] = {}
+    for user, credential in image.scram.items():
+        mechanism = named(ScramMechanism, user.mechanism).name.replace("_", "-")
+        users.setdefault(user.name, {})[mechanism] = {"iterations": credential.iterations}
+    return _of(users, _table)
+
+
+def plain(value: Any) -> Any:
+    """A record, or a part of one, as JSON has it; ids as Kafka's tools write them."""
+    from dataclasses import fields, is_dataclass
+
+    if isinstance(value, bytes):
+        return shown_id(value)
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if hasattr(value, "_asdict"):
+        return {name: plain(part) for name, part in value._asdict().items()}
+    if isinstance(value, tuple | list):
+        return [plain(part) for part in value]
+    return value
+
+
+# -- paths
+
+
+def absolute(here: str, path: str) -> list[str]:
+    """The names on the way from the root; `.` and `..` are resolved."""
+    parts = [] if path.startswith("/") else [part for part in here.split("/") if part]
+    for part in path.split("/"):
+        if part == "..":
+            parts = parts[:-1]
+        elif part not in ("", "."):
+            parts.append(part)
+    return parts
+
+
+def at(tree: Folder, parts: list[str]) -> Node:
+    """What stands there. Raises NoSuchPath, which names the part that lacks."""
+    node: Node = tree
+    for number, part in enumerate(parts):
+        if not isinstance(node, Folder) or not _has(node, part):
+            raise NoSuchPath(f"there is no /{'/'.join(parts[: number + 1])}")
+        node = node.child(part)
+    return node
+
+
+def _has(folder: Folder, name: str) -> bool:
+    names = folder.names()
+    return name in names
+
+
+def walk(node: Node, parts: list[str]) -> Iterator[tuple[list[str], Node]]:
+    """Everything from there on, folders before what is in them."""
+    yield parts, node
+    if isinstance(node, Folder):
+        for name in node.names():
+            yield from walk(node.child(name), [*parts, name])
+
+
+def whole(node: Node) -> Any:
+    """A node as one JSON value."""
+    if isinstance(node, Folder):
+        return {name: whole(node.child(name)) for name in node.names()}
+    return node
