@@ -18,6 +18,7 @@ from fencepost.broker.log.store import Store
 from fencepost.protocol.errors import ErrorCode
 from fencepost.testing.faults import Delay, Drop, Fault, Faults, Moment, Step, Then, api_named, refusing, stopping
 from fencepost.testing.faulty_node import FaultyNode
+from fencepost.testing.held_port import hold_port
 from fencepost.testing.inspection import Inspection
 from fencepost.testing.journal import Journal
 from fencepost.testing.jumping_clock import JumpingClock
@@ -53,7 +54,7 @@ class Broker(Inspection):
         self.settings = {**SETTINGS, **(settings or {})}
         self.directory = Path(directory) if directory is not None else None
         self.port = 0
-        """Where it listens; picked by the system at the first start, and kept over restarts."""
+        """Where it listens; picked by the system at the first start, and kept while it is down."""
         self.journal = Journal()
         """What happened: requests, faults, lives, warnings. Failure reports show its end."""
         self._faults = Faults()
@@ -89,6 +90,7 @@ class Broker(Inspection):
         if self.directory is not None and self._lock_fd is None:
             self.directory.mkdir(parents=True, exist_ok=True)
             self._lock_fd = lock_directory(self.directory)
+        self.port = self.port or hold_port(self, HOST)
         logging.getLogger("fencepost").addHandler(self.journal)
         try:
             self._loop.start()

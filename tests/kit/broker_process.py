@@ -1,4 +1,4 @@
-"""A real `fencepost serve` process for tests: started on port 0, killed, stopped, paused, started again on its port."""
+"""A real `fencepost serve` process for tests: started on a free port, killed, stopped, paused, started again there."""
 
 import os
 import re
@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from fencepost.testing.held_port import hold_port
+
 READY_TIMEOUT_SECONDS = 100.0
 STOP_TIMEOUT_SECONDS = 100.0
 _READY = re.compile(r"^fencepost ready on (?P<host>\[?[^\s]+?\]?):(?P<port>\d+)(?P<rest>( \w+=\S+)*)$")
@@ -26,7 +28,7 @@ class BrokerProcess:
     """One broker process and its directory.
 
     `data_dir` None means `--memory`. `settings` become `--set name=value`, `arguments` are put behind them as they
-    are. A restart takes the port that the first start was given, so that clients find the broker again.
+    are. A restart takes the port of the first start, which nobody else gets meanwhile, so that clients find the broker.
     """
 
     def __init__(
@@ -78,6 +80,7 @@ class BrokerProcess:
         assert not self.running, "the broker runs already"
         self._close_output()
         self.work_dir.mkdir(parents=True, exist_ok=True)
+        self.port = self.port or hold_port(self, self.host)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(),

@@ -7,6 +7,8 @@ import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.kit.one_at_a_time import one_at_a_time
+
 HERE = Path(__file__).resolve().parent
 TOOLS_POM = HERE / "pom.xml"
 CACHE = HERE / ".jars"
@@ -32,11 +34,14 @@ def class_path(pom: Path = TOOLS_POM) -> str:
     """The jars of a pom as Java's -cp wants them, resolved once per checkout. Raises Unavailable."""
     key = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
     known = CACHE / f"classpath-{key}"
-    if known.exists():
-        found = known.read_text()
-        if all(Path(jar).exists() for jar in found.split(os.pathsep)):
+    with one_at_a_time(CACHE / "lock"):
+        found = known.read_text() if known.exists() else ""
+        if found and all(Path(jar).exists() for jar in found.split(os.pathsep)):
             return found
-    CACHE.mkdir(exist_ok=True)
+        return _resolve(pom, known)
+
+
+def _resolve(pom: Path, known: Path) -> str:
     fresh = CACHE / f"classpath-{os.getpid()}"
     command = _command(pom, fresh)
     try:

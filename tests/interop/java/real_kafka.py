@@ -1,9 +1,7 @@
 """A real Apache Kafka (KRaft, one node: broker and controller) as a process of its own, for tests of our client."""
 
-import contextlib
 import hashlib
 import os
-import random
 import signal
 import socket
 import struct
@@ -17,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from fencepost.testing.held_port import hold_port
 from tests.interop.java.jars import CACHE, HERE, class_path, java
 
 KAFKA_POM = HERE / "kafka_pom.xml"
@@ -62,7 +61,6 @@ rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = console
 """
 _METADATA_V4 = struct.pack(">hhihib", 3, 4, 1, -1, 0, 0)
-_PORTS = (12_000, 32_000)
 _BROKERS_AT = 12
 """Behind the size, the correlation id and the throttle time."""
 
@@ -161,9 +159,7 @@ class RealKafka:
         if not self._ports:
             self.work_dir.mkdir(parents=True, exist_ok=True)
             (self.work_dir / "log4j2.properties").write_text(LOGGING)
-            self._ports = dict(
-                zip(["CONTROLLER", *self._protocols], _free_ports(1 + len(self._protocols)), strict=True)
-            )
+            self._ports = {name: hold_port(self, self.host) for name in ("CONTROLLER", *self._protocols)}
             properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
             self._format([*command, *sharing.reading], properties)
         logging = f"-Dlog4j2.configurationFile={self.work_dir / 'log4j2.properties'}"
@@ -287,18 +283,3 @@ class RealKafka:
         warden.stdout.close()
         warden.wait(STOP_TIMEOUT_SECONDS)
         self._sharing.keep()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now, all different.
-
-    Not those that the kernel gives to outgoing connections: one of those may be taken before Kafka gets that far.
-    """
-    held: list[socket.socket] = []
-    while len(held) < count:
-        with contextlib.suppress(OSError):
-            held.append(socket.create_server(("127.0.0.1", random.SystemRandom().randrange(*_PORTS))))
-    ports: list[int] = [one.getsockname()[1] for one in held]
-    for one in held:
-        one.close()
-    return ports
