@@ -169,7 +169,7 @@ class ConsumerConfig:
     fetch_min_bytes: int = option(1, integer(0))
     fetch_max_wait_ms: int = option(500, integer(0))
     fetch_max_bytes: int = option(50 << 20, integer(1))
-    max_partition_fetch_bytes: int = option(1 << 20, integer(1))
+    max_partition_fetch_bytes: int = option(4 << 20, integer(1))
     queued_max_bytes: int = option(64 << 20, integer(1 << 10, 2**40))
     client_rack: str = option("", str)
     max_poll_records: int = option(500, integer(1))

@@ -11,7 +11,7 @@ from collections import deque
 
 LARGE_BYTES = 128 << 10
 """From this size on an answer is kept in a block. Smaller ones the allocator handles well."""
-MOST_BYTES = 8 << 20
+MOST_BYTES = 16 << 20
 """What a pool keeps at most, whether somebody refers to it or not."""
 _MOST_BLOCKS = 8
 _OWN_REFERENCES = 2
