@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -64,6 +71,18 @@ class FencepostDataSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """The reader of a streaming query; one lives on the driver for as long as the query."""
         return stream_reader(self._options(schema, Mode.STREAM))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of a frame, in one transaction."""
+        from fencepost.spark_connector.sink import batch_writer
+
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The writer of a streaming query, each micro-batch in one transaction."""
+        from fencepost.spark_connector.sink import stream_writer
+
+        return stream_writer(self.options, schema)
 
     def _options(self, schema: StructType, mode: Mode) -> SourceOptions:
         options = parse_options(self.options, mode)
