@@ -84,16 +84,20 @@ class PartitionCoordinatorLog:
 
     def replay(self) -> Iterator[ReplayedBatch]:
         """Every batch from the log's start to its end, in order. Raises LogUnreadable at the first damaged one."""
-        offset = self._log.log_start_offset
+        for _, batch in self.replay_from(self._log.log_start_offset):
+            yield batch
+
+    def replay_from(self, offset: int) -> Iterator[tuple[int, ReplayedBatch]]:
+        """As `replay`, from `offset` on, where a batch begins; each batch behind the offset that follows it."""
         try:
-            for batch in self._batches():
+            for batch in self._batches(offset):
                 offset = batch.next_offset
-                yield batch.replayed
+                yield offset, batch.replayed
         except (CorruptBatch, CorruptLogFile, OSError) as error:
             raise LogUnreadable(f"{self._log.store.place} at offset {offset}: {error}") from error
 
-    def _batches(self) -> "Iterator[_Batch]":
-        offset = self._log.log_start_offset
+    def _batches(self, offset: int) -> "Iterator[_Batch]":
+        start = offset
         while offset < self._log.log_end_offset:
             result = self._log.read(offset, REPLAY_BYTES, IsolationLevel.READ_UNCOMMITTED, True)
             if result.error is not ErrorCode.NONE:
@@ -102,7 +106,7 @@ class PartitionCoordinatorLog:
             before = offset
             for batch in _batches(data, self._log.tp):
                 # No checksum covers the offsets. The first batch may begin before the log's start, the others may not.
-                if batch.replayed.base_offset < offset > self._log.log_start_offset:
+                if batch.replayed.base_offset < offset > start:
                     raise CorruptBatch(f"a batch of offset {batch.replayed.base_offset} follows")
                 offset = max(offset, batch.next_offset)
                 yield batch

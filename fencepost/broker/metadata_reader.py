@@ -199,7 +199,7 @@ class MetadataFollower:
                     entries = None
                     if not header.is_control:
                         values = [record.value or b"" for record in decode_records(data, 0, header)]
-                        entries = [entry for _, entry in decode_metadata_records(values)]
+                        entries = [*decode_metadata_records(values)]
                     yield LoggedBatch(header.base_offset, header.next_offset, header.max_timestamp, entries)
                 self._position = position + header.size_bytes
         except MetadataRecordError as error:

@@ -11,7 +11,7 @@ import trio
 from fencepost.broker.clock import SystemClock
 from fencepost.broker.config import BrokerConfig, group_config
 from fencepost.broker.context import Endpoint
-from fencepost.broker.coordinator_logs import InternalTopicLogs, PartitionCoordinatorLog
+from fencepost.broker.coordinator_logs import InternalTopicLogs
 from fencepost.broker.dispatch import Dispatch
 from fencepost.broker.hanging import HangingCheck
 from fencepost.broker.identity import cluster_id_of
@@ -24,7 +24,12 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.store import CorruptLogFile, Store
 from fencepost.broker.log.sync_thread import FlushThreads, SyncThreads
 from fencepost.broker.markers import Markers
-from fencepost.broker.metadata_log import METADATA_PARTITION, first_free_producer_id, open_metadata_log
+from fencepost.broker.metadata_log import (
+    METADATA_PARTITION,
+    MetadataPartitionLog,
+    first_free_producer_id,
+    open_metadata_log,
+)
 from fencepost.broker.metrics import Metrics
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.server import Server
@@ -117,7 +122,7 @@ class Node:
         cluster_id = cluster_id_of(config.data_directory, config.node_id, config.cluster_id, self._entropy)
         self._metadata_log = open_metadata_log(self.logs, self.commit)
         self.metadata = MetadataService(
-            PartitionCoordinatorLog(self._metadata_log, self.commit),
+            MetadataPartitionLog(self._metadata_log, self.commit),
             self.clock,
             cluster_facts(config, cluster_id),
             self._rules,

@@ -7,6 +7,7 @@ from fencepost.broker.config import SETTINGS, BrokerConfig, dynamic_problem
 from fencepost.broker.config_fields import Kind
 from fencepost.broker.topic_config import Dynamic, chain, effective, topic_problem
 from fencepost.broker.topic_settings import TOPIC_SETTINGS
+from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.image import (
     EMPTY_IMAGE,
     NOTHING,
@@ -14,7 +15,7 @@ from fencepost.coordinator.metadata.image import (
     MetadataImage,
     ResourceType,
 )
-from fencepost.coordinator.metadata.ports import ClusterFacts
+from fencepost.coordinator.metadata.ports import Bounds, ClusterFacts
 
 if TYPE_CHECKING:
     from fencepost.broker.log.compaction.cleaner import CleanerSettings
@@ -53,6 +54,12 @@ class TopicRules:
 
         return group_problem(configs, self.started_with)
 
+    def client_metrics_problem(self, configs: Mapping[str, str]) -> Outcome | None:
+        """Why a subscription of client metrics cannot have this whole set of settings, or None."""
+        from fencepost.broker.client_metrics import metrics_problem  # here: it is seldom asked for
+
+        return metrics_problem(configs)
+
     def broker_problem(self, configs: Mapping[str, str | None]) -> str | None:
         """Why these broker settings cannot be altered at run time, or None."""
         for name, text in configs.items():
@@ -65,7 +72,7 @@ class TopicRules:
         """Whether a configuration is a list."""
         if kind is ResourceType.TOPIC:
             return name in TOPIC_SETTINGS and TOPIC_SETTINGS[name].setting.kind is Kind.LIST
-        return name in SETTINGS and SETTINGS[name].kind is Kind.LIST
+        return kind is ResourceType.BROKER and name in SETTINGS and SETTINGS[name].kind is Kind.LIST
 
     def default_text(self, image: MetadataImage, kind: ResourceType, name: str) -> str | None:
         """What holds for a topic that says nothing, or what the broker was started with."""
@@ -130,13 +137,11 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dyna
 def metadata_log_config() -> "LogConfig":
     """The metadata log keeps everything and takes batches of the size that KIP-868 allows."""
     from fencepost.broker.log.config import UNLIMITED, LogConfig
-    from fencepost.coordinator.metadata.service import BATCH_BYTES_MAX
-
     return LogConfig(
         retention_ms=UNLIMITED,
         retention_bytes=UNLIMITED,
         cleanup_policy=frozenset(),
-        max_message_bytes=4 * BATCH_BYTES_MAX,
+        max_message_bytes=4 * Bounds().append_bytes_max,
     )
 
 

@@ -56,6 +56,13 @@ class LogWriteFailed(Exception):
         self.code = code
 
 
+class LogSuperseded(LogWriteFailed):
+    """The log does not end where its writer believed: somebody else wrote to it, and nothing was appended.
+
+    For the one who may write to it alone that is to be fenced: whoever wrote is the one now (LogStore's Conflict).
+    """
+
+
 class LogUnreadable(Exception):
     """A coordinator's log can not be opened, or not read back to its end; the text names the place and the reason."""
 

@@ -282,6 +282,8 @@ def encode_metadata_record(record: MetadataRecord) -> bytes:
     version = form.version
     if any(getattr(record, name, None) is not None for name in _LATE_FIELDS):
         version += 1
+    elif isinstance(record, PartitionRecord) and not record.directories:
+        version = 0  # directories came with version 1 (KIP-858)
     value = form.message(**{name: _to_wire(getattr(record, name)) for name in form.message.fields})
     head = unsigned_varint(FRAME_VERSION) + unsigned_varint(form.api_key) + unsigned_varint(version)
     return head + form.message.encode(value, version)
@@ -358,8 +360,8 @@ def encode_metadata_records(entries: Iterable[MetadataEntry]) -> list[bytes]:
     return found
 
 
-def decode_metadata_records(values: Sequence[bytes]) -> Iterator[tuple[int, MetadataEntry]]:
-    """The records in `values`, each with its place there; partitions numbered in a row, and else alike, as one run.
+def decode_metadata_records(values: Sequence[bytes]) -> Iterator[MetadataEntry]:
+    """The records in `values`; partitions numbered in a row, and else alike, as one run.
 
     Raises MetadataRecordError once it comes to bytes that are no record; what came before it was yielded.
     """
@@ -367,7 +369,7 @@ def decode_metadata_records(values: Sequence[bytes]) -> Iterator[tuple[int, Meta
     while place < end:
         frame = values[place]
         if frame[:2] != _PARTITION_HEAD or len(frame) < _AFTER_TOPIC_ID or frame[2] > _PARTITION_VERSION_MAX:
-            yield place, decode_metadata_record(frame)
+            yield decode_metadata_record(frame)
             place += 1
             continue
         number = int.from_bytes(frame[_PARTITION_ID:_AFTER_PARTITION_ID], "big", signed=True)
@@ -378,7 +380,7 @@ def decode_metadata_records(values: Sequence[bytes]) -> Iterator[tuple[int, Meta
         most = min(end, start + 0x7FFF_FFFF - number + 1)
         while place < most and values[place] == head + (number + place - start).to_bytes(4, "big", signed=True) + tail:
             place += 1
-        yield start, first if place == start + 1 else PartitionRun(first, place - start)
+        yield first if place == start + 1 else PartitionRun(first, place - start)
 
 
 @lru_cache(maxsize=1024)

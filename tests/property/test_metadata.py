@@ -7,9 +7,9 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.coordinator.metadata import service as service_module
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, MorePartitions, NewTopic, TopicRef
 from fencepost.coordinator.metadata.image import MetadataImage
+from fencepost.coordinator.metadata.ports import Bounds
 from fencepost.coordinator.metadata.transactions import MetadataLoader
 from fencepost.protocol.metadata_records import (
     AbortTransactionRecord,
@@ -26,6 +26,7 @@ from fencepost.protocol.metadata_records import (
 )
 from tests.unit.metadata.kit import Cluster, MemoryLog, PowerCut, started
 
+SMALL = Bounds(append_records_max=3)
 NAMES = ("a", "b", "c", "d")
 
 
@@ -205,7 +206,7 @@ def test_a_controller_that_dies_at_any_append_leaves_the_state_before_or_after_t
     """E.6: failover at every append, with batches of three records so that most changes span several."""
 
     async def run() -> None:
-        cluster = await started(MemoryLog())
+        cluster = await started(MemoryLog(), bounds=SMALL)
         cluster.log.appends, cluster.log.dies_at = 0, dies_at
         before = seen(cluster.service.image)
         try:
@@ -215,16 +216,11 @@ def test_a_controller_that_dies_at_any_append_leaves_the_state_before_or_after_t
             before = seen(cluster.service.image)
         except PowerCut:
             pass
-        again = await started(cluster.log.survivor())
+        again = await started(cluster.log.survivor(), bounds=SMALL)
         assert seen(again.service.image) == before
         for kind, what in drawn:
             await act(again, kind, what)
-        third = await started(again.log.survivor())
+        third = await started(again.log.survivor(), bounds=SMALL)
         assert third.service.image == again.service.image
 
-    limit = service_module.BATCH_RECORDS_MAX
-    service_module.BATCH_RECORDS_MAX = 3
-    try:
-        trio.run(run)
-    finally:
-        service_module.BATCH_RECORDS_MAX = limit
+    trio.run(run)

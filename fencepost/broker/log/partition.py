@@ -94,9 +94,11 @@ class PartitionLog(ReadableLog):
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
         header: BatchHeader | None = None,
+        expected_offset: int | None = None,
     ) -> AppendInfo:
         """Append one whole batch (rows P2 to P5, L7 to L9); offsets go into `batch` itself where it is writable.
 
+        With `expected_offset` only if the log ends there, else NOT_LEADER_OR_FOLLOWER: somebody else wrote.
         `guard` is what `verify` gave before the coordinator was asked about the batch's transaction. `header` is that
         of a batch which this broker has just made: its bytes are not looked at.
         """
@@ -106,7 +108,7 @@ class PartitionLog(ReadableLog):
             return self._refused(checked)
         data, header, append_time_ms = checked
         entry = None
-        base_offset = self.segments.end_offset
+        base_offset = self.segments.end_offset if expected_offset is None else expected_offset
         if header.producer_id >= 0:
             verdict = self.producers.admit(header, base_offset, origin, transaction_version, guard)
             if not isinstance(verdict, ProducerEntry):

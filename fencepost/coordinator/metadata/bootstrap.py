@@ -7,7 +7,7 @@ from fencepost.coordinator.metadata.image import EMPTY_IMAGE
 from fencepost.coordinator.metadata.ports import ClusterFacts
 from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, TRANSACTION_TOPIC
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import FeatureLevelRecord, MetadataRecord
+from fencepost.protocol.metadata_records import FeatureLevelRecord, MetadataEntry
 
 
 def internal_topics(facts: ClusterFacts) -> list[NewTopic]:
@@ -30,7 +30,7 @@ def internal_topics(facts: ClusterFacts) -> list[NewTopic]:
     ]
 
 
-def bootstrap_records(facts: ClusterFacts, topics: TopicController) -> list[MetadataRecord]:
+def bootstrap_records(facts: ClusterFacts, topics: TopicController) -> list[MetadataEntry]:
     """metadata.version first of all (kafka-rules E.2), the other features, the internal topics."""
     created = topics.create_topics(EMPTY_IMAGE, internal_topics(facts))
     refused = [reply for reply in created.reply if reply.outcome.code is not ErrorCode.NONE]

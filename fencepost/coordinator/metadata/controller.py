@@ -14,20 +14,24 @@ from fencepost.coordinator.metadata.commands import (
     Outcome,
     TopicRef,
 )
-from fencepost.coordinator.metadata.image import MetadataImage, ResourceType, TopicImage
+from fencepost.coordinator.metadata.features import DIRECTORIES_SINCE
+from fencepost.coordinator.metadata.image import METADATA_VERSION, MetadataImage, ResourceType, TopicImage
 from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules, IdSource
-from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC, collision_key, topic_name_problem
+from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC, colliding_name, topic_name_problem
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import (
     UNASSIGNED_DIRECTORY,
     ConfigRecord,
+    MetadataEntry,
     MetadataRecord,
     PartitionRecord,
+    PartitionRun,
     RemoveTopicRecord,
     TopicRecord,
+    record_count,
 )
 
-Topics = Decision[MetadataRecord, list[CreatedTopic], None]
+Topics = Decision[MetadataEntry, list[CreatedTopic], None]
 
 
 class TopicController:
@@ -44,25 +48,27 @@ class TopicController:
         With `validate_only` the answers are the same and nothing is to be written.
         """
         twice = {name for name, count in Counter(topic.name for topic in topics).items() if count > 1}
-        collisions = {collision_key(name): name for name in image.topics_by_name}
-        records: list[MetadataRecord] = []
+        taken: dict[str, object] = {}
+        records: list[MetadataEntry] = []
+        count = 0
         replies: list[CreatedTopic] = []
         for topic in topics:
             if topic.name in twice:
                 continue
-            reply, added = self._create_topic(image, topic, collisions, self._facts.change_records_max - len(records))
+            reply, added = self._create_topic(image, topic, taken, self._facts.change_records_max - count)
             if reply.outcome.code is ErrorCode.NONE:
                 records += added
-                collisions[collision_key(topic.name)] = topic.name
+                count += record_count(added)
+                taken[topic.name] = None
             replies.append(reply)
         for name in sorted(twice):
             replies.append(CreatedTopic(name, Outcome(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
         return Decision(replies, () if validate_only else tuple(records))
 
     def _create_topic(
-        self, image: MetadataImage, topic: NewTopic, collisions: Mapping[str, str], room: int
-    ) -> tuple[CreatedTopic, list[MetadataRecord]]:
-        problem = self._name_problem(image, topic.name, collisions) or self._config_problem(topic)
+        self, image: MetadataImage, topic: NewTopic, taken: Mapping[str, object], room: int
+    ) -> tuple[CreatedTopic, list[MetadataEntry]]:
+        problem = self._name_problem(image, topic.name, taken) or self._config_problem(topic)
         if problem is None:
             placed = self._place(topic)
             if isinstance(placed, Outcome):
@@ -73,21 +79,21 @@ class TopicController:
                     f"The request needs more than the {self._facts.change_records_max} metadata records it may have",
                 )
             else:
-                return self._creation(topic, placed)
+                return self._creation(image, topic, placed)
         return CreatedTopic(topic.name, problem), []
 
     def _creation(
-        self, topic: NewTopic, placed: Sequence[tuple[int, ...]]
-    ) -> tuple[CreatedTopic, list[MetadataRecord]]:
+        self, image: MetadataImage, topic: NewTopic, placed: Sequence[tuple[int, ...]]
+    ) -> tuple[CreatedTopic, list[MetadataEntry]]:
         topic_id = self._new_id()
         configs = {name: value for name, value in topic.configs.items() if value is not None}
         # Kafka's order: the topic, its settings, its partitions
-        records: list[MetadataRecord] = [TopicRecord(topic.name, topic_id)]
+        records: list[MetadataEntry] = [TopicRecord(topic.name, topic_id)]
         records += [ConfigRecord(ResourceType.TOPIC, topic.name, name, value) for name, value in configs.items()]
-        records += [_partition(topic_id, index, replicas) for index, replicas in enumerate(placed)]
+        records += _partitions(image, topic_id, 0, placed)
         return CreatedTopic(topic.name, DONE, topic_id, len(placed), len(placed[0]), configs), records
 
-    def _name_problem(self, image: MetadataImage, name: str, collisions: Mapping[str, str]) -> Outcome | None:
+    def _name_problem(self, image: MetadataImage, name: str, taken: Mapping[str, object]) -> Outcome | None:
         if name == METADATA_TOPIC:
             return Outcome(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")
         if name in image.topics_by_name:
@@ -95,7 +101,7 @@ class TopicController:
         problem = topic_name_problem(name)
         if problem is not None:
             return Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
-        other = collisions.get(collision_key(name))
+        other = colliding_name(name, image.topics_by_name) or colliding_name(name, taken)
         if other is not None:
             return Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
         return None
@@ -212,24 +218,26 @@ class TopicController:
 
     def create_partitions(
         self, image: MetadataImage, topics: Sequence[MorePartitions], validate_only: bool = False
-    ) -> Decision[MetadataRecord, list[tuple[str, Outcome]], None]:
+    ) -> Decision[MetadataEntry, list[tuple[str, Outcome]], None]:
         """Decide on each topic by itself; those that are fine grow together."""
         counts = Counter(topic.name for topic in topics)
-        records: list[MetadataRecord] = []
+        records: list[MetadataEntry] = []
+        count = 0
         replies: list[tuple[str, Outcome]] = []
         for topic in {topic.name: topic for topic in topics}.values():
             if counts[topic.name] > 1:
                 replies.append((topic.name, Outcome(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")))
                 continue
-            added = self._grow(image, topic, self._facts.change_records_max - len(records))
+            added = self._grow(image, topic, self._facts.change_records_max - count)
             if isinstance(added, Outcome):
                 replies.append((topic.name, added))
             else:
                 records += added
+                count += record_count(added)
                 replies.append((topic.name, DONE))
         return Decision(replies, () if validate_only else tuple(records))
 
-    def _grow(self, image: MetadataImage, wanted: MorePartitions, room: int) -> list[MetadataRecord] | Outcome:
+    def _grow(self, image: MetadataImage, wanted: MorePartitions, room: int) -> list[MetadataEntry] | Outcome:
         topic = image.topics_by_name.get(wanted.name)
         if topic is None:
             return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
@@ -264,7 +272,7 @@ class TopicController:
             problem = problem or replicas_problem(replicas, self._facts.node_id)
         if problem is not None:
             return problem
-        return [_partition(topic.topic_id, before + index, replicas) for index, replicas in enumerate(placed)]
+        return _partitions(image, topic.topic_id, before, placed)
 
 
 def replicas_problem(replicas: tuple[int, ...], node_id: int) -> Outcome | None:
@@ -281,7 +289,19 @@ def replicas_problem(replicas: tuple[int, ...], node_id: int) -> Outcome | None:
     return None if why is None else Outcome(ErrorCode.INVALID_REPLICA_ASSIGNMENT, why)
 
 
-def _partition(topic_id: bytes, partition: int, replicas: tuple[int, ...]) -> PartitionRecord:
-    return PartitionRecord(
-        partition, topic_id, replicas, replicas, replicas[0], directories=(UNASSIGNED_DIRECTORY,) * len(replicas)
-    )
+def _partitions(
+    image: MetadataImage, topic_id: bytes, first: int, placed: Sequence[tuple[int, ...]]
+) -> list[MetadataEntry]:
+    """Partitions from `first` on, on these replicas each; those in a row that are placed alike as one run."""
+    has_directories = image.features.get(METADATA_VERSION, DIRECTORIES_SINCE) >= DIRECTORIES_SINCE
+    found: list[MetadataEntry] = []
+    start = 0
+    while start < len(placed):
+        replicas, stop = placed[start], start + 1
+        while stop < len(placed) and placed[stop] == replicas:
+            stop += 1
+        directories = (UNASSIGNED_DIRECTORY,) * len(replicas) if has_directories else ()
+        record = PartitionRecord(first + start, topic_id, replicas, replicas, replicas[0], directories=directories)
+        found.append(record if stop == start + 1 else PartitionRun(record, stop - start))
+        start = stop
+    return found

@@ -12,6 +12,16 @@ from fencepost.protocol.metadata_records import FeatureLevelRecord, MetadataReco
 
 METADATA_LEVELS = MappingProxyType(
     {
+        7: ("3.3-IV3", False),
+        8: ("3.4-IV0", True),
+        9: ("3.5-IV0", False),
+        10: ("3.5-IV1", False),
+        11: ("3.5-IV2", True),
+        12: ("3.6-IV0", False),
+        13: ("3.6-IV1", True),
+        14: ("3.6-IV2", True),
+        15: ("3.7-IV0", True),
+        16: ("3.7-IV1", True),
         17: ("3.7-IV2", True),
         18: ("3.7-IV3", False),
         19: ("3.7-IV4", False),
@@ -25,9 +35,11 @@ METADATA_LEVELS = MappingProxyType(
 )
 """The levels of metadata.version whose records are written here: name, and whether the records changed with it.
 
-Level 13 brought transactions (KIP-868), 17 the directories in PartitionRecord (KIP-858), which are always written."""
+Level 11 brought SCRAM users, 13 transactions (KIP-868), 17 the directories of partitions (KIP-858), 23 eligible leader
+replicas (KIP-966)."""
+SCRAM_SINCE, TRANSACTIONS_SINCE, DIRECTORIES_SINCE, ELIGIBLE_REPLICAS_SINCE = 11, 13, 17, 23
 SUPPORTED: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {METADATA_VERSION: (17, 25), TRANSACTION_VERSION: (0, 2), GROUP_VERSION: (0, 1)}
+    {METADATA_VERSION: (7, 25), TRANSACTION_VERSION: (0, 2), GROUP_VERSION: (0, 1)}
 )
 BOOTSTRAP: Mapping[str, int] = MappingProxyType({METADATA_VERSION: 25, TRANSACTION_VERSION: 2, GROUP_VERSION: 1})
 
@@ -75,14 +87,25 @@ def _problem(image: MetadataImage, update: FeatureUpdate) -> str | None:
     if update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
         return "Can't downgrade to a newer version."
     if update.name == METADATA_VERSION:
-        return _metadata_version_problem(update.level, current)
+        return _metadata_version_problem(update.level, current, update.upgrade_type == UpgradeType.UNSAFE_DOWNGRADE)
     return None
 
 
-def _metadata_version_problem(level: int, current: int) -> str | None:
+def _metadata_version_problem(level: int, current: int, unsafe: bool) -> str | None:
+    """An unsafe downgrade gives up what the level does not know; Kafka has announced that and refuses it so far."""
     if level not in METADATA_LEVELS:
         return "Unknown metadata.version."
+    if unsafe:
+        return None
     changed = any(METADATA_LEVELS[between][1] for between in range(level + 1, current + 1))
     if changed:
         return "Refusing to perform the requested downgrade because it might delete metadata information."
     return None
+
+
+def loses_transactions(image: MetadataImage, updates: Sequence[FeatureUpdate]) -> bool:
+    """Whether these updates of `image` take metadata.version below the level that knows transactions."""
+    before = image.features.get(METADATA_VERSION, 0)
+    return before >= TRANSACTIONS_SINCE and any(
+        update.name == METADATA_VERSION and 0 < update.level < TRANSACTIONS_SINCE for update in updates
+    )

@@ -76,6 +76,8 @@ class ImageFold:
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
+        self.removed_ids: set[bytes] = set()
+        """Every topic that was removed, also one that had come only with these records."""
         self._drafts: dict[bytes, _Draft] = {}
         self._removed: dict[bytes, TopicImage] = {}
         self._new_names: dict[str, bytes] = {}
@@ -180,6 +182,7 @@ class ImageFold:
     def _remove(self, offset: int, record: RemoveTopicRecord) -> None:
         name = self._draft(offset, record.topic_id).name
         del self._drafts[record.topic_id]
+        self.removed_ids.add(record.topic_id)
         self._new_names.pop(name, None)
         before = self.image.topics_by_id.get(record.topic_id)
         if before is not None:

@@ -1,9 +1,10 @@
 """What the metadata controller needs to be told by the broker: which settings there are, and the broker's defaults."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
+from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.delta import Change
 from fencepost.coordinator.metadata.image import MetadataImage, ResourceType
 
@@ -11,6 +12,74 @@ Observer = Callable[[Sequence[Change]], None]
 """Told of changes once they are durable and in the image, in order; it must not block."""
 IdSource = Callable[[], bytes]
 """A fresh random topic id of 16 bytes."""
+
+
+class MetadataLog(Protocol):
+    """The metadata log as one controller sees it: it goes as far as that controller has read or written.
+
+    An append is conditional on that. Where another controller wrote meanwhile it changes nothing and raises
+    LogSuperseded, which is how the old one hears that it is one no more; `read` then gives what the other one wrote.
+    """
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record that was read or written through this view."""
+        ...
+
+    def append(self, values: Sequence[bytes], now_ms: int) -> None:
+        """Append `values` as one atomic batch. Raises LogSuperseded, and LogWriteFailed where the log refuses."""
+        ...
+
+    def is_durable(self, end_offset: int) -> bool:
+        """Whether `durable` would return at once."""
+        ...
+
+    async def durable(self, end_offset: int) -> None:
+        """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
+        ...
+
+    def read(self) -> Iterator["LoggedBatch"]:
+        """Every batch from `end_offset` on, which moves on with them. Raises LogUnreadable at the first damaged one."""
+        ...
+
+    def seek(self, offset: int) -> None:
+        """Begin at this offset: a snapshot stands for what is before it. Raises LogUnreadable where that is gone."""
+        ...
+
+
+class LoggedBatch(NamedTuple):
+    """One batch of the metadata log; `values` is None for a control batch, which says nothing about metadata."""
+
+    base_offset: int
+    next_offset: int
+    timestamp_ms: int
+    values: Sequence[bytes] | None
+
+
+class Snapshots(Protocol):
+    """Where images of the metadata are kept, so that a start need not read all of the log."""
+
+    def newest(self) -> MetadataImage | None:
+        """The newest image that can be read and used. Raises MetadataCorrupt where there must be one, and is none."""
+        ...
+
+    async def write(self, image: MetadataImage) -> None:
+        """Keep an image durably, and let go of what it makes dispensable. Raises OSError.
+
+        Everything below its offset is durable and decided, and a batch ends there.
+        """
+        ...
+
+
+class Bounds(NamedTuple):
+    """How large one append and one transaction may be."""
+
+    append_bytes_max: int = 8 << 20
+    append_records_max: int = 10_000
+    """Kafka's two bounds of a Raft batch (kafka-rules E.6)."""
+    transaction_bytes_max: int = 1 << 30
+    transaction_seconds_max: float = 60.0
+    """What takes longer is aborted: nobody else can change anything meanwhile."""
 
 
 class ConfigRules(Protocol):
@@ -22,6 +91,10 @@ class ConfigRules(Protocol):
 
     def group_problem(self, configs: Mapping[str, str]) -> str | None:
         """Why this whole set of a group's configurations is INVALID_CONFIG, or None."""
+        ...
+
+    def client_metrics_problem(self, configs: Mapping[str, str]) -> Outcome | None:
+        """Why a subscription of client metrics cannot have this whole set of settings, or None."""
         ...
 
     def broker_problem(self, configs: Mapping[str, str | None]) -> str | None:
@@ -45,8 +118,8 @@ class ConfigRules(Protocol):
 class ClusterFacts:
     """What one node knows of itself and its defaults.
 
-    `topic_partitions_max` bounds one topic, `change_records_max` one request (a change of that size blocks everything
-    else for the time it takes to write it).
+    `topic_partitions_max` bounds one topic, `change_records_max` one request (while it is written no other change is
+    decided).
     """
 
     cluster_id: str
@@ -58,5 +131,5 @@ class ClusterFacts:
     transaction_partitions: int = 50
     offsets_segment_bytes: int = 100 << 20
     transaction_segment_bytes: int = 100 << 20
-    topic_partitions_max: int = 100_000
-    change_records_max: int = 100_000
+    topic_partitions_max: int = 1_000_000
+    change_records_max: int = 2_000_000

@@ -1,13 +1,13 @@
 """The metadata of the cluster in its log: replayed at start, changed by decisions, shown once whole and durable."""
 
-from collections import deque
-from collections.abc import Collection, Sequence
-from contextlib import suppress
-from typing import Any, NamedTuple, TypeVar
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, TypeVar
 
 import trio
 
 from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.metadata.acl_controller import AclController
 from fencepost.coordinator.metadata.bootstrap import bootstrap_records
 from fencepost.coordinator.metadata.commands import (
     ConfigEdits,
@@ -21,30 +21,30 @@ from fencepost.coordinator.metadata.commands import (
 )
 from fencepost.coordinator.metadata.config_controller import ConfigController
 from fencepost.coordinator.metadata.controller import TopicController
-from fencepost.coordinator.metadata.delta import Change, MetadataCorrupt, TopicDeleted
-from fencepost.coordinator.metadata.features import SUPPORTED, FeatureView, update_features
-from fencepost.coordinator.metadata.image import EMPTY_IMAGE, METADATA_VERSION, MetadataImage
-from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules, IdSource, Observer
-from fencepost.coordinator.metadata.topic_names import topic_name_problem
-from fencepost.coordinator.metadata.transactions import MetadataLoader
-from fencepost.coordinator.ports import Clock, CoordinatorLog, LogWriteFailed
-from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import (
-    AbortTransactionRecord,
-    BeginTransactionRecord,
-    EndTransactionRecord,
-    MetadataRecord,
-    MetadataRecordError,
-    ProducerIdsRecord,
-    decode_metadata_record,
-    encode_metadata_records,
+from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, EditsController
+from fencepost.coordinator.metadata.features import SUPPORTED, FeatureView, loses_transactions, update_features
+from fencepost.coordinator.metadata.image import METADATA_VERSION, MetadataImage
+from fencepost.coordinator.metadata.journal import ChangeRefused, MetadataJournal
+from fencepost.coordinator.metadata.ports import (
+    Bounds,
+    ClusterFacts,
+    ConfigRules,
+    IdSource,
+    MetadataLog,
+    Observer,
+    Snapshots,
 )
+from fencepost.coordinator.metadata.topic_names import topic_name_problem
+from fencepost.coordinator.ports import Clock, LogWriteFailed
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_records import MetadataEntry, ProducerIdsRecord
 from fencepost.protocol.topics import TopicPartition
 
 PRODUCER_ID_BLOCK = 1000
-BATCH_RECORDS_MAX = 10_000
-BATCH_BYTES_MAX = 8 << 20
+logger = logging.getLogger(__name__)
 ReplyT = TypeVar("ReplyT")
+Edits = Callable[[MetadataImage], Sequence[ClusterEdit]]
+"""What to change, found out on the newest metadata at the moment of the decision: nothing can come in between."""
 _AUTO_CREATION = {
     ErrorCode.TOPIC_ALREADY_EXISTS: ErrorCode.NONE,
     ErrorCode.NOT_CONTROLLER: ErrorCode.LEADER_NOT_AVAILABLE,
@@ -52,67 +52,101 @@ _AUTO_CREATION = {
 """What somebody who only wants to use a topic hears for the outcome of its creation, where that is another code."""
 
 
-class _Pending(NamedTuple):
-    """A state that is in the log and waits to be durable."""
-
-    end_offset: int
-    image: MetadataImage
-    changes: Sequence[Change]
-
-
 class MetadataService:
     """The one controller of the cluster and its view on the metadata.
 
     Decisions are made on the newest state, durable or not; `image` is the newest durable one, replaced as a whole.
-    Between a decision and its append there is no checkpoint, so decisions and the records of one change never mix.
+    Between a decision and its append there is no checkpoint, so decisions and the records of one change never mix; a
+    change over several appends is a transaction, and whoever wants to decide meanwhile waits for its end.
     Also the coordinators' `TopicView` and `ProducerIdSource`.
     """
 
     def __init__(
         self,
-        log: CoordinatorLog,
+        log: MetadataLog,
         clock: Clock,
         facts: ClusterFacts,
         rules: ConfigRules,
         new_id: IdSource,
         observer: Observer | None = None,
+        *,
+        snapshots: Snapshots | None = None,
+        bounds: Bounds = Bounds(),  # noqa: B008 - a value that nobody can change
     ) -> None:
-        self.image: MetadataImage = EMPTY_IMAGE
         self.facts = facts
         self.observer = observer
         """Told of every change after `start`, once it is durable and in `image`."""
-        self._log = log
-        self._clock = clock
         self.rules = rules
+        self.journal = MetadataJournal(log, clock, bounds, lambda: self.observer)
+        self._snapshots = snapshots
         self._topics = TopicController(facts, rules, new_id)
         self._configs = ConfigController(facts, rules)
-        self._loader = MetadataLoader()
-        self._pending: deque[_Pending] = deque()
-        self.deleted_topic_ids: set[bytes] = set()
-        """Every topic that the log knows to have been deleted."""
+        self._edits = EditsController(self._topics, self._configs, AclController(new_id), facts.change_records_max)
         self._id_lock = trio.Lock()
         self._next_id = self._last_id = 0
 
-    async def start(self, first_free_producer_id: int = 0) -> None:
-        """Replay the log; end what a crash left open; write the first records of a new cluster.
+    @property
+    def image(self) -> MetadataImage:
+        """The newest durable metadata, a value."""
+        return self.journal.image
 
-        Producer ids below `first_free_producer_id` may be in use though the log does not know of them. Raises
-        MetadataCorrupt where an undamaged record can not be understood, LogUnreadable for damage.
+    @property
+    def deleted_topic_ids(self) -> set[bytes]:
+        """Every topic that the log knows to have been deleted."""
+        return self.journal.deleted_topic_ids
+
+    # ---- the life of a controller
+
+    async def start(self, first_free_producer_id: int = 0, *, standby: bool = False) -> None:
+        """Load the newest snapshot and what follows it; end what a crash left open; write the first records of all.
+
+        Producer ids below `first_free_producer_id` may be in use though the log does not know of them. With `standby`
+        nothing is written: `take_over` does. Raises MetadataCorrupt where an undamaged record can not be understood,
+        LogUnreadable for damage, LogWriteFailed.
         """
-        loader = MetadataLoader()
-        for batch in self._log.replay():
-            records = _decode(batch.base_offset, [value for _, value in batch.records])
-            self._remember_deleted(loader.load_batch(batch.base_offset, records))
-        self._loader = loader
-        if METADATA_VERSION not in loader.image.features:
-            self._write(bootstrap_records(self.facts, self._topics), "Bootstrap records")
-        elif loader.open is not None:
-            self._write([])
-        if self._loader.image.next_producer_id < first_free_producer_id:
-            self._write([ProducerIdsRecord(self.facts.node_id, -1, first_free_producer_id)])
-        await self._log.durable(self._log.end_offset)
-        self._pending.clear()
-        self.image = self._loader.image
+        journal = self.journal
+        journal.begin(None if self._snapshots is None else self._snapshots.newest())
+        if standby:
+            return
+        if METADATA_VERSION not in journal.newest.features:
+            journal.active = True
+            journal.write_at_once(bootstrap_records(self.facts, self._topics), "Bootstrap records")
+        else:
+            journal.claim()
+        if journal.newest.next_producer_id < first_free_producer_id:
+            journal.write_at_once([ProducerIdsRecord(self.facts.node_id, -1, first_free_producer_id)])
+        observer, self.observer = self.observer, None
+        await journal.settle()
+        self.observer = observer
+
+    async def follow(self) -> None:
+        """Read and show what the controller has written since, while this is a standby. Raises as `start`."""
+        self.journal.catch_up()
+        await self.journal.settle()
+
+    async def take_over(self) -> None:
+        """Become the controller in place of another one, which hears of it at its next append.
+
+        What it left open is aborted, in the first record; where nothing is, a NoOp is written, so that the log does not
+        end any more where the other one believes. Raises as `start`.
+        """
+        self.journal.catch_up()
+        was_open = self.journal.open is not None
+        self.journal.claim()
+        if not was_open:
+            self.journal.fence()
+        self._next_id = self._last_id = 0
+        await self.journal.settle()
+
+    async def take_snapshot(self) -> bool:
+        """Keep the image in a snapshot, if nothing is under way and the log has more than the last one; whether it was.
+
+        Raises OSError.
+        """
+        if self._snapshots is None or not self.journal.is_aligned:
+            return False
+        await self._snapshots.write(self.image)
+        return True
 
     # ---- what others ask
 
@@ -148,9 +182,11 @@ class MetadataService:
         """
         async with self._id_lock:
             if self._next_id >= self._last_id:
-                start = self._loader.image.next_producer_id
+                await self.journal.turn()
+                start = self.journal.newest.next_producer_id
                 after = start + PRODUCER_ID_BLOCK
-                await self._commit([ProducerIdsRecord(self.facts.node_id, -1, after)])
+                await self.journal.write([ProducerIdsRecord(self.facts.node_id, -1, after)])
+                await self.journal.settle()
                 self._next_id, self._last_id = start, after
             taken = self._next_id
             self._next_id += 1
@@ -161,34 +197,67 @@ class MetadataService:
 
     async def create_topics(self, topics: Sequence[NewTopic], validate_only: bool = False) -> list[CreatedTopic]:
         """Create topics; one answer each."""
-        decision = self._topics.create_topics(self._loader.image, topics, validate_only)
-        refused = await self._try(decision)
-        return [CreatedTopic(topic.name, refused) for topic in topics] if refused else decision.reply
+        reply = await self._change(lambda image: self._topics.create_topics(image, topics, validate_only))
+        return [CreatedTopic(topic.name, reply) for topic in topics] if isinstance(reply, Outcome) else reply
 
     async def delete_topics(self, topics: Sequence[TopicRef]) -> list[DeletedTopic]:
         """Delete topics; one answer for each different reference."""
-        decision = self._topics.delete_topics(self._loader.image, topics)
-        refused = await self._try(decision)
-        return [DeletedTopic(ref.name, ref.topic_id, refused) for ref in topics] if refused else decision.reply
+        reply = await self._change(lambda image: self._topics.delete_topics(image, topics))
+        return [DeletedTopic(*ref, reply) for ref in map(_parts, topics)] if isinstance(reply, Outcome) else reply
 
     async def create_partitions(
         self, topics: Sequence[MorePartitions], validate_only: bool = False
     ) -> list[tuple[str, Outcome]]:
         """Grow topics; one answer for each name."""
-        decision = self._topics.create_partitions(self._loader.image, topics, validate_only)
-        refused = await self._try(decision)
-        return [(topic.name, refused) for topic in topics] if refused else decision.reply
+        reply = await self._change(lambda image: self._topics.create_partitions(image, topics, validate_only))
+        return [(topic.name, reply) for topic in topics] if isinstance(reply, Outcome) else reply
 
     async def alter_configs(self, changes: Sequence[ConfigEdits], validate_only: bool = False) -> list[Outcome]:
         """Change configurations; one outcome per resource, in their order."""
-        decision = self._configs.alter(self._loader.image, changes, validate_only)
-        refused = await self._try(decision)
-        return [refused] * len(changes) if refused else decision.reply
+        reply = await self._change(lambda image: self._configs.alter(image, changes, validate_only))
+        return [reply] * len(changes) if isinstance(reply, Outcome) else reply
 
     async def update_features(self, updates: Sequence[FeatureUpdate], validate_only: bool = False) -> Outcome:
-        """Finalize features at other levels, all or none."""
-        decision = update_features(self._loader.image, updates, validate_only)
-        return await self._try(decision) or decision.reply
+        """Finalize features at other levels, all or none.
+
+        Below the metadata.version that brought transactions a snapshot is taken before the answer: software of that
+        level, which starts from it, meets no transaction record (KIP-868, KIP-778).
+        """
+        before = self.journal.newest
+        reply = await self._change(lambda image: update_features(image, updates, validate_only))
+        if reply.code is ErrorCode.NONE and not validate_only and loses_transactions(before, updates):
+            await self._snapshot_for_older_software()
+        return reply
+
+    async def _snapshot_for_older_software(self) -> None:
+        """Take a snapshot once nothing is under way. Where the disk refuses, the next one that is due will do."""
+        try:
+            while not await self.take_snapshot() and self._snapshots is not None:
+                await self.journal.turn()  # somebody else's change is under way
+                await self.journal.settle()
+        except (LogWriteFailed, OSError) as error:
+            logger.error("metadata.version was lowered, but no snapshot could be written: %s", error)
+
+    async def apply(
+        self, edits: Edits | Sequence[ClusterEdit], validate_only: bool = False, name: str | None = "apply"
+    ) -> AppliedEdits:
+        """Make many changes as one metadata transaction of that name: all of them, or none and an error for the first.
+
+        Each is decided on what those before it made. With `validate_only` nothing is written, and the answer's `delta`
+        is what would be different. `edits` may be a function of the newest image. For what a log refused or a bound
+        forbids, all outcomes are that.
+        """
+        count = 0
+
+        def decide(image: MetadataImage) -> Decision[MetadataEntry, AppliedEdits, None]:
+            nonlocal count
+            wanted = edits(image) if callable(edits) else edits
+            count = len(wanted)
+            applied, records = self._edits.decide(image, wanted)
+            return Decision(applied, () if validate_only else records)
+
+        reply = await self._change(decide, name)
+        return AppliedEdits([reply] * max(count, 1), None) if isinstance(reply, Outcome) else reply
 
     async def create_topic_if_allowed(self, name: str) -> ErrorCode:
         """As `create_topics_if_allowed`, for one."""
@@ -215,91 +284,25 @@ class MetadataService:
 
     # ---- the log
 
-    async def _try(self, decision: Decision[MetadataRecord, ReplyT, None]) -> Outcome | None:
-        """As `_commit`; what a client hears where the log refused, or None."""
+    async def _change(
+        self, decide: Callable[[MetadataImage], Decision[Any, ReplyT, None]], transaction: str | None = None
+    ) -> ReplyT | Outcome:
+        """Decide on the newest state, append, wait, show; what a client hears instead where the log refused.
+
+        A decision that writes nothing waits, too: it may rest on what is not durable yet.
+        """
         try:
-            await self._commit(decision.log)
+            await self.journal.turn()
+            decision = decide(self.journal.newest)
+            if decision.log:
+                await self.journal.write(decision.log, transaction)
+            await self.journal.settle()
+        except ChangeRefused as error:
+            return Outcome(error.code, str(error))
         except LogWriteFailed as error:
             return Outcome(ErrorCode.NOT_CONTROLLER, f"The metadata log refused the change: {error}")
-        return None
-
-    async def _commit(self, records: Sequence[MetadataRecord]) -> None:
-        """Append, wait, show. A decision that writes nothing waits, too: it may rest on what is not durable yet.
-
-        Raises LogWriteFailed; nothing is changed then.
-        """
-        if records:
-            self._write(records)
-        end_offset = self._log.end_offset
-        with trio.CancelScope(shield=True):  # what is in the log must come to show, whoever still waits for it
-            await self._log.durable(end_offset)
-        self._show(end_offset)
-
-    def _show(self, end_offset: int) -> None:
-        """Put every state up to `end_offset` into `image`, in order, and tell the observer."""
-        while self._pending and self._pending[0].end_offset <= end_offset:
-            pending = self._pending.popleft()
-            self.image = pending.image
-            self._remember_deleted(pending.changes)
-            if self.observer is not None and pending.changes:
-                self.observer(pending.changes)
-
-    def _remember_deleted(self, changes: Sequence[Change]) -> None:
-        self.deleted_topic_ids.update(change.topic.topic_id for change in changes if isinstance(change, TopicDeleted))
-
-    def _write(self, records: Sequence[MetadataRecord], transaction: str | None = None) -> None:
-        """Append one change: one atomic batch, or a KIP-868 transaction over several where it does not fit in one.
-
-        `transaction` names it and asks for one in any case. A transaction that a crash, or a log that refused
-        everything, left open is aborted first, in the same batch.
-        """
-        encoded = encode_metadata_records(records)
-        large = len(records) > BATCH_RECORDS_MAX or sum(map(len, encoded)) > BATCH_BYTES_MAX
-        before: list[MetadataRecord] = []
-        after: list[MetadataRecord] = []
-        if self._loader.open is not None:
-            before.append(AbortTransactionRecord("Controller failover"))
-        if large or transaction is not None:
-            before.append(BeginTransactionRecord(transaction))
-            after.append(EndTransactionRecord())
-        records = [*before, *records, *after]
-        encoded = [*encode_metadata_records(before), *encoded, *encode_metadata_records(after)]
-        changes: list[Change] = []
-        try:
-            for start, stop in _batches(encoded):
-                self._append(records[start:stop], encoded[start:stop], changes)
-        except LogWriteFailed:
-            if self._loader.open is not None:
-                abort = [AbortTransactionRecord("The log refused a batch")]
-                with suppress(LogWriteFailed):
-                    self._append(abort, encode_metadata_records(abort), changes)
-            raise
-        assert self._loader.open is None, "every change is whole"
-        self._pending.append(_Pending(self._log.end_offset, self._loader.image, changes))
-
-    def _append(self, records: Sequence[MetadataRecord], encoded: Sequence[bytes], changes: list[Change]) -> None:
-        base_offset = self._log.end_offset
-        self._log.append([(None, value) for value in encoded], self._clock.now_ms())
-        changes += self._loader.load_batch(base_offset, list(records))
+        return decision.reply
 
 
-def _batches(encoded: Sequence[bytes]) -> list[tuple[int, int]]:
-    """Where to cut records into batches of at most 10,000 records and 8 MiB (kafka-rules E.6)."""
-    cuts: list[tuple[int, int]] = []
-    start = size = 0
-    for index, value in enumerate(encoded):
-        if index > start and (index - start >= BATCH_RECORDS_MAX or size + len(value) > BATCH_BYTES_MAX):
-            cuts.append((start, index))
-            start, size = index, 0
-        size += len(value)
-    return [*cuts, (start, len(encoded))]
-
-
-def _decode(base_offset: int, values: Sequence[bytes | None]) -> list[MetadataRecord]:
-    records: list[MetadataRecord] = []
-    for index, value in enumerate(values):
-        try:
-            records.append(decode_metadata_record(value or b""))
-        except MetadataRecordError as error:
-            raise MetadataCorrupt(base_offset + index, str(error)) from error
-    return records
+def _parts(ref: TopicRef) -> tuple[str | None, bytes]:
+    return ref.name, ref.topic_id

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
+from fencepost.coordinator.metadata.features import DIRECTORIES_SINCE, ELIGIBLE_REPLICAS_SINCE, SCRAM_SINCE
 from fencepost.coordinator.metadata.image import FIRST_PRODUCER_ID, METADATA_VERSION, MetadataImage, TopicImage
 from fencepost.coordinator.metadata.transactions import image_of_snapshot
 from fencepost.protocol.control_records import ControlType, control_type
@@ -103,6 +104,8 @@ def _cut(entry: MetadataEntry) -> Iterator[MetadataEntry]:
 
 
 def _entries(image: MetadataImage) -> Iterator[MetadataEntry]:
+    """What the image's metadata.version does not know is left out: that is what an unsafe downgrade gives up."""
+    level = image.features.get(METADATA_VERSION, ELIGIBLE_REPLICAS_SINCE)
     first = {METADATA_VERSION: image.features[METADATA_VERSION]} if METADATA_VERSION in image.features else {}
     for name, level in {**first, **image.features}.items():
         yield FeatureLevelRecord(name, level)
@@ -110,7 +113,7 @@ def _entries(image: MetadataImage) -> Iterator[MetadataEntry]:
     yield from image.brokers.values()
     for topic in image.topics_by_id.values():
         yield TopicRecord(topic.name, topic.topic_id)
-        yield from _partitions(topic)
+        yield from _partitions(topic, level)
     for resource, configs in image.configs.items():
         for name, value in configs.items():
             yield ConfigRecord(resource.type, resource.name, name, value)
@@ -121,18 +124,23 @@ def _entries(image: MetadataImage) -> Iterator[MetadataEntry]:
         yield ProducerIdsRecord(-1, -1, image.next_producer_id)
     for acl_id, acl in image.acls.items():
         yield AccessControlEntryRecord(acl_id, *acl)
-    for user, credential in image.scram.items():
+    for user, credential in image.scram.items() if level >= SCRAM_SINCE else ():
         yield UserScramCredentialRecord(user.name, user.mechanism, *credential)
 
 
-def _partitions(topic: TopicImage) -> Iterator[MetadataEntry]:
+def _partitions(topic: TopicImage, level: int) -> Iterator[MetadataEntry]:
     assignment, start = topic.assignment, 0
     while start < len(assignment):
         partition, stop = assignment[start], start + 1
         while stop < len(assignment) and assignment[stop] is partition:
             stop += 1
-        elr, last = partition.eligible_leader_replicas or None, partition.last_known_elr or None
-        fields = {**partition._asdict(), "eligible_leader_replicas": elr, "last_known_elr": last}
+        knows_eligible = level >= ELIGIBLE_REPLICAS_SINCE
+        fields = {
+            **partition._asdict(),
+            "directories": partition.directories if level >= DIRECTORIES_SINCE else (),
+            "eligible_leader_replicas": (partition.eligible_leader_replicas or None) if knows_eligible else None,
+            "last_known_elr": (partition.last_known_elr or None) if knows_eligible else None,
+        }
         first = PartitionRecord(start, topic.topic_id, **fields)
         yield first if stop == start + 1 else PartitionRun(first, stop - start)
         start = stop
@@ -166,7 +174,7 @@ def read_snapshot(data: bytes, offset: int, place: str) -> Snapshot:
                     timestamps.append(_time_in(data, position, header))
                 continue
             values = [record.value or b"" for record in decode_records(data, position, header)]
-            yield [entry for _, entry in decode_metadata_records(values)]
+            yield [*decode_metadata_records(values)]
         if size != len(data):
             raise CorruptBatch(f"{len(data) - size} bytes at the end are no whole batch")
 

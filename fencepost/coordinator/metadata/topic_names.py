@@ -1,10 +1,17 @@
 """Which names a topic may have, which belong to the broker itself, and which are too alike (Kafka's rules)."""
 
+import re
+from collections.abc import Mapping
+from itertools import product
+
 GROUP_TOPIC = "__consumer_offsets"
 TRANSACTION_TOPIC = "__transaction_state"
 METADATA_TOPIC = "__cluster_metadata"
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 LENGTH_MAX = 249
+_SEPARATORS = re.compile("[._]")
+_VARIED_SEPARATORS_MAX = 8
+"""Names with more than that are compared with all others instead of being tried in all their spellings."""
 _LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 
@@ -27,6 +34,15 @@ def is_internal(name: str) -> bool:
     return name in INTERNAL_TOPICS
 
 
-def collision_key(name: str) -> str:
-    """Names with the same key collide: metrics write `.` and `_` alike, so Kafka does not let both exist."""
-    return name.replace(".", "_")
+def colliding_name(name: str, names: Mapping[str, object]) -> str | None:
+    """Another one of `names` that differs from `name` in `.` and `_` only: metrics write both alike, so Kafka does not
+    let both exist."""
+    pieces = _SEPARATORS.split(name)
+    if len(pieces) > _VARIED_SEPARATORS_MAX:
+        alike = name.replace(".", "_")
+        return next((other for other in names if other != name and other.replace(".", "_") == alike), None)
+    for separators in product("._", repeat=len(pieces) - 1):
+        other = "".join(map("".join, zip(pieces, (*separators, ""), strict=True)))
+        if other != name and other in names:
+            return other
+    return None

@@ -8,8 +8,9 @@ import trio
 from fencepost.broker.config import BrokerConfig, load_config
 from fencepost.broker.topic_rules import TopicRules, cluster_facts
 from fencepost.coordinator.metadata.delta import Change
+from fencepost.coordinator.metadata.ports import Bounds, LoggedBatch, Snapshots
 from fencepost.coordinator.metadata.service import MetadataService
-from fencepost.coordinator.ports import KeyValue, LogWriteFailed, ProducerTag, ReplayedBatch
+from fencepost.coordinator.ports import LogSuperseded, LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import MetadataRecord, decode_metadata_record, encode_metadata_record
 
@@ -42,26 +43,20 @@ class MemoryLog:
     batches: list[list[bytes]] = field(default_factory=list)
     durable_end: int = 0
     appends: int = 0
+    end_offset: int = 0
+    """How far this controller has read or written; others may share `batches` and be further."""
 
-    @property
-    def end_offset(self) -> int:
-        return sum(map(len, self.batches))
-
-    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
-        assert records
-        assert producer is None
+    def append(self, values: Sequence[bytes], now_ms: int) -> None:
+        assert values
         self.appends += 1
         if self.dies_at == self.appends:
             raise PowerCut
         if self.refuses == self.appends:
             raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the test wants it so")
-        values = []
-        for key, value in records:
-            assert key is None
-            assert value is not None
-            values.append(value)
-        self.batches.append(values)
-        return self.end_offset
+        if (there := sum(map(len, self.batches))) != self.end_offset:
+            raise LogSuperseded(ErrorCode.NOT_CONTROLLER, f"the log goes to {there}")
+        self.batches.append(list(values))
+        self.end_offset += len(values)
 
     def is_durable(self, end_offset: int) -> bool:
         return self.durable_end >= end_offset
@@ -71,10 +66,15 @@ class MemoryLog:
             await trio.sleep(self.delay_seconds)
         self.durable_end = max(self.durable_end, end_offset)
 
-    def replay(self) -> Iterator[ReplayedBatch]:
+    def seek(self, offset: int) -> None:
+        self.end_offset = offset
+
+    def read(self) -> Iterator[LoggedBatch]:
         offset = 0
-        for values in self.batches:
-            yield ReplayedBatch(offset, -1, -1, False, None, [(None, value) for value in values], 0)
+        for values in list(self.batches):
+            if offset >= self.end_offset:
+                self.end_offset = offset + len(values)
+                yield LoggedBatch(offset, self.end_offset, 0, values)
             offset += len(values)
 
     def records(self) -> list[MetadataRecord]:
@@ -83,7 +83,12 @@ class MemoryLog:
 
     def survivor(self) -> "MemoryLog":
         """The log as the next process finds it; what was appended is there, durable or not."""
-        return MemoryLog(batches=[list(values) for values in self.batches], durable_end=self.end_offset)
+        batches = [list(values) for values in self.batches]
+        return MemoryLog(batches=batches, durable_end=sum(map(len, batches)))
+
+    def rival(self) -> "MemoryLog":
+        """The same log as another controller sees it, from its start."""
+        return MemoryLog(batches=self.batches)
 
     @classmethod
     def of(cls, *batches: Sequence[MetadataRecord]) -> "MemoryLog":
@@ -112,7 +117,13 @@ class Cluster:
     heard: list[Change]
 
 
-def build(log: MemoryLog | None = None, config: BrokerConfig | None = None, ids: Ids | None = None) -> Cluster:
+def build(
+    log: MemoryLog | None = None,
+    config: BrokerConfig | None = None,
+    ids: Ids | None = None,
+    bounds: Bounds | None = None,
+    snapshots: Snapshots | None = None,
+) -> Cluster:
     """A service that was not started yet."""
     log = log if log is not None else MemoryLog()
     config = config or load_config()
@@ -122,15 +133,23 @@ def build(log: MemoryLog | None = None, config: BrokerConfig | None = None, ids:
         FixedClock(),
         cluster_facts(config, CLUSTER_ID),
         TopicRules(config),
-        ids or Ids(log.end_offset),
+        ids or Ids(sum(map(len, log.batches))),
         heard.extend,
+        snapshots=snapshots,
+        bounds=bounds or Bounds(),
     )
     return Cluster(log, service, heard)
 
 
-async def started(log: MemoryLog | None = None, config: BrokerConfig | None = None, ids: Ids | None = None) -> Cluster:
+async def started(
+    log: MemoryLog | None = None,
+    config: BrokerConfig | None = None,
+    ids: Ids | None = None,
+    bounds: Bounds | None = None,
+    snapshots: Snapshots | None = None,
+) -> Cluster:
     """A service that is up."""
-    cluster = build(log, config, ids)
+    cluster = build(log, config, ids, bounds, snapshots)
     await cluster.service.start()
     return cluster
 

@@ -25,6 +25,7 @@ from fencepost.protocol.metadata_records import (
     ConfigRecord,
     FeatureLevelRecord,
     PartitionRecord,
+    PartitionRun,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -64,10 +65,14 @@ def test_a_topic_is_its_record_its_configs_and_its_partitions_in_this_order() ->
     """Kafka's order of records."""
     decision = TOPICS.create_topics(EMPTY, [NewTopic("n", 2, 1, configs={"retention.ms": "9"})])
     [reply] = decision.reply
-    assert [type(record) for record in decision.log] == [TopicRecord, ConfigRecord, PartitionRecord, PartitionRecord]
+    assert [type(record) for record in decision.log] == [TopicRecord, ConfigRecord, PartitionRun]
     assert (reply.partitions, reply.replication_factor, reply.configs) == (2, 1, {"retention.ms": "9"})
     assert decision.log[0] == TopicRecord("n", reply.topic_id)
-    assert decision.log[3] == PartitionRecord(1, reply.topic_id, (1,), (1,), 1, directories=(bytes(16),))
+    [_, _, run] = decision.log
+    assert isinstance(run, PartitionRun)
+    assert [*run.records()] == [
+        PartitionRecord(number, reply.topic_id, (1,), (1,), 1, directories=(bytes(16),)) for number in range(2)
+    ]
 
 
 def test_minus_one_means_the_brokers_defaults() -> None:
@@ -224,7 +229,9 @@ def test_growth_names_the_new_partitions() -> None:
     decision = TOPICS.create_partitions(
         FULL, [MorePartitions("a.b", 5), MorePartitions("z", 9), MorePartitions("z", 8)]
     )
-    assert [record.partition_id for record in decision.log if isinstance(record, PartitionRecord)] == [3, 4]
+    [run] = decision.log
+    assert isinstance(run, PartitionRun)
+    assert [record.partition_id for record in run.records()] == [3, 4]
     assert [outcome.code for _, outcome in decision.reply] == [ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
     assert TOPICS.create_partitions(FULL, [MorePartitions("a.b", 5)], True).log == ()
 
@@ -316,7 +323,7 @@ def test_the_older_way_takes_away_what_is_not_named() -> None:
         (FeatureUpdate("transaction.version", -1), ErrorCode.INVALID_UPDATE_VERSION, "less than 0"),
         (FeatureUpdate("transaction.version", 2, 9), ErrorCode.INVALID_UPDATE_VERSION, "upgrade type"),
         (FeatureUpdate("no.such", 1), ErrorCode.INVALID_UPDATE_VERSION, "not known"),
-        (FeatureUpdate("metadata.version", 26), ErrorCode.INVALID_UPDATE_VERSION, "supports versions 17 to 25"),
+        (FeatureUpdate("metadata.version", 26), ErrorCode.INVALID_UPDATE_VERSION, "supports versions 7 to 25"),
         (FeatureUpdate("metadata.version", 24, UpgradeType.SAFE_DOWNGRADE), ErrorCode.NONE, ""),
         (
             FeatureUpdate("metadata.version", 22, UpgradeType.SAFE_DOWNGRADE),

@@ -7,7 +7,6 @@ import pytest
 import trio
 
 from fencepost.broker.config import load_config
-from fencepost.coordinator.metadata import service as service_module
 from fencepost.coordinator.metadata.commands import (
     ConfigEdit,
     ConfigEdits,
@@ -17,6 +16,7 @@ from fencepost.coordinator.metadata.commands import (
     TopicRef,
 )
 from fencepost.coordinator.metadata.delta import FeaturesChanged, MetadataCorrupt, TopicCreated, TopicDeleted
+from fencepost.coordinator.metadata.ports import Bounds
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import (
@@ -29,11 +29,8 @@ from fencepost.protocol.metadata_records import (
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.metadata.kit import Ids, MemoryLog, PowerCut, build, started, user_topics
 
-
-@pytest.fixture
-def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Batches of three records, so that nearly every change is a transaction over several."""
-    monkeypatch.setattr(service_module, "BATCH_RECORDS_MAX", 3)
+SMALL = Bounds(append_records_max=3)
+"""Batches of three records, so that nearly every change is a transaction over several."""
 
 
 async def test_an_empty_log_gets_the_bootstrap_records_in_one_transaction() -> None:
@@ -118,10 +115,9 @@ async def test_observers_hear_in_order_and_find_the_image_that_has_it() -> None:
     assert found == [True, False]
 
 
-@pytest.mark.usefixtures("small_batches")
 async def test_a_large_change_is_one_transaction_over_several_batches() -> None:
     """E.6: above the batch limits Begin..End; one change, one visibility."""
-    cluster = await started()
+    cluster = await started(bounds=SMALL)
     before = len(cluster.log.batches)
     await cluster.service.create_topics([NewTopic("a", 10)])
     written = cluster.log.batches[before:]
@@ -148,11 +144,10 @@ async def test_more_than_ten_thousand_records_and_more_than_eight_mib() -> None:
     assert again.service.image == cluster.service.image
 
 
-@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("dies_at", range(1, 9))
 async def test_a_crash_in_the_middle_leaves_all_or_nothing(dies_at: int) -> None:
     """S0 "Controller Failover": the next process aborts what is open, in its first record."""
-    cluster = await started()
+    cluster = await started(bounds=SMALL)
     await cluster.service.create_topics([NewTopic("old")])
     before = user_topics(cluster.service)
     cluster.log.appends, cluster.log.dies_at = 0, dies_at
@@ -163,24 +158,23 @@ async def test_a_crash_in_the_middle_leaves_all_or_nothing(dies_at: int) -> None
         after = before
     survivor = cluster.log.survivor()
     was_open = dies_at > 1 and after == before
-    again = await started(survivor)
+    again = await started(survivor, bounds=SMALL)
     assert user_topics(again.service) == after
     if was_open:
         assert again.log.records()[-1] == AbortTransactionRecord("Controller failover")
     [reply] = await again.service.create_topics([NewTopic("later", 4)])
     assert reply.outcome.code is ErrorCode.NONE
-    third = await started(again.log.survivor())
+    third = await started(again.log.survivor(), bounds=SMALL)
     assert user_topics(third.service) == {**after, "later": 4}
 
 
-@pytest.mark.usefixtures("small_batches")
 @pytest.mark.parametrize("dies_at", [2, 5, 30])
 async def test_a_crash_inside_the_bootstrap_is_made_good_at_the_next_start(dies_at: int) -> None:
     """E.2's last bullet: Kafka would take the log for a full one here and never write the rest."""
-    cluster = build(MemoryLog(dies_at=dies_at))
+    cluster = build(MemoryLog(dies_at=dies_at), bounds=SMALL)
     with pytest.raises(PowerCut):
         await cluster.service.start()
-    again = await started(cluster.log.survivor())
+    again = await started(cluster.log.survivor(), bounds=SMALL)
     records = again.log.records()
     abort = records.index(AbortTransactionRecord("Controller failover"))
     assert records[abort + 1] == BeginTransactionRecord("Bootstrap records")
@@ -188,9 +182,8 @@ async def test_a_crash_inside_the_bootstrap_is_made_good_at_the_next_start(dies_
     assert set(again.service.image.topics_by_name) == {"__consumer_offsets", "__transaction_state"}
 
 
-@pytest.mark.usefixtures("small_batches")
 async def test_a_log_that_refuses_a_batch_gets_an_abort_and_goes_on() -> None:
-    cluster = await started()
+    cluster = await started(bounds=SMALL)
     cluster.log.appends, cluster.log.refuses = 0, 3
     [reply] = await cluster.service.create_topics([NewTopic("a", 10)])
     assert reply.outcome.code is ErrorCode.NOT_CONTROLLER
@@ -198,7 +191,7 @@ async def test_a_log_that_refuses_a_batch_gets_an_abort_and_goes_on() -> None:
     assert isinstance(cluster.log.records()[-1], AbortTransactionRecord)
     [reply] = await cluster.service.create_topics([NewTopic("a", 10)])
     assert reply.outcome.code is ErrorCode.NONE
-    assert user_topics((await started(cluster.log.survivor())).service) == {"a": 10}
+    assert user_topics((await started(cluster.log.survivor(), bounds=SMALL)).service) == {"a": 10}
 
 
 async def test_a_log_that_refuses_a_single_batch_changes_nothing_and_is_an_answer() -> None:

@@ -1,0 +1,62 @@
+"""Decides on ACLs: which may be there, and which of them go. Pure; serving them is the authorizer's work."""
+
+from fencepost.coordinator.metadata.commands import Outcome
+from fencepost.coordinator.metadata.image import Acl, MetadataImage
+from fencepost.coordinator.metadata.ports import IdSource
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_records import (
+    AccessControlEntryRecord,
+    MetadataRecord,
+    RemoveAccessControlEntryRecord,
+)
+
+RESOURCE_TYPES = range(2, 8)
+"""Topic, group, cluster, transactional id, delegation token, user: all but UNKNOWN (0) and ANY (1)."""
+CLUSTER_TYPE, CLUSTER_NAME = 4, "kafka-cluster"
+PATTERN_TYPES = range(3, 5)
+"""LITERAL and PREFIXED (KIP-290)."""
+OPERATIONS = range(2, 16)
+PERMISSIONS = range(2, 4)
+"""DENY and ALLOW."""
+
+
+class AclController:
+    """The rules of Kafka's AclControlManager."""
+
+    def __init__(self, new_id: IdSource) -> None:
+        self._new_id = new_id
+
+    def create(self, image: MetadataImage, acl: Acl) -> list[MetadataRecord] | Outcome:
+        """What brings an ACL; nothing where it is there already."""
+        problem = acl_problem(acl)
+        if problem is not None:
+            return Outcome(ErrorCode.INVALID_REQUEST, problem)
+        if acl in image.acls.values():
+            return []
+        return [AccessControlEntryRecord(self._new_id(), *acl)]
+
+    def delete(self, image: MetadataImage, acl: Acl) -> list[MetadataRecord]:
+        """What takes an ACL away; nothing where there is none like it."""
+        return [RemoveAccessControlEntryRecord(acl_id) for acl_id, found in image.acls.items() if found == acl]
+
+
+def acl_problem(acl: Acl) -> str | None:
+    """Why an ACL can not be, or None."""
+    kind, separator, name = acl.principal.partition(":")
+    if acl.resource_type not in RESOURCE_TYPES:
+        return "Invalid resource type"
+    if acl.pattern_type not in PATTERN_TYPES:
+        return f"Invalid patternType {acl.pattern_type}"
+    if acl.permission_type not in PERMISSIONS:
+        return "Invalid permissionType"
+    if acl.operation not in OPERATIONS:
+        return "Invalid operationType"
+    if not acl.resource_name:
+        return "Resource name should not be empty"
+    if acl.resource_type == CLUSTER_TYPE and acl.resource_name != CLUSTER_NAME:
+        return f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+    if not (kind and separator and name):
+        return f"Could not parse principal from `{acl.principal}`: it is type:name"
+    if not acl.host:
+        return "The host should not be empty: * means any"
+    return None

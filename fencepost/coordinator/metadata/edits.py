@@ -1,0 +1,149 @@
+"""A list of mixed changes as one: decided one after the other, each on what those before it made, all or none. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from fencepost.coordinator.metadata.acl_controller import AclController
+from fencepost.coordinator.metadata.commands import (
+    DONE,
+    ConfigEdits,
+    MorePartitions,
+    NewTopic,
+    Outcome,
+    TopicRef,
+)
+from fencepost.coordinator.metadata.config_controller import ConfigController
+from fencepost.coordinator.metadata.controller import TopicController
+from fencepost.coordinator.metadata.delta import MetadataDelta
+from fencepost.coordinator.metadata.image import Acl, MetadataImage
+from fencepost.coordinator.metadata.image_fold import ImageFold
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_records import MetadataEntry, record_count
+
+NOT_TRIED = Outcome(ErrorCode.OPERATION_NOT_ATTEMPTED, "Another change of the same request was refused.")
+
+
+class CreateAcl(NamedTuple):
+    """An ACL that shall be there; no error where it is already."""
+
+    acl: Acl
+
+
+class DeleteAcl(NamedTuple):
+    """An ACL that shall not be there; no error where there is none like it."""
+
+    acl: Acl
+
+
+ClusterEdit = NewTopic | TopicRef | MorePartitions | ConfigEdits | CreateAcl | DeleteAcl
+"""One change: a topic to create, to delete or to grow, settings, or an ACL."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedEdits:
+    """What became of a list of changes.
+
+    `outcomes` has one for each, in their order; where one is refused, the others are OPERATION_NOT_ATTEMPTED and
+    nothing is changed. `delta` is what is different by them, or would be, where that was all that was asked; None if
+    refused.
+    """
+
+    outcomes: list[Outcome]
+    delta: MetadataDelta | None
+
+    @property
+    def refused(self) -> bool:
+        """Whether nothing was changed because of an error."""
+        return self.delta is None
+
+
+class DecidedEdits(NamedTuple):
+    """The answer, and the records that make it true."""
+
+    applied: AppliedEdits
+    records: tuple[MetadataEntry, ...]
+
+
+class EditsController:
+    """Puts the other controllers' decisions in a row."""
+
+    def __init__(
+        self, topics: TopicController, configs: ConfigController, acls: AclController, records_max: int
+    ) -> None:
+        self._topics = topics
+        self._configs = configs
+        self._acls = acls
+        self._records_max = records_max
+
+    def decide(self, image: MetadataImage, edits: Sequence[ClusterEdit]) -> DecidedEdits:
+        """All of `edits` on `image`, or an error for the first that can not be."""
+        fold, now = ImageFold(image), image
+        records: list[MetadataEntry] = []
+        place = 0
+        while place < len(edits):
+            alike = _alike(edits, place)
+            outcomes, found = self._decide_alike(now, edits[place : place + alike])
+            if len(records) + record_count(found) > self._records_max:
+                text = f"The request needs more than the {self._records_max} metadata records it may have"
+                outcomes[0] = Outcome(ErrorCode.POLICY_VIOLATION, text)
+            if any(outcome.code is not ErrorCode.NONE for outcome in outcomes):
+                blamed = [outcome if outcome.code is not ErrorCode.NONE else NOT_TRIED for outcome in outcomes]
+                rest = [NOT_TRIED] * (len(edits) - place - alike)
+                return DecidedEdits(AppliedEdits([*[NOT_TRIED] * place, *blamed, *rest], None), ())
+            step = ImageFold(now)
+            for record in found:
+                fold.replay(image.offset, record)
+                step.replay(image.offset, record)
+            now = step.apply(image.offset).image
+            records += found
+            place += alike
+        return DecidedEdits(AppliedEdits([DONE] * len(edits), fold.apply(image.offset)), tuple(records))
+
+    def _decide_alike(
+        self, image: MetadataImage, edits: Sequence[ClusterEdit]
+    ) -> tuple[list[Outcome], list[MetadataEntry]]:
+        """Decide on edits of one kind that name different things."""
+        match edits[0]:
+            case NewTopic():
+                created = self._topics.create_topics(image, [edit for edit in edits if isinstance(edit, NewTopic)])
+                return [reply.outcome for reply in created.reply], list(created.log)
+            case TopicRef() as ref:
+                deleted = self._topics.delete_topics(image, [ref])
+                return [reply.outcome for reply in deleted.reply], list(deleted.log)
+            case MorePartitions():
+                grown = self._topics.create_partitions(
+                    image, [edit for edit in edits if isinstance(edit, MorePartitions)]
+                )
+                return [outcome for _, outcome in grown.reply], list(grown.log)
+            case ConfigEdits():
+                altered = self._configs.alter(image, [edit for edit in edits if isinstance(edit, ConfigEdits)])
+                return list(altered.reply), list(altered.log)
+            case CreateAcl(acl):
+                made = self._acls.create(image, acl)
+                return ([made], []) if isinstance(made, Outcome) else ([DONE], list(made))
+            case DeleteAcl(acl):
+                return [DONE], list(self._acls.delete(image, acl))
+
+
+def _alike(edits: Sequence[ClusterEdit], start: int) -> int:
+    """How many from `start` on can be decided together: of one kind, each about another thing."""
+    kind, seen = type(edits[start]), set()
+    if kind in (TopicRef, CreateAcl, DeleteAcl):
+        return 1
+    for place in range(start, len(edits)):
+        edit = edits[place]
+        if type(edit) is not kind or (what := _what(edit)) in seen:
+            return place - start
+        seen.add(what)
+    return len(edits) - start
+
+
+def _what(edit: ClusterEdit) -> object:
+    match edit:
+        case NewTopic() | MorePartitions():
+            return edit.name
+        case ConfigEdits():
+            return edit.resource_type, edit.resource_name
+        case _:
+            return edit

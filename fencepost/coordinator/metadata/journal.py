@@ -1,0 +1,317 @@
+"""The controller's hand on the metadata log: whole changes in, committed images out, one change at a time.
+
+A change that fits into one append is one atomic batch. A larger one becomes a KIP-868 transaction, Begin to End over
+several appends; until it has ended nobody else decides anything, so no other record can come between.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import trio
+
+from fencepost.coordinator.metadata.delta import Change, MetadataCorrupt, TopicDeleted
+from fencepost.coordinator.metadata.features import TRANSACTIONS_SINCE
+from fencepost.coordinator.metadata.image import EMPTY_IMAGE, METADATA_VERSION, MetadataImage
+from fencepost.coordinator.metadata.ports import Bounds, LoggedBatch, MetadataLog, Observer
+from fencepost.coordinator.metadata.transactions import MetadataLoader, OpenTransaction
+from fencepost.coordinator.ports import Clock, LogSuperseded, LogWriteFailed
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    MetadataEntry,
+    MetadataRecordError,
+    NoOpRecord,
+    PartitionRun,
+    decode_metadata_records,
+    encode_metadata_records,
+    record_count,
+)
+
+FAILOVER = "Controller failover"
+"""The reason in the Abort of what another controller, or an earlier life, has left open; Kafka's words."""
+
+logger = logging.getLogger(__name__)
+
+
+class ChangeRefused(LogWriteFailed):
+    """A change that may not be: too large, or it took too long. Nothing of it is there."""
+
+
+class _Pending(NamedTuple):
+    """A state that is in the log and waits to be durable."""
+
+    end_offset: int
+    image: MetadataImage
+    changes: Sequence[Change]
+
+
+class Piece(NamedTuple):
+    """What one append carries."""
+
+    entries: list[MetadataEntry]
+    values: list[bytes]
+
+
+class MetadataJournal:
+    """The metadata log and the two images of it: the newest there is, and the newest that is durable.
+
+    `newest` is what decisions are made on. It is ahead of `image` by what is appended and not durable yet: if that is
+    lost, `revert` goes back. `active` says whether this is the controller; a conflict at an append ends that.
+    """
+
+    def __init__(self, log: MetadataLog, clock: Clock, bounds: Bounds, observer: Callable[[], Observer | None]) -> None:
+        self.image = EMPTY_IMAGE
+        """The newest durable image: what may be shown."""
+        self.active = False
+        self.bounds = bounds
+        self.deleted_topic_ids: set[bytes] = set()
+        """Every topic that the log knows to have been deleted."""
+        self.bytes_read = 0
+        """Bytes of records that were read or written in this life."""
+        self._log = log
+        self._clock = clock
+        self._observer = observer
+        self._loader = MetadataLoader()
+        self._pending: deque[_Pending] = deque()
+        self._ended = trio.Event()
+        self._ended.set()
+
+    @property
+    def newest(self) -> MetadataImage:
+        """The image with all that is decided and appended, durable or not."""
+        return self._loader.image
+
+    @property
+    def open(self) -> OpenTransaction | None:
+        """The transaction that is open at the end of the log."""
+        return self._loader.open
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether `image` ends where the log does, at the end of a batch, and nothing is open or under way.
+
+        Only there may a snapshot be taken: not within a transaction, and not within a batch, which nobody could read
+        on from (kafka-rules E.4).
+        """
+        return not self._pending and self._loader.open is None and self.image.offset == self._log.end_offset
+
+    # Reading
+
+    def begin(self, image: MetadataImage | None) -> None:
+        """Start with the image of a snapshot (None: there is none) and read the log from there to its end.
+
+        Raises MetadataCorrupt where an undamaged record can not be understood, LogUnreadable for damage.
+        """
+        if image is not None:
+            self._log.seek(image.offset)
+        self._loader = MetadataLoader(EMPTY_IMAGE if image is None else image)
+        self._loader.holding = True
+        for batch in self._log.read():
+            self._take(batch)
+        self._pending.clear()
+        self.image = self._loader.release()
+        self.deleted_topic_ids |= self._loader.deleted_topic_ids
+
+    def catch_up(self) -> None:
+        """Read what others have appended; it shows at once, for who reads a log is shown what is durable. Raises as
+        `begin`.
+        """
+        for batch in self._log.read():
+            changes = self._take(batch)
+            self._pending.append(_Pending(batch.next_offset, self._loader.image, changes))
+
+    def _take(self, batch: LoggedBatch) -> tuple[Change, ...]:
+        if batch.values is None:
+            self._loader.pass_over(batch.base_offset, batch.next_offset)
+            return ()
+        self.bytes_read += sum(map(len, batch.values))
+        entries: list[MetadataEntry] = []
+        try:
+            entries.extend(decode_metadata_records(batch.values))
+        except MetadataRecordError as error:
+            raise MetadataCorrupt(batch.base_offset + record_count(entries), str(error)) from error
+        return self._loader.load_batch(batch.base_offset, entries)
+
+    # Writing
+
+    async def turn(self) -> None:
+        """Return when no transaction is being written, without a checkpoint where none is.
+
+        From then on until the next checkpoint the log is the caller's. Raises LogWriteFailed (NOT_CONTROLLER) where
+        another controller has taken over.
+        """
+        while not self._ended.is_set():
+            await self._ended.wait()
+        if not self.active:
+            raise LogWriteFailed(ErrorCode.NOT_CONTROLLER, "another controller has taken over")
+
+    def claim(self) -> None:
+        """Become the controller, at the end of all that was read: what is open there is aborted, first of all.
+
+        From the next append of anybody else on, one of the two is refused. Raises LogWriteFailed.
+        """
+        self.active = True
+        if self._loader.open is not None:
+            self._append(_piece([AbortTransactionRecord(FAILOVER)]))
+
+    def fence(self) -> None:
+        """Have something in the log that an older controller does not know, so that its next append conflicts."""
+        self._append(_piece([NoOpRecord()]))
+
+    async def write(self, entries: Sequence[MetadataEntry], transaction: str | None = None) -> None:
+        """Append one change after `turn`, in one atomic batch if it fits; else, or under a name, as a transaction.
+
+        With a batch only there is no checkpoint. A transaction that a log which refused everything has left open is
+        aborted first. Raises LogWriteFailed; then nothing of the change shows, now or later.
+        """
+        whole = self._whole(entries, transaction)
+        if whole is not None:
+            self._append(whole)
+            return
+        if not self._has_transactions():
+            raise ChangeRefused(
+                ErrorCode.POLICY_VIOLATION,
+                f"{record_count(entries)} records do not fit into one append, and the metadata.version knows no"
+                " transactions",
+            )
+        self._ended = trio.Event()
+        try:
+            with trio.CancelScope(shield=True):  # who asked may leave; what is begun is ended
+                await self._write_transaction(entries, transaction)
+        finally:
+            self._ended.set()
+
+    def write_at_once(self, entries: Sequence[MetadataEntry], transaction: str | None = None) -> None:
+        """As `write`, of what is known to be small: at a start, when nobody else is there. Raises LogWriteFailed."""
+        pieces = [*self._pieces(self._framed(entries, transaction))]
+        for piece in pieces:
+            self._append(piece)
+
+    def _has_transactions(self) -> bool:
+        level = self.newest.features.get(METADATA_VERSION, 0)
+        return level == 0 or level >= TRANSACTIONS_SINCE
+
+    def _whole(self, entries: Sequence[MetadataEntry], transaction: str | None) -> Piece | None:
+        """The change as one append, if it fits."""
+        if transaction is not None and self._has_transactions():
+            framed = self._framed(entries, transaction)
+        else:
+            framed = self._after_abort(entries)
+        if record_count(framed) > self.bounds.append_records_max:
+            return None
+        piece = _piece(framed)
+        return piece if sum(map(len, piece.values)) <= self.bounds.append_bytes_max else None
+
+    def _after_abort(self, entries: Sequence[MetadataEntry]) -> list[MetadataEntry]:
+        open_before: list[MetadataEntry] = [AbortTransactionRecord(FAILOVER)] if self._loader.open is not None else []
+        return [*open_before, *entries]
+
+    def _framed(self, entries: Sequence[MetadataEntry], transaction: str | None) -> list[MetadataEntry]:
+        return self._after_abort([BeginTransactionRecord(transaction), *entries, EndTransactionRecord()])
+
+    async def _write_transaction(self, entries: Sequence[MetadataEntry], name: str | None) -> None:
+        """Raises LogWriteFailed, after an Abort if that can be written."""
+        began, size_bytes = self._clock.monotonic(), 0
+        try:
+            for piece in self._pieces(self._framed(entries, name)):
+                size_bytes += sum(map(len, piece.values))
+                seconds = self._clock.monotonic() - began
+                if size_bytes > self.bounds.transaction_bytes_max:
+                    raise ChangeRefused(
+                        ErrorCode.POLICY_VIOLATION,
+                        f"a transaction has at most {self.bounds.transaction_bytes_max} bytes of metadata",
+                    )
+                if seconds > self.bounds.transaction_seconds_max:
+                    raise ChangeRefused(
+                        ErrorCode.REQUEST_TIMED_OUT, f"the transaction was not written after {seconds:.0f} s"
+                    )
+                self._append(piece)
+                await trio.lowlevel.checkpoint()
+                await self._durable(self._log.end_offset)
+        except LogWriteFailed as error:
+            if self.active and self._loader.open is not None:
+                with suppress(LogWriteFailed):
+                    self._append(_piece([AbortTransactionRecord(f"The change was given up: {error}"[:255])]))
+            raise
+
+    def _pieces(self, entries: Sequence[MetadataEntry]) -> Iterator[Piece]:
+        """The entries in appends of at most so many records and bytes, each encoded when it comes to it."""
+        waiting, values, size_bytes = list[MetadataEntry](), list[bytes](), 0
+        for entry in entries:
+            rest: MetadataEntry | None = entry
+            while rest is not None:
+                records, room = self.bounds.append_records_max - len(values), self.bounds.append_bytes_max - size_bytes
+                part, rest = _cut(rest, max(records, 1))
+                encoded = encode_metadata_records((part,))
+                more_bytes = sum(map(len, encoded))
+                if values and (not records or more_bytes > room):
+                    yield Piece(waiting, values)
+                    waiting, values, size_bytes = [], [], 0
+                waiting.append(part)
+                values += encoded
+                size_bytes += more_bytes
+        yield Piece(waiting, values)
+
+    def _append(self, piece: Piece) -> None:
+        """Append one batch and apply it. Raises LogWriteFailed; then nothing has changed, but for `active`."""
+        base_offset = self._log.end_offset
+        try:
+            self._log.append(piece.values, self._clock.now_ms())
+        except LogSuperseded as error:
+            self.active = False
+            logger.error("another controller has written to the metadata log, this one steps down: %s", error)
+            raise LogSuperseded(ErrorCode.NOT_CONTROLLER, str(error)) from error
+        self.bytes_read += sum(map(len, piece.values))
+        changes = self._loader.load_batch(base_offset, piece.entries)
+        self._pending.append(_Pending(self._log.end_offset, self._loader.image, changes))
+
+    # Showing
+
+    async def settle(self) -> None:
+        """Return when all that is appended is durable, and shown. Raises LogWriteFailed where it never will be: then
+        it is as if it had never been decided, and this is the controller no more.
+        """
+        end_offset = self._log.end_offset
+        with trio.CancelScope(shield=True):  # what is in the log must come to show, whoever still waits for it
+            await self._durable(end_offset)
+        self.show(end_offset)
+
+    async def _durable(self, end_offset: int) -> None:
+        try:
+            await self._log.durable(end_offset)
+        except LogWriteFailed:
+            self._revert()
+            raise
+
+    def show(self, end_offset: int) -> None:
+        """Put every state up to `end_offset` into `image`, in order, and tell the observer."""
+        while self._pending and self._pending[0].end_offset <= end_offset:
+            pending = self._pending.popleft()
+            self.image = pending.image
+            gone = (change.topic.topic_id for change in pending.changes if isinstance(change, TopicDeleted))
+            self.deleted_topic_ids.update(gone)
+            observer = self._observer()
+            if observer is not None and pending.changes:
+                observer(pending.changes)
+
+    def _revert(self) -> None:
+        """What is not durable never will be: back to what was shown last."""
+        self.active = False
+        self._pending.clear()
+        self._loader = MetadataLoader(self.image)
+
+
+def _piece(entries: list[MetadataEntry]) -> Piece:
+    return Piece(entries, encode_metadata_records(entries))
+
+
+def _cut(entry: MetadataEntry, most: int) -> tuple[MetadataEntry, MetadataEntry | None]:
+    """The first `most` records of a run, and the rest; anything else as it is."""
+    if not isinstance(entry, PartitionRun) or entry.length <= most:
+        return entry, None
+    return entry.between(0, most), entry.between(most, entry.length)
