@@ -44,6 +44,8 @@ class Subscription(NamedTuple):
     topics: tuple[str, ...]
     owned: tuple[tuple[str, tuple[int, ...]], ...]
     rack_id: str | None
+    generation: int = -1
+    """The one in which it was given what it has; -1 where its version does not say."""
 
 
 class NamedAssignment(NamedTuple):
@@ -69,7 +71,7 @@ def read_subscription(data: bytes) -> Subscription:
     except DecodeError as error:
         raise Malformed(str(error)) from error
     owned = tuple((topic.topic, tuple(topic.partitions)) for topic in read.owned_partitions)
-    return Subscription(tuple(read.topics), owned, read.rack_id or None)
+    return Subscription(tuple(read.topics), owned, read.rack_id or None, read.generation_id)
 
 
 def read_assignment(data: bytes) -> NamedAssignment:

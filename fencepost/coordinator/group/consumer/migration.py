@@ -9,6 +9,7 @@ rebalances.
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
+from typing import TypeAlias
 
 from fencepost.coordinator.group import rebalance
 from fencepost.coordinator.group.config import GroupConfig
@@ -20,6 +21,7 @@ from fencepost.coordinator.group.consumer.member import (
     Assignment,
     ClassicSide,
     ConsumerMember,
+    MemberState,
     everything_of,
     with_epoch,
 )
@@ -46,6 +48,9 @@ from fencepost.coordinator.group.state import (
 from fencepost.coordinator.group.turn import JoinAnswer, JoinReply, Out, SyncAnswer, SyncReply, TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.protocol.errors import ErrorCode
+
+Converted: TypeAlias = tuple[ConsumerMember, Assignment]
+"""A classic member as one of the consumer group, and what it was assigned."""
 
 
 class MigrationPolicy(StrEnum):
@@ -81,9 +86,13 @@ def upgrade(desk: Desk, classic: Active) -> None:
         raise _cannot_upgrade(group_id, "the group size exceeds the consumer group maximum size")
     try:
         members = [_as_consumer(member, classic, desk.view.image) for member in classic.members.values()]
+        members = _with_what_they_give_up(members, classic, desk.view.image)
     except embedded.Malformed as error:
         raise _cannot_upgrade(group_id, "the embedded consumer protocol is malformed") from error
-    records = _creation(group_id, classic.generation, members, desk.view.image)
+    # What nobody has, as in the middle of a rebalance, has to be dealt: also where whoever joins takes over a place
+    # and wants nothing new. Topics that look different raise the epoch.
+    looks = 0 if _has_unassigned(members, desk.view.image) else _hash_of(members, desk.view.image)
+    records = _creation(group_id, classic.generation, members, looks)
     for record in records:
         desk.group.apply(record)
     desk.log.append(GroupRemoved(group_id))
@@ -101,10 +110,13 @@ def _cannot_upgrade(group_id: str, why: str) -> Refused:
     )
 
 
-def _as_consumer(member: Member, classic: Active, image: MetadataImage) -> tuple[ConsumerMember, Assignment]:
+def _metadata(member: Member, classic: Active) -> bytes:
+    return member.metadata(classic.protocol if classic.protocol is not None else member.protocols[0][0])
+
+
+def _as_consumer(member: Member, classic: Active, image: MetadataImage) -> Converted:
     """A classic member as one of the consumer group, with what it was assigned. Raises Malformed and Refused."""
-    protocol = classic.protocol if classic.protocol is not None else member.protocols[0][0]
-    subscription = embedded.read_subscription(member.metadata(protocol))
+    subscription = embedded.read_subscription(_metadata(member, classic))
     given = embedded.read_assignment(member.assignment)
     if given.user_data:
         raise Refused(
@@ -129,10 +141,49 @@ def _as_consumer(member: Member, classic: Active, image: MetadataImage) -> tuple
     return made, target
 
 
-def _creation(
-    group_id: str, epoch: int, members: Sequence[tuple[ConsumerMember, Assignment]], image: MetadataImage
-) -> list[ConsumerRecord]:
-    hashed = metadata_hash({name for member, _ in members for name in member.topics}, image)
+def _with_what_they_give_up(members: Sequence[Converted], classic: Active, image: MetadataImage) -> list[Converted]:
+    """The members, with what they may still read though the last round gave it to nobody.
+
+    A cooperative member (KIP-429) joins with what it has, is told to give a part of it up, and joins again when it did:
+    only then may others have that. Kafka takes it as free from the beginning.
+    """
+    given = {(topic_id, at) for _, target in members for topic_id, all_ in target.items() for at in all_}
+    claims: dict[tuple[bytes, int], tuple[int, str]] = {}
+    for member, _ in members:
+        subscription = embedded.read_subscription(_metadata(classic.members[member.member_id], classic))
+        for topic_id, partitions in embedded.reported_of(subscription, image):
+            for place in ((topic_id, at) for at in partitions if (topic_id, at) not in given):
+                claims[place] = max(claims.get(place, (-2, "")), (subscription.generation, member.member_id))
+    revoking: dict[str, dict[bytes, dict[int, int]]] = {}
+    for (topic_id, at), (_, member_id) in claims.items():
+        revoking.setdefault(member_id, {}).setdefault(topic_id, {})[at] = classic.generation
+    return [
+        (replace(member, state=MemberState.UNREVOKED_PARTITIONS, revoking=revoking[member.member_id]), target)
+        if member.member_id in revoking
+        else (member, target)
+        for member, target in members
+    ]
+
+
+def _names(members: Sequence[Converted]) -> set[str]:
+    return {name for member, _ in members for name in member.topics}
+
+
+def _hash_of(members: Sequence[Converted], image: MetadataImage) -> int:
+    return metadata_hash(_names(members), image)
+
+
+def _has_unassigned(members: Sequence[Converted], image: MetadataImage) -> bool:
+    """Whether somebody subscribes to a partition that nobody was given."""
+    given: dict[bytes, set[int]] = {}
+    for _, target in members:
+        for topic_id, partitions in target.items():
+            given.setdefault(topic_id, set()).update(partitions)
+    topics = (image.topics_by_name[name] for name in _names(members) if name in image.topics_by_name)
+    return any(len(given.get(topic.topic_id, ())) < topic.partitions for topic in topics)
+
+
+def _creation(group_id: str, epoch: int, members: Sequence[Converted], hashed: int) -> list[ConsumerRecord]:
     return [
         *(MemberRecord(group_id, member.member_id, member) for member, _ in members),
         EpochRecord(group_id, GroupEpoch(epoch, hashed)),

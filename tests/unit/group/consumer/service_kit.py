@@ -14,10 +14,11 @@ NONE = ErrorCode.NONE
 CONFIG = GroupConfig(group_consumer_session_timeout_ms=10_000)
 
 
-def subscription(*topics: str, owned: tuple[int, ...] = ()) -> bytes:
-    """What a classic consumer says in its Join."""
+def subscription(*topics: str, owned: tuple[int, ...] = (), generation: int = -1) -> bytes:
+    """What a classic consumer says in its Join, in version 2."""
     has = [embedded._Topic(topic="t", partitions=list(owned))] if owned else []
-    return b"\0\1" + embedded._Subscription.encode(embedded._Subscription(topics=list(topics), owned_partitions=has), 1)
+    said = embedded._Subscription(topics=list(topics), owned_partitions=has, generation_id=generation)
+    return b"\0\2" + embedded._Subscription.encode(said, 2)
 
 
 def given(*partitions: int, user_data: bytes | None = None) -> bytes:

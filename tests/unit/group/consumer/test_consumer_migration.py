@@ -7,10 +7,13 @@ import trio
 from trio.testing import MockClock
 
 from fencepost.coordinator.group.config import GroupConfig
-from fencepost.coordinator.group.state import CompletingRebalance, PreparingRebalance, Stable
+from fencepost.coordinator.group.consumer import migration
+from fencepost.coordinator.group.consumer.desk import Desk, View
+from fencepost.coordinator.group.consumer.group import ConsumerGroup
+from fencepost.coordinator.group.state import CompletingRebalance, Member, PreparingRebalance, Stable
 from fencepost.coordinator.group.turn import JoinReply, MemberName
 from fencepost.protocol.errors import ErrorCode
-from tests.unit.group.consumer.kit import assignment, topic_id
+from tests.unit.group.consumer.kit import assignment, image, topic_id
 from tests.unit.group.consumer.service_kit import CONFIG, NONE, WANTS_T, World, given, subscription
 
 
@@ -184,3 +187,52 @@ class TestDowngrade:
         await world.beat("x", 0)
         reply = await world.join(protocols=WANTS_T, member_id_required=False)
         assert reply.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+class TestWhatNobodyWasGiven:
+    """The classic group is made over while some partition is nobody's, as between two rounds."""
+
+    async def test_what_a_cooperative_member_still_gives_up_is_waited_for_g5(
+        self, autojump_clock: MockClock, world: World
+    ) -> None:
+        """KIP-429: it joined with 0 to 2, was left 0, and reads 1 and 2 until it joins again. Kafka hands them out.
+
+        As at every upgrade, what it is told is in the records: a restart in between changes nothing.
+        """
+        owned = {"protocols": (("cooperative-sticky", subscription("t", owned=(0, 1, 2))),)}
+        left = {"protocols": (("cooperative-sticky", subscription("t", owned=(0,))),)}
+        reply = await world.join(member_id_required=False, **owned)
+        await world.sync(reply.member_id, reply.generation, assignments=((reply.member_id, given(0)),))
+        newcomer = await world.beat("x", 0)
+        assert newcomer.assignment == {}
+        assert world.consumers.members[reply.member_id].revoking == {topic_id("t"): {1: 1, 2: 1}}
+        assert (await world.again()).consumers.members == world.consumers.members
+        assert world.beat_of(reply) is ErrorCode.REBALANCE_IN_PROGRESS
+        assert (await world.join(reply.member_id, **owned)).generation == 1, "it still has them"
+        assert (await world.beat("x", newcomer.member_epoch)).assignment is None
+        assert (await world.join(reply.member_id, **left)).generation == newcomer.member_epoch
+        assert (await world.beat("x", newcomer.member_epoch)).assignment == assignment(t=(2,))
+
+    def test_what_two_claim_is_the_later_ones_g5(self) -> None:
+        """A member that missed a round says it has what it had then; and what somebody was given is nobody else's."""
+        old = (("cooperative-sticky", subscription("t", owned=(0, 1, 2), generation=3)),)
+        new = (("cooperative-sticky", subscription("t", owned=(2, 3), generation=4)),)
+        members = {
+            "old": Member("old", None, "c", "/h", 10_000, 60_000, old, given(0)),
+            "new": Member("new", None, "c", "/h", 10_000, 60_000, new, given(1)),
+        }
+        desk = Desk(ConsumerGroup("g"), View(image(t=4), 0, CONFIG, 1))
+        migration.upgrade(desk, Stable(5, "consumer", "cooperative-sticky", "old", members))
+        found = {name: dict(member.revoking) for name, member in desk.group.members.items()}
+        assert found == {"old": {}, "new": {topic_id("t"): {2: 5, 3: 5}}}
+
+    async def test_an_heir_that_wants_nothing_new_gets_what_nobody_was_given_g5(
+        self, autojump_clock: MockClock, world: World
+    ) -> None:
+        """The group is in the middle of a rebalance, nobody has anything, and nothing else would raise its epoch."""
+        classic = {"protocols": WANTS_T, "group_instance_id": "i"}
+        reply = await world.join(member_id_required=False, **classic)
+        assert isinstance(world.group(), CompletingRebalance)
+        heir = await world.beat("x", 0, instance_id="i")
+        assert heir.assignment == assignment(t=(0, 1, 2))
+        assert heir.member_epoch == reply.generation + 1
