@@ -98,9 +98,10 @@ def test_rows_keep_their_order_in_each_partition_and_bring_everything_along() ->
 
 
 def test_rows_without_a_key_go_in_runs_of_a_batch_from_one_partition_to_the_next() -> None:
-    values = pa.array([b"x" * 84] * 60, pa.binary())  # 100 bytes each, and batches of 1000 - 256
+    values = pa.array([b"%02d" % n * 42 for n in range(60)], pa.binary())  # 100 bytes each, and batches of 1000
     parts = encoded(encoder("value", start=2, batch_size=1256), frame(value=values))
-    assert parts[0].partition == 2, "the first full one is of the partition that the task begins with"
+    placed = {int(record.value[:2]): partition for _, partition, record in records_of(parts)}
+    assert [placed[n] for n in range(60)] == ([2] * 10 + [0] * 10 + [1] * 10) * 2
     assert sum(part.records for part in parts) == 60
     counts = {p: sum(part.records for part in parts if part.partition == p) for p in range(3)}
     assert counts == {0: 20, 1: 20, 2: 20}
