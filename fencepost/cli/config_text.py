@@ -41,7 +41,7 @@ def source_of(number: int) -> str:
 def _value(value: str | None, sensitive: bool) -> str:
     if sensitive:
         return HIDDEN
-    return "none" if value is None else cell(value) if value else '""'
+    return "not set" if value is None else cell(value) if value else '""'
 
 
 def _notes(entry: "ConfigEntry") -> str:

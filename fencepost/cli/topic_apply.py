@@ -146,7 +146,8 @@ def _refused(some: Any, bootstrap: str, as_json: bool, dry_run: bool) -> None:
         tell_json(plan_text.refused_json(some.errors, changes, dry_run))
     else:
         for subject, error in some.errors.items():
-            click.echo(f"{subject}: {error}", err=True)
+            told = str(error)
+            click.echo(told if told.startswith(f"{subject}:") else f"{subject}: {told}", err=True)
     hints = dict.fromkeys(hint for hint in (hint_for(one, bootstrap) for one in some.errors.values()) if hint)
     if changes and not dry_run:
         click.echo(plan_text.changes_text(changes), err=True)

@@ -1,7 +1,7 @@
 """CreateTopics (19): new topics with partitions and settings, each with its own answer.
 
 v1 validateOnly and error messages; v4 -1 for the broker's defaults (KIP-464); v5 the settings in the answer (KIP-525);
-v7 topic ids.
+v7 topic ids. A plan (tag 1000, ours) says how much more than topics shall be.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.config_entries import topic_entries
 from fencepost.broker.context import RequestContext
 from fencepost.broker.topic_rules import rules_of
-from fencepost.coordinator.metadata.commands import CreatedTopic, NewTopic
+from fencepost.coordinator.metadata.commands import CreatedTopic, NewTopic, Outcome
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api19_create_topics import (
     CreatableTopicConfigs,
@@ -25,8 +25,22 @@ SETTINGS_IN_THE_ANSWER_SINCE = 5
 
 async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Create what can be created, together; the answer leaves once that is durable."""
+    if request.plan is not None:
+        return await _apply(node, request, context)
     created = await node.metadata.create_topics([_wanted(topic) for topic in request.topics], request.validate_only)
     return CreateTopicsResponse(topics=[_answer(node, topic, context.api_version) for topic in created])
+
+
+async def _apply(node: "Node", request: Any, context: RequestContext) -> Any:
+    """A plan, which goes with no topics: a broker that knows no plans would create those and nothing else."""
+    from fencepost.broker.cluster_plan import apply_plan, refused_plan  # here: few clients have one
+
+    if request.topics:
+        both = "A plan and topics can not be in one request."
+        refused = [CreatedTopic(one.name, Outcome(ErrorCode.INVALID_REQUEST, both)) for one in request.topics]
+        told = [_answer(node, one, context.api_version) for one in refused]
+        return CreateTopicsResponse(topics=told, plan=refused_plan(both))
+    return CreateTopicsResponse(topics=[], plan=await apply_plan(node, request.plan, request.validate_only, context))
 
 
 def _wanted(topic: Any) -> NewTopic:

@@ -11,6 +11,7 @@ from fencepost.client.admin.plan_types import (
     Settings,
     WantedConfigs,
     WantedTopic,
+    shown_rule,
 )
 from fencepost.client.admin.security_types import Acl, AclFilter
 from fencepost.client.admin.topics import NO_TOPIC
@@ -106,13 +107,6 @@ class _Removal(_Step):
     async def run(self, admin: "Admin", validate_only: bool) -> None:
         if not validate_only:  # Kafka has no way to check a deletion
             await admin.delete_topic(self._name, if_exists=True)
-
-
-def shown_rule(rule: Acl) -> str:
-    """An access rule in a line: `User:billing READ TOPIC orders, ALLOW from *`."""
-    prefixed = "" if rule.pattern_type.name == "LITERAL" else f" ({rule.pattern_type.name})"
-    what = f"{rule.resource_type.name} {rule.name}{prefixed}"
-    return f"{rule.principal} {rule.operation.name} {what}, {rule.permission.name} from {rule.host}"
 
 
 async def apply_by_steps(admin: "Admin", plan: ClusterPlan, validate_only: bool) -> Applied:

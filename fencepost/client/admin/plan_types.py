@@ -91,3 +91,10 @@ class Applied(NamedTuple):
 
     changes: tuple[PlannedChange, ...]
     atomic: bool
+
+
+def shown_rule(rule: Acl) -> str:
+    """An access rule in a line: `User:billing READ TOPIC orders, ALLOW from *`."""
+    prefixed = "" if rule.pattern_type.name == "LITERAL" else f" ({rule.pattern_type.name})"
+    what = f"{rule.resource_type.name} {rule.name}{prefixed}"
+    return f"{rule.principal} {rule.operation.name} {what}, {rule.permission.name} from {rule.host}"

@@ -3,7 +3,7 @@
 from typing import Any, Final
 
 from fencepost.client.admin.item_errors import ItemErrors
-from fencepost.client.admin.plan_types import Applied, ClusterPlan, PlannedChange, Settings, WantedAcl
+from fencepost.client.admin.plan_types import Applied, ClusterPlan, PlannedChange, Settings, WantedAcl, shown_rule
 from fencepost.client.admin.requests import failure
 from fencepost.client.admin.topics import CREATE_TOPICS, TopicAdmin
 from fencepost.client.errors import FatalError, KafkaError, RetriableError
@@ -20,6 +20,7 @@ from fencepost.protocol.messages.api19_create_topics import (
 TAGS_SINCE: Final = 5
 RESOURCE_TYPES: Final = {"broker": 4, "group": 32}
 APPLYING: Final = "applying a plan"
+ACL: Final = "acl"
 
 
 class PlanAdmin(TopicAdmin):
@@ -41,13 +42,14 @@ class PlanAdmin(TopicAdmin):
                     api="CreateTopics",
                     node=node,
                 )
-            errors = {_subject(one): _error(one, node) for one in answer.plan.problems}
+            problems = [(_subject(plan, one), one) for one in answer.plan.problems]
+            errors = {subject: _error(subject, one, node) for subject, one in problems}
             for error in errors.values():
                 if isinstance(error, RetriableError):
                     return error
             if errors:
                 return ItemErrors(APPLYING, errors)
-            return Applied(tuple(_change(one) for one in answer.plan.changes), atomic=True)
+            return Applied(tuple(_change(plan, one) for one in answer.plan.changes), atomic=True)
 
         done = await self._one("", self._controller, ask, APPLYING)
         if not validate_only:
@@ -103,15 +105,22 @@ def _rule(wanted: WantedAcl) -> Any:
     )
 
 
-def _subject(one: Any) -> str:
-    return f"{one.kind} {one.name}".strip() or "the plan"
+def _subject(plan: ClusterPlan, one: Any) -> str:
+    if one.kind == ACL:
+        return f"acl {shown_rule(plan.acls[int(one.name)].rule)}"
+    return f"{one.kind} {one.name or 'all'}" if one.kind else "the plan"
 
 
-def _error(one: Any, node: int | None) -> KafkaError:
-    final = () if not one.kind else frozenset(ErrorCode)
-    error = failure(one.error_code, _subject(one), CREATE_TOPICS, node, one.error_message, final=final)
-    return error or KafkaError(f"{_subject(one)}: refused without a reason", api="CreateTopics", node=node)
+def _error(subject: str, one: Any, node: int | None) -> KafkaError:
+    final = frozenset(ErrorCode) if one.kind else ()
+    error = failure(one.error_code, subject, CREATE_TOPICS, node, one.error_message, final=final)
+    return error or KafkaError(f"{subject}: refused without a reason", api="CreateTopics", node=node)
 
 
-def _change(one: Any) -> PlannedChange:
-    return PlannedChange(one.action, one.kind, one.name, one.setting, one.before, one.after)
+def _change(plan: ClusterPlan, one: Any) -> PlannedChange:
+    """Rules are named by their place in the plan."""
+    if one.kind != ACL:
+        return PlannedChange(one.action, one.kind, one.name, one.setting, one.before, one.after)
+    shown = shown_rule(plan.acls[int(one.name)].rule)
+    before, after = (shown, None) if one.action == "delete" else (None, shown)
+    return PlannedChange(one.action, ACL, shown, "", before, after)
