@@ -19,25 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["SETTINGS", "BrokerConfig", "ConfigError", "dynamic_problem", "group_config", "load_config"]
 
 ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
-WITHOUT_EFFECT = frozenset(
-    (
-        "background.threads",
-        "broker.id.generation.enable",
-        "controller.listener.names",
-        "controller.quorum.bootstrap.servers",
-        "controller.quorum.voters",
-        "inter.broker.listener.name",
-        "listener.security.protocol.map",
-        "metadata.log.dir",
-        "num.io.threads",
-        "num.network.threads",
-        "num.recovery.threads.per.data.dir",
-        "num.replica.fetchers",
-        "process.roles",
-        "queued.max.requests",
-    )
-)
-"""Kafka's settings that a stock server.properties has and that mean nothing here: taken, and named at start-up."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +94,7 @@ def load_config(
     without_effect: dict[str, None] = {}
     for entry in sources:
         name = ALIASES.get(entry.name, entry.name)
-        if name in WITHOUT_EFFECT:
+        if name not in SETTINGS and is_without_effect(name):
             without_effect[name] = None
         else:
             values[name] = check_setting(SETTINGS, entry._replace(name=name))
@@ -121,6 +102,13 @@ def load_config(
     given = MappingProxyType({name: format_value(value) for name, value in values.items()})
     attributes: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
     return BrokerConfig(given=given, without_effect=tuple(without_effect), **attributes)
+
+
+def is_without_effect(name: str) -> bool:
+    """Whether Kafka has a setting of this name that means nothing here: it is taken, and said to have no effect."""
+    from fencepost.broker.config_without_effect import WITHOUT_EFFECT  # here: few brokers are given any
+
+    return name in WITHOUT_EFFECT
 
 
 def check_setting(known: Mapping[str, Setting], entry: Given) -> Value:
@@ -155,17 +143,19 @@ def _check_together(values: Mapping[str, Value]) -> None:
 
 def dynamic_problem(name: str, text: str | None) -> str | None:
     """Why a setting may not be altered at run time to `text` (None: back to its default), or None."""
-    setting = SETTINGS.get(name)
+    from fencepost.broker.config_without_effect import WITHOUT_EFFECT
+
+    setting = SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
     if setting is None:
         near = nearest(name, SETTINGS)
         return f"Unknown broker config {name}" + (f"; the nearest known one is {near}" if near else "")
     if setting.update is Update.READ_ONLY:
-        return f"{name} can only be changed by a restart"
+        return f"Cannot update these configs dynamically: [{name}]"
     if text is not None:
         try:
             setting.parse(text)
         except ValueError as error:
-            return f"Invalid value {text!r} for configuration {name}: {error}"
+            return f"Invalid value {text} for configuration {name}: {error}"
     return None
 
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from fencepost.broker.config import ALIASES, SETTINGS, BrokerConfig
 from fencepost.broker.config_fields import Kind, Update, format_value
+from fencepost.broker.config_without_effect import WITHOUT_EFFECT
 from fencepost.broker.topic_config import ConfigSource, Dynamic, Origin, chain
-from fencepost.broker.topic_settings import TOPIC_SETTINGS
+from fencepost.broker.topic_settings import TOPIC_SETTINGS, TopicSetting
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +30,23 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfig, dynamic: D
         if entry.internal and name not in overrides:
             continue
         origins = chain(name, overrides, broker, dynamic)
-        setting = entry.setting
-        found.append(
-            ConfigEntry(name, origins[0].value, origins[0].source, False, setting.kind, setting.doc, tuple(origins))
-        )
+        first, setting = origins[0], entry.setting
+        shown = tuple(origin for origin in origins if _is_shown(origin, entry))
+        found.append(ConfigEntry(name, first.value, first.source, False, setting.kind, setting.doc, shown))
     return found
+
+
+def _is_shown(origin: Origin, entry: TopicSetting) -> bool:
+    """Kafka lists the default of a synonym only where that is the first one: not that of log.retention.hours."""
+    if origin.source is not ConfigSource.DEFAULT_CONFIG:
+        return True
+    return bool(entry.synonyms) and origin.name == entry.synonyms[0].name
 
 
 def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
     """Every setting of this broker that may be seen, by name; `broker` is what it was started with."""
     found: list[ConfigEntry] = []
-    for name, setting in sorted(SETTINGS.items()):
+    for name, setting in sorted({**WITHOUT_EFFECT, **SETTINGS}.items()):
         if not setting.served:
             continue
         origins = [
@@ -74,7 +81,7 @@ def default_broker_entries(dynamic: Dynamic) -> list[ConfigEntry]:
     """What was altered at run time for all brokers: the resource with an empty name lists nothing else."""
     found: list[ConfigEntry] = []
     for name, value in sorted(dynamic.cluster.items()):
-        setting = SETTINGS[name]
+        setting = SETTINGS.get(name) or WITHOUT_EFFECT[name]
         origin = Origin(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
         found.append(ConfigEntry(name, value, origin.source, False, setting.kind, setting.doc, (origin,)))
     return found

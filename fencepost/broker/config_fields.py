@@ -16,6 +16,7 @@ _RANGES = {3: (-(2**31), 2**31 - 1), 4: (-(2**15), 2**15 - 1), 5: (-(2**63), LON
 class Kind(IntEnum):
     """The type of a setting, under the numbers of DescribeConfigs v3+ (`ConfigType`)."""
 
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -154,14 +155,14 @@ _CONVERT: dict[Kind, Callable[[Setting, object], Value]] = {
 
 
 def format_value(value: Value) -> str | None:
-    """The text of a value as Kafka's tools show it: `true`, `compact,delete`, `0.5`; None stays None."""
+    """The text of a value as Kafka's tools show it: `true`, `compact,delete`, `0.5`, `1.5E308`; None stays None."""
     if value is None:
         return None
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):
         return ",".join(value)
-    return str(value)
+    return str(value).upper().replace("E+", "E") if isinstance(value, float) else str(value)
 
 
 def setting(kind: Kind, default: Value, doc: str, **rest: Any) -> Any:

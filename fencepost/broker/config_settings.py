@@ -49,10 +49,17 @@ class LogSettings:
         Kind.INT, 1, "Replicas of a topic that is created without a factor; one node holds one.", low=1, high=1
     )
     min_insync_replicas: int = setting(
-        Kind.INT, 1, "Replicas that must have a batch before acks=all is answered.", low=1, update=_DYNAMIC
+        Kind.INT,
+        1,
+        "No effect here: one replica is all there are. Replicas that must have a batch before acks=all is answered.",
+        low=1,
+        update=_DYNAMIC,
     )
     unclean_leader_election_enable: bool = setting(
-        Kind.BOOLEAN, False, "Whether a replica outside the in-sync set may lead.", update=_DYNAMIC
+        Kind.BOOLEAN,
+        False,
+        "No effect here: one replica leads always. Whether a replica outside the in-sync set may lead.",
+        update=_DYNAMIC,
     )
     message_max_bytes: int = setting(Kind.INT, 1_048_588, "The largest record batch taken.", low=0, update=_DYNAMIC)
     compression_type: str = setting(
@@ -116,6 +123,12 @@ class LogSettings:
     log_cleanup_policy: tuple[str, ...] = setting(
         Kind.LIST, ("delete",), "What becomes of old data.", choices=("compact", "delete"), update=_DYNAMIC
     )
+    log_local_retention_bytes: int = setting(
+        Kind.LONG, -2, "No effect here: there is no tiered storage. As local.retention.bytes.", low=-2, update=_DYNAMIC
+    )
+    log_local_retention_ms: int = setting(
+        Kind.LONG, -2, "No effect here: there is no tiered storage. As local.retention.ms.", low=-2, update=_DYNAMIC
+    )
     log_index_size_max_bytes: int = setting(
         Kind.INT, 10 << 20, "The largest offset index of a segment.", low=4, update=_DYNAMIC
     )
@@ -123,13 +136,28 @@ class LogSettings:
         Kind.INT, 4096, "Bytes of log between two index entries.", low=0, update=_DYNAMIC
     )
     log_flush_interval_messages: int = setting(
-        Kind.LONG, LONG_MAX, "Records after which a log is flushed (durability=os).", low=1, update=_DYNAMIC
+        Kind.LONG,
+        LONG_MAX,
+        "No effect here, `durability` decides. Records after which a log is flushed (durability=os).",
+        low=1,
+        update=_DYNAMIC,
     )
     log_flush_interval_ms: int | None = setting(
-        Kind.LONG, None, "Age at which unflushed data is flushed (durability=os).", nullable=True, update=_DYNAMIC
+        Kind.LONG,
+        None,
+        "No effect here, `durability` decides. Age at which unflushed data is flushed (durability=os).",
+        nullable=True,
+        update=_DYNAMIC,
     )
-    log_flush_scheduler_interval_ms: int = setting(Kind.LONG, LONG_MAX, "How often the need to flush is looked at.")
-    log_preallocate: bool = setting(Kind.BOOLEAN, False, "Whether segments get their full size first.", update=_DYNAMIC)
+    log_flush_scheduler_interval_ms: int = setting(
+        Kind.LONG, LONG_MAX, "No effect here, `durability` decides. How often the need to flush is looked at."
+    )
+    log_preallocate: bool = setting(
+        Kind.BOOLEAN,
+        False,
+        "No effect here: room is reserved as it is needed. Whether segments get their full size first.",
+        update=_DYNAMIC,
+    )
     log_message_timestamp_type: str = setting(
         Kind.STRING, "CreateTime", "Whose clock stamps records.", choices=TIMESTAMP_TYPES, update=_DYNAMIC
     )

@@ -9,6 +9,8 @@ from fencepost.broker.config_settings import COMPRESSION_TYPES, HOUR_MS, TIMESTA
 
 MINUTE_MS = 60_000
 WEEK_MS = 7 * 24 * HOUR_MS
+_ROOM = "No effect here: room is reserved as it is needed. "
+_TIERED = "No effect here: there is no tiered storage. "
 
 
 class Synonym(NamedTuple):
@@ -104,7 +106,7 @@ _ROWS = (
         "flush.messages",
         Kind.LONG,
         LONG_MAX,
-        "Records after which the log is flushed.",
+        "No effect here, `durability` decides. Records after which the log is flushed.",
         "log.flush.interval.messages",
         low=1,
     ),
@@ -112,7 +114,7 @@ _ROWS = (
         "flush.ms",
         Kind.LONG,
         LONG_MAX,
-        "Age at which unflushed data is flushed.",
+        "No effect here, `durability` decides. Age at which unflushed data is flushed.",
         "log.flush.interval.ms",
         "log.flush.scheduler.interval.ms",
         low=0,
@@ -121,7 +123,7 @@ _ROWS = (
         "follower.replication.throttled.replicas",
         Kind.LIST,
         (),
-        "Replicas whose fetching is throttled.",
+        "No effect here: nothing is replicated. Replicas whose fetching is throttled.",
         check=_throttled_replicas_problem,
     ),
     _row(
@@ -145,11 +147,25 @@ _ROWS = (
         "leader.replication.throttled.replicas",
         Kind.LIST,
         (),
-        "Replicas whose serving is throttled.",
+        "No effect here: nothing is replicated. Replicas whose serving is throttled.",
         check=_throttled_replicas_problem,
     ),
-    _row("local.retention.bytes", Kind.LONG, -2, "Local size with tiered storage; -2 as retention.bytes.", low=-2),
-    _row("local.retention.ms", Kind.LONG, -2, "Local age with tiered storage; -2 as retention.ms.", low=-2),
+    _row(
+        "local.retention.bytes",
+        Kind.LONG,
+        -2,
+        _TIERED + "Local size with tiered storage; -2 as retention.bytes.",
+        "log.local.retention.bytes",
+        low=-2,
+    ),
+    _row(
+        "local.retention.ms",
+        Kind.LONG,
+        -2,
+        _TIERED + "Local age with tiered storage; -2 as retention.ms.",
+        "log.local.retention.ms",
+        low=-2,
+    ),
     _row(
         "max.compaction.lag.ms",
         Kind.LONG,
@@ -204,13 +220,18 @@ _ROWS = (
         "min.insync.replicas",
         Kind.INT,
         1,
-        "Replicas that must have a batch before acks=all is answered.",
+        "No effect here: one replica is all there are. Replicas that must have a batch before acks=all is answered.",
         "min.insync.replicas",
         low=1,
     ),
-    _row("preallocate", Kind.BOOLEAN, False, "Whether segments get their full size first.", "log.preallocate"),
-    _row("remote.log.copy.disable", Kind.BOOLEAN, False, "Whether tiered storage takes no new segments."),
-    _row("remote.log.delete.on.disable", Kind.BOOLEAN, False, "Whether switching tiered storage off deletes there."),
+    _row("preallocate", Kind.BOOLEAN, False, _ROOM + "Whether segments get their full size first.", "log.preallocate"),
+    _row("remote.log.copy.disable", Kind.BOOLEAN, False, _TIERED + "Whether tiered storage takes no new segments."),
+    _row(
+        "remote.log.delete.on.disable",
+        Kind.BOOLEAN,
+        False,
+        _TIERED + "Whether switching tiered storage off deletes there.",
+    ),
     _row(
         "remote.storage.enable",
         Kind.BOOLEAN,
@@ -266,7 +287,7 @@ _ROWS = (
         "unclean.leader.election.enable",
         Kind.BOOLEAN,
         False,
-        "Whether a replica outside the in-sync set may lead.",
+        "No effect here: one replica leads always. Whether a replica outside the in-sync set may lead.",
         "unclean.leader.election.enable",
     ),
 )

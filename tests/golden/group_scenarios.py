@@ -244,11 +244,13 @@ class Member:
 
 
 def plain(value: Any) -> Any:
-    """Structs as objects, bytes as hex."""
+    """Structs as objects, bytes as hex; what is plain already stays."""
     if isinstance(value, list | tuple):
         return [plain(one) for one in value]
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, dict):
+        return {name: plain(one) for name, one in value.items()}
     if value is None or isinstance(value, str | int):
         return value
     return {name: plain(getattr(value, name)) for name in value.__slots__ if hasattr(value, name)}

@@ -192,7 +192,7 @@ def test_what_was_altered_at_run_time_lies_over_what_was_given() -> None:
 
 
 def test_only_some_settings_may_change_at_run_time() -> None:
-    assert "restart" in (dynamic_problem("node.id", "4") or "")
+    assert "dynamically" in (dynamic_problem("node.id", "4") or "")
     assert "nearest known one is log.retention.ms" in (dynamic_problem("log.retention.mss", "4") or "")
     assert "not a whole number" in (dynamic_problem("log.retention.ms", "soon") or "")
     assert dynamic_problem("log.retention.ms", "4") is None

@@ -5,9 +5,11 @@ v0 has isDefault for the source; v1 synonyms; v3 types and documentation (KIP-56
 
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.client_metrics import metrics_entries
 from fencepost.broker.config_entries import ConfigEntry, broker_entries, default_broker_entries, topic_entries
 from fencepost.broker.context import RequestContext
 from fencepost.broker.group_settings import group_entries
+from fencepost.broker.loggers import BROKER_LOGGER, logger_entries, logger_name_problem
 from fencepost.broker.topic_config import ConfigSource
 from fencepost.broker.topic_rules import rules_of
 from fencepost.coordinator.metadata.commands import Outcome
@@ -32,7 +34,7 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     for resource in request.resources:
         found = _entries(node, resource.resource_type, resource.resource_name)
         result = DescribeConfigsResult(
-            error_message=None, resource_type=resource.resource_type, resource_name=resource.resource_name
+            error_message="", resource_type=resource.resource_type, resource_name=resource.resource_name
         )
         if isinstance(found, Outcome):
             result.error_code, result.error_message = found
@@ -54,7 +56,7 @@ def _entries(node: "Node", resource_type: int, name: str) -> list[ConfigEntry] |
             return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return topic_entries(topic.configs, rules.started_with, rules.dynamic(image))
     if resource_type == ResourceType.BROKER:
-        wrong = broker_name_problem(name, node.config.node_id)
+        wrong = _broker_name_problem(name, node.config.node_id)
         if wrong is not None:
             return wrong
         if not name:
@@ -64,7 +66,23 @@ def _entries(node: "Node", resource_type: int, name: str) -> list[ConfigEntry] |
         if not name:
             return Outcome(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return group_entries(image.group_config(name), rules.started_with, rules.dynamic(image))
+    if resource_type == ResourceType.CLIENT_METRICS:
+        if not name:
+            return Outcome(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
+        return metrics_entries(image.client_metrics_config(name))
+    if resource_type == BROKER_LOGGER:
+        return logger_name_problem(name, node.config.node_id) or logger_entries()
     return Outcome(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+
+
+def _broker_name_problem(name: str, node_id: int) -> Outcome | None:
+    """As who alters a broker's settings hears it, but in the words that Kafka has for who describes them."""
+    if broker_name_problem(name, node_id) is None:
+        return None
+    if not name.lstrip("-").isdigit():
+        return Outcome(ErrorCode.INVALID_REQUEST, f"Broker id must be an integer, but it is: {name}")
+    why = f"Unexpected broker id, expected {node_id} or empty string, but received {name}"
+    return Outcome(ErrorCode.INVALID_REQUEST, why)
 
 
 def _result(entry: ConfigEntry, request: Any) -> Any:
@@ -79,5 +97,5 @@ def _result(entry: ConfigEntry, request: Any) -> Any:
         config_source=entry.source,
         synonyms=synonyms if request.include_synonyms else [],
         config_type=entry.kind,
-        documentation=entry.documentation if request.include_documentation else None,
+        documentation=entry.documentation if request.include_documentation or not entry.documentation else None,
     )

@@ -1,9 +1,15 @@
 """IncrementalAlterConfigs (44): set, delete, append and subtract, one at a time (KIP-339). All versions alike."""
 
+import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.config import is_without_effect
 from fencepost.broker.context import RequestContext
+from fencepost.broker.loggers import BROKER_LOGGER, alter_loggers
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits
+from fencepost.coordinator.metadata.image import ResourceType
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
@@ -11,6 +17,32 @@ from fencepost.protocol.messages.api44_incremental_alter_configs import (
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
+    from fencepost.coordinator.metadata.commands import Outcome
+
+logger = logging.getLogger(__name__)
+
+
+async def alter(node: "Node", changes: list[ConfigEdits], validate_only: bool) -> "list[Outcome]":
+    """One outcome for each change. Levels of loggers are this process's own; all else is the controller's."""
+    times = Counter((change.resource_type, change.resource_name) for change in changes)
+    ours = [c for c in changes if c.resource_type == BROKER_LOGGER and times[c.resource_type, c.resource_name] == 1]
+    rest = [change for change in changes if change not in ours]
+    decided = iter(await node.metadata.alter_configs(rest, validate_only))
+    outcomes = []
+    for change in changes:
+        if change in ours:
+            outcomes.append(alter_loggers(change, node.config.node_id, validate_only))
+            continue
+        outcomes.append(next(decided))
+        if outcomes[-1].code is ErrorCode.NONE and change.resource_type == ResourceType.BROKER and not validate_only:
+            _warn_of_what_does_nothing(change)
+    return outcomes
+
+
+def _warn_of_what_does_nothing(change: ConfigEdits) -> None:
+    for edit in change.edits:
+        if is_without_effect(edit.name):
+            logger.warning("setting has no effect here name=%s value=%s", edit.name, edit.value)
 
 
 async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
@@ -23,7 +55,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         )
         for resource in request.resources
     ]
-    outcomes = await node.metadata.alter_configs(changes, request.validate_only)
+    outcomes = await alter(node, changes, request.validate_only)
     return IncrementalAlterConfigsResponse(
         responses=[
             AlterConfigsResourceResponse(

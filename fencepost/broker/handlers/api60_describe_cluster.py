@@ -25,7 +25,9 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     if wanted != BROKER_ENDPOINT:
         return DescribeClusterResponse(
             error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-            error_message="The request was sent to a BROKER, but it asks for a CONTROLLER.",
+            error_message=(
+                "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+            ),
         )
     config = node.config
     return DescribeClusterResponse(

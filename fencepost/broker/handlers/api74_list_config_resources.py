@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import RequestContext
+from fencepost.broker.loggers import BROKER_LOGGER
 from fencepost.coordinator.metadata.image import ResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api74_list_config_resources import ConfigResource, ListConfigResourcesResponse
@@ -12,7 +13,6 @@ if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import MetadataImage
 
 KINDS_SINCE = 1
-BROKER_LOGGER = 8
 LISTED = (ResourceType.GROUP, ResourceType.CLIENT_METRICS, BROKER_LOGGER, ResourceType.BROKER, ResourceType.TOPIC)
 """In the order of Kafka's answer."""
 

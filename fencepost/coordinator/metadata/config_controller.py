@@ -83,6 +83,10 @@ class ConfigController:
                 if not name:
                     return Outcome(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
                 return ConfigResource(ResourceType.GROUP, name)
+            case ResourceType.CLIENT_METRICS:
+                if not name:
+                    return Outcome(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+                return ConfigResource(ResourceType.CLIENT_METRICS, name)
             case other:
                 return Outcome(ErrorCode.INVALID_REQUEST, f"Unknown resource type {other}")
 
@@ -97,9 +101,10 @@ class ConfigController:
         if operation is ConfigOperation.SET:
             return edit.value
         if not self._rules.is_list(resource.type, edit.name):
-            return Outcome(
-                ErrorCode.INVALID_CONFIG, f"Can't {operation.name} to key {edit.name} because its type is not LIST."
-            )
+            why = f"Can't {operation.name} to key {edit.name} because its type is not LIST."
+            if resource.type is ResourceType.BROKER:
+                why = f"Config value {operation.name.lower()} is not allowed for config key: {edit.name}"
+            return Outcome(ErrorCode.INVALID_CONFIG, why)
         start = current if current is not None else self._rules.default_text(image, resource.type, edit.name)
         members = [member for member in (start or "").split(",") if member]
         for member in edit.value.split(","):
@@ -112,6 +117,8 @@ class ConfigController:
     def _set_problem(self, resource: ConfigResource, configs: Mapping[str, str], unset: set[str]) -> Outcome | None:
         if resource.type is ResourceType.TOPIC:
             problem, code = self._rules.topic_problem(configs), ErrorCode.INVALID_CONFIG
+        elif resource.type is ResourceType.CLIENT_METRICS:
+            return self._rules.client_metrics_problem(configs)
         elif resource.type is ResourceType.GROUP:
             problem, code = self._rules.group_problem(configs), ErrorCode.INVALID_CONFIG
         else:  # Kafka answers INVALID_REQUEST here and knows that it should not (KAFKA-13609)

@@ -46,7 +46,6 @@ async def test_describe_configs_with_synonyms_and_documentation() -> None:
     assert [(entry.name, entry.value, entry.source) for entry in full.synonyms] == [
         ("retention.ms", "5", ConfigSource.DYNAMIC_TOPIC_CONFIG),
         ("log.retention.hours", "10800000", ConfigSource.STATIC_BROKER_CONFIG),
-        ("log.retention.hours", "604800000", ConfigSource.DEFAULT_CONFIG),
     ]
     assert full.documentation
 
@@ -58,7 +57,9 @@ async def test_describe_configs_with_synonyms_and_documentation() -> None:
         (2, "a/b", ErrorCode.INVALID_TOPIC_EXCEPTION),
         (4, "7", ErrorCode.INVALID_REQUEST),
         (4, "one", ErrorCode.INVALID_REQUEST),
-        (8, "1", ErrorCode.INVALID_REQUEST),
+        (8, "", ErrorCode.INVALID_REQUEST),
+        (16, "", ErrorCode.INVALID_REQUEST),
+        (64, "1", ErrorCode.INVALID_REQUEST),
     ],
 )
 async def test_describe_configs_of_what_there_is_not(kind: int, name: str, code: ErrorCode) -> None:

@@ -21,9 +21,11 @@ HANDLERS = {
     32: "api32_describe_configs",
     33: "api33_alter_configs",
     37: "api37_create_partitions",
+    43: "api43_elect_leaders",
     44: "api44_incremental_alter_configs",
     57: "api57_update_features",
     60: "api60_describe_cluster",
+    74: "api74_list_config_resources",
     75: "api75_describe_topic_partitions",
 }
 TOPIC_BITS, CLUSTER_BITS = 0b1101_1111_1000, 0b1_1111_1010_0000
