@@ -7,6 +7,9 @@ PY     := $(BIN)/python
 SOURCES := fencepost pyspark_fencepost tests bench examples deploy
 # Extra words for the tools: make test ARGS="-k fencing -x", make bench KAFKA=127.0.0.1:9392 KAFKA_PID=4711
 ARGS ?=
+# Test processes at once; 0: one after the other. With ARGS there is one process, and every option of pytest does its work.
+WORKERS ?= auto
+AT_ONCE := $(if $(ARGS),,-n $(WORKERS) --dist loadgroup --no-loadscope-reorder)
 SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
@@ -27,9 +30,9 @@ demo: setup ## 336,776 real flights through transactions, kills and Spark; exits
 	@sh tools/check_java.sh
 	$(PY) -m examples.flights $(ARGS)
 
-test: setup ## All tests, with other people's clients and Spark
+test: setup ## All tests, with other people's clients and Spark, in several processes (WORKERS=0: in one)
 	@sh tools/check_java.sh
-	$(PY) -m pytest $(ARGS)
+	$(PY) -m pytest $(AT_ONCE) $(ARGS)
 
 sim: setup ## Many simulated worlds: make sim SEEDS=20000 (a seed that goes wrong says how to see it again)
 	$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)
@@ -39,7 +42,7 @@ check: setup ## What to run before a commit: format, lint, types, architecture, 
 	$(BIN)/ruff check $(wildcard $(SOURCES))
 	$(BIN)/mypy --strict fencepost
 	$(BIN)/lint-imports
-	$(PY) -m pytest -q tests/unit tests/property tests/architecture $(ARGS)
+	$(PY) -m pytest -q $(AT_ONCE) tests/unit tests/property tests/architecture $(ARGS)
 
 format: setup ## Let ruff write the code's form
 	$(BIN)/ruff format $(wildcard $(SOURCES))

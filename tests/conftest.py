@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.side_by_side import group_of, turn_of, workers
 
 # How long an example takes says more of the machine than of us. The same examples each time, so that a change is judged
 # by what it changed; to look for new ones: `make test ARGS="tests/property --hypothesis-profile=explore"`.
@@ -23,6 +24,20 @@ def pytest_configure(config: pytest.Config) -> None:
     """Have our own plugin also where an installation made before there was one does not name it."""
     if not config.pluginmanager.has_plugin("fencepost"):
         config.pluginmanager.register(import_module("fencepost.testing.plugin"), "fencepost")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """What `-n auto` means here."""
+    return workers()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes run the tests, one has all of a group, and the groups that take longest begin."""
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group_of(item.path, item.name)))
+    items.sort(key=lambda item: turn_of(group_of(item.path, item.name)))
 
 
 @pytest.fixture

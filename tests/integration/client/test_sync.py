@@ -255,12 +255,8 @@ def test_producers_are_for_all_threads_and_a_consumer_for_one(kafka: Client, nam
                 entered.set()
             return call(*args, **more)  # type: ignore[arg-type]
 
-        def wait() -> None:
-            with fail_after(100):
-                next(iter(consumer))
-
         consumer._loop.call = told  # type: ignore[method-assign, assignment]
-        other = threading.Thread(target=wait)
+        other = threading.Thread(target=lambda: next(iter(consumer)))
         other.start()
         assert entered.wait(100)
         with pytest.raises(RuntimeError, match="one thread at a time"):

@@ -1,0 +1,46 @@
+"""Several test processes at once (pytest-xdist): how many, which tests share one, and which of them begin."""
+
+import os
+from fnmatch import fnmatch
+from pathlib import Path
+
+TESTS = Path(__file__).resolve().parents[1]
+SHARED = (
+    ("spark/*", "Spark"),
+    ("interop/test_own_client_[cgopt]*", "Kafka"),
+    ("interop/java/test_own_client_[aqs]*", "Kafka"),
+    ("interop/java/test_real_kafka*", "Kafka"),
+    ("interop/java/*", "Kafka's tools"),
+)
+"""What is started once for all tests of a group: Spark's JVM, a real Kafka, a JVM with Kafka's tools."""
+
+ALONE = "simulation/*"
+"""Worlds share nothing, and some take minutes: each test of these files is a group of its own."""
+FIRST = (
+    "simulation/test_whole_world.py",
+    "Kafka",
+    "Spark",
+    "simulation/test_group_world.py",
+    "property/test_messages.py",
+)
+"""What takes longest, by file or group."""
+
+
+def group_of(path: Path, test: str) -> str:
+    """The name of the group that a test belongs to: its file's own, where that shares nothing dear with others."""
+    name = path.relative_to(TESTS).as_posix()
+    if fnmatch(name, ALONE):
+        return f"{name}::{test}"
+    return next((group for pattern, group in SHARED if fnmatch(name, pattern)), name)
+
+
+def workers() -> int:
+    """Half as many again as there are cores: much of the run is waiting for clusters that come to an agreement."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(8, cores + (cores + 1) // 2)
+
+
+def turn_of(group: str) -> int:
+    """Where a group stands in the line: what takes minutes begins, so that none of it is left to the end."""
+    name = group.partition("::")[0]
+    return FIRST.index(name) if name in FIRST else len(FIRST)
