@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.config_consumer_groups import ConsumerGroupSettings, group_bounds, problem
 from fencepost.broker.config_fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
+from fencepost.broker.config_metadata import MetadataSettings
 from fencepost.broker.config_settings import CoordinatorSettings, LogSettings, NodeSettings
 from fencepost.broker.config_sources import Given, from_assignments, from_environment, from_file
 from fencepost.broker.listeners import Listener, parse_listener
@@ -22,7 +23,7 @@ ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class BrokerConfig(LogSettings, CoordinatorSettings, ConsumerGroupSettings, NodeSettings):
+class BrokerConfig(LogSettings, MetadataSettings, CoordinatorSettings, ConsumerGroupSettings, NodeSettings):
     """All settings of one broker, checked; attributes are Kafka's names with underscores for dots.
 
     `given` holds what somebody set (name -> text), `without_effect` the names of Kafka's settings that were given and

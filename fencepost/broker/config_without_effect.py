@@ -83,12 +83,8 @@ initial.broker.registration.timeout.ms INT 60000
 inter.broker.listener.name STRING -
 listener.security.protocol.map STRING -
 metadata.log.dir STRING -
-metadata.log.max.record.bytes.between.snapshots LONG 20971520
-metadata.log.max.snapshot.interval.ms LONG 3600000
-metadata.log.segment.bytes INT 1073741824
 metadata.log.segment.ms LONG 604800000
 metadata.max.idle.interval.ms INT 500
-metadata.max.retention.bytes LONG 104857600
 metadata.max.retention.ms LONG 604800000
 process.roles LIST ""
 """,

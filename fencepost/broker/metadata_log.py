@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 
 from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
 from fencepost.broker.log.commit import GroupCommit
+from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.scanning import need_no_batch_after_damage
 from fencepost.broker.log.store import CorruptLogFile
-from fencepost.broker.topic_rules import metadata_log_config
+from fencepost.broker.metadata_snapshots import begin_behind_snapshot
 from fencepost.coordinator.metadata.ports import LoggedBatch
 from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC
 from fencepost.coordinator.ports import LogSuperseded, LogUnreadable, LogWriteFailed
@@ -83,9 +84,8 @@ class MetadataPartitionLog:
         self._end_offset = offset
 
 
-def open_metadata_log(logs: LogDirectory, commit: GroupCommit) -> PartitionLog:
-    """The metadata log up to its first damaged batch. Raises OSError."""
-    config = metadata_log_config()
+def open_metadata_log(logs: LogDirectory, commit: GroupCommit, config: LogConfig) -> PartitionLog:
+    """The metadata log up to its first damaged batch, or behind a snapshot that knows more. Raises OSError."""
     try:
         if not logs.clean:
             need_no_batch_after_damage(logs.files(METADATA_PARTITION))
@@ -96,12 +96,14 @@ def open_metadata_log(logs: LogDirectory, commit: GroupCommit) -> PartitionLog:
         if isinstance(error.__cause__, OSError):
             raise error.__cause__ from error
         aside = logs.keep_aside(METADATA_PARTITION)
+        behind = begin_behind_snapshot(logs.files(METADATA_PARTITION))
         log = logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, config, only_topic=True)
         logger.error(
-            "the metadata log is damaged and goes on from offset %d: %s; all of it is kept as %s/%s. Topics and"
+            "the metadata log is damaged and goes on from offset %d%s: %s; all of it is kept as %s/%s. Topics and"
             " settings that came after are unknown and their logs left alone: stop the broker and restore %s from a"
             " backup, or delete the copy to do without",
             log.log_end_offset,
+            "" if behind is None else ", up to which a snapshot knows all",
             error,
             logs.place,
             aside,

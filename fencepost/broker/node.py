@@ -30,6 +30,7 @@ from fencepost.broker.metadata_log import (
     first_free_producer_id,
     open_metadata_log,
 )
+from fencepost.broker.metadata_snapshots import MetadataSnapshots
 from fencepost.broker.metrics import Metrics
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.server import Server
@@ -49,6 +50,7 @@ logger = logging.getLogger(__name__)
 
 DRAIN_SECONDS = 5.0
 HOUSEKEEPING_SECONDS_MAX = 60.0
+SNAPSHOT_CHECK_SECONDS = 10.0
 
 
 class Node:
@@ -120,7 +122,10 @@ class Node:
     def _build_coordinators(self) -> None:
         config = self.config
         cluster_id = cluster_id_of(config.data_directory, config.node_id, config.cluster_id, self._entropy)
-        self._metadata_log = open_metadata_log(self.logs, self.commit)
+        self._metadata_log = open_metadata_log(self.logs, self.commit, metadata_log_config(config))
+        self._snapshots = MetadataSnapshots(
+            self._metadata_log, self.commit, self.upkeep_threads, self.clock, lambda: self.config, self._lingering_ids
+        )
         self.metadata = MetadataService(
             MetadataPartitionLog(self._metadata_log, self.commit),
             self.clock,
@@ -128,7 +133,9 @@ class Node:
             self._rules,
             new_id=partial(self._entropy, 16),
             observer=self._metadata_changed,
+            snapshots=self._snapshots if self._has_files else None,
         )
+        self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
         self.logs.deleted_topic_ids = self.metadata.deleted_topic_ids
         self.groups = GroupService(
             group_config(config),
@@ -221,7 +228,9 @@ class Node:
         return log
 
     def _default_log_config(self, topic: str) -> LogConfig:
-        config: LogConfig = metadata_log_config() if topic == METADATA_TOPIC else self.metadata.log_config(topic)
+        if topic == METADATA_TOPIC:
+            return metadata_log_config(self.config)
+        config: LogConfig = self.metadata.log_config(topic)
         return config
 
     # Life
@@ -268,6 +277,7 @@ class Node:
         await services.start(self.transactions.run)
         interval = min(self.config.log_retention_check_interval_ms / 1000, HOUSEKEEPING_SECONDS_MAX)
         services.start_soon(every, interval, self._housekeep)
+        services.start_soon(every, SNAPSHOT_CHECK_SECONDS, partial(self._snapshots.take_if_due, self.metadata))
         services.start_soon(self.cleaner.run)
         services.start_soon(every, self.config.transaction_hanging_check_interval_ms / 1000, self.hanging.look)
         if self._has_files:
@@ -330,6 +340,11 @@ class Node:
                 self._delete_log(tp)
             else:
                 logger.warning("no metadata knows this log, which is left alone partition=%s", tp)
+
+    def _lingering_ids(self) -> set[bytes]:
+        """The deleted topics of which there are logs still: the disk refused to delete them, or a start found them."""
+        left = (tp for tp in self.logs.partitions() if tp != METADATA_PARTITION and not self.metadata.exists(tp))
+        return {self.logs.topic_id_on_disk(tp) for tp in left} & self.metadata.deleted_topic_ids
 
     def _delete_log(self, tp: TopicPartition) -> None:
         try:

@@ -83,7 +83,7 @@ def test_the_log_gets_what_holds() -> None:
 
 
 def test_the_metadata_log_is_never_cut() -> None:
-    config = metadata_log_config()
+    config = metadata_log_config(load_config())
     assert not config.deletes
     assert not config.compacted
 

@@ -107,8 +107,8 @@ def _entries(image: MetadataImage) -> Iterator[MetadataEntry]:
     """What the image's metadata.version does not know is left out: that is what an unsafe downgrade gives up."""
     level = image.features.get(METADATA_VERSION, ELIGIBLE_REPLICAS_SINCE)
     first = {METADATA_VERSION: image.features[METADATA_VERSION]} if METADATA_VERSION in image.features else {}
-    for name, level in {**first, **image.features}.items():
-        yield FeatureLevelRecord(name, level)
+    for name, finalized in {**first, **image.features}.items():
+        yield FeatureLevelRecord(name, finalized)
     yield from image.controllers.values()
     yield from image.brokers.values()
     for topic in image.topics_by_id.values():
