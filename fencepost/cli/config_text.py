@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 HIDDEN = "(secret)"
 WIDTH = 100
+WITHOUT_EFFECT = "No effect here"
+"""How a fencepost broker begins to explain a setting that it takes for Kafka's sake only."""
 _MARKUP = re.compile(r"<[^<>]+>")
 """Kafka explains its settings in HTML."""
 _FROM = {
@@ -52,7 +54,7 @@ def _notes(entry: "ConfigEntry") -> str:
 
 def is_without_effect(entry: "ConfigEntry") -> bool:
     """Whether the broker says of a setting that it is taken and does nothing there."""
-    return "no effect" in (entry.documentation or "").lower()
+    return (entry.documentation or "").startswith(WITHOUT_EFFECT)
 
 
 def entries_text(entries: "Iterable[ConfigEntry]") -> str:

@@ -73,6 +73,19 @@ def test_lists_are_changed_by_their_members(broker: BrokerProcess, topic: str) -
     assert told(broker, "get", "topic", topic, "cleanup.policy")[0]["value"] == "compact"
 
 
+def test_what_has_no_effect_here_says_so(broker: BrokerProcess, topic: str) -> None:
+    """Row D2: Kafka's settings that mean nothing on one node, as they are looked at and as they are set."""
+    (entry,) = told(broker, "get", "topic", topic, "preallocate")
+    assert entry["without_effect"] is True
+    assert told(broker, "get", "topic", topic, "retention.ms")[0]["without_effect"] is False
+    (step,) = told(broker, "set", "topic", topic, "preallocate=true")
+    assert step["remark"] == "has no effect here"
+    text = config(broker, "get", "topic", topic).stdout
+    assert re.search(r"^preallocate +true +topic +no effect here$", text, re.MULTILINE), text
+    assert re.search(r"^max.message.bytes +4096 +topic$", text, re.MULTILINE), text
+    assert "No effect here: " in config(broker, "get", "topic", topic, "preallocate", "--explain").stdout
+
+
 def test_brokers_have_settings_for_one_and_for_all(broker: BrokerProcess) -> None:
     """Row D2: what is set at run time on a broker, and for all of them (KIP-226)."""
     assert config(broker, "set", "broker", "all", "log.cleaner.backoff.ms=16000").exit_code == 0
