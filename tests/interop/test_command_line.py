@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+import fencepost.sync
 from fencepost.cli.main import cli
+from fencepost.client.admin import QuotaEntity, ScramUpsertion
 from tests.interop.conftest import StartKafka
 from tests.interop.java.real_kafka import RealKafka
 from tests.kit.certificates import Authority
@@ -127,6 +129,35 @@ def test_a_plan_on_kafka_needs_consent_and_goes_step_by_step(real_kafka: RealKaf
     broken = commands.run("topic", "apply", str(file), "--not-atomic")
     assert (broken.exit_code, "nothing was changed" in broken.stderr) == (1, True), broken.output
     assert len(commands.told("topic", "describe", name)[0]["partitions"]) == 2, "checked before the first was done"
+
+
+def test_the_metadata_shell_reads_the_directory_of_a_living_kafka(real_kafka: RealKafka, name: str) -> None:
+    """Row M6: the same formats, the same tree; and nothing by which a password could be guessed."""
+    commands = Commands(real_kafka.address)
+    commands.run("topic", "create", name, "-p", "2", "--set", "retention.ms=5000")
+    with fencepost.sync.Client(real_kafka.address, default_api_timeout_ms=60_000) as kafka, kafka.admin() as admin:
+        admin.alter_user_scram_credentials(upsert=[ScramUpsertion(name, "a-password", salt=b"0123456789abcdef")])
+        quota = {QuotaEntity(user=name): {"producer_byte_rate": 1024.0}}
+        admin.alter_client_quotas(quota)
+
+    def shell(*words: str) -> Result:
+        return CliRunner().invoke(cli, ["metadata-shell", str(real_kafka.work_dir / "data"), *words])
+
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while shell("cat", f"/quotas/user={name}").exit_code:
+        assert time.monotonic() < deadline
+    told = json.loads(shell("cat", f"/topics/{name}").stdout)
+    assert told["id"] == commands.told("topic", "describe", name)[0]["topic_id"]
+    assert (told["configs"], list(told["partitions"])) == ({"retention.ms": "5000"}, ["0", "1"])
+    assert json.loads(shell("cat", f"/quotas/user={name}").stdout) == {"producer_byte_rate": 1024.0}
+    assert json.loads(shell("cat", f"/scram/{name}").stdout) == {"SCRAM-SHA-512": {"iterations": 8192}}
+    assert json.loads(shell("cat", "/brokers/1/registration").stdout)["fenced"] is False
+    history = shell("history", f"/scram/{name}").stdout
+    assert re.search(rf"^ +\d+  /scram/{name}/SCRAM-SHA-512  iterations 8192$", history, re.MULTILINE), history
+    as_json = shell("history", f"/scram/{name}", "--json").stdout
+    assert "UserScramCredential" in as_json
+    assert not re.search("salt|stored_key|server_key", as_json)
+    assert "transaction 'Bootstrap records'" in shell("history", "/features").stdout
 
 
 def test_commands_log_in_as_a_file_says(start_kafka: StartKafka, tmp_path: Path, name: str) -> None:
