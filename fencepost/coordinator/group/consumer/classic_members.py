@@ -54,11 +54,13 @@ def join(desk: Desk, command: Join, new_member_id: str) -> JoinReply:
         ]
     else:
         assert replaced is not None
-        stale = group.assignment_epoch < epoch
+        staying = [other for other in group.members.values() if other is not replaced]
+        # Kafka makes the targets assignments also where somebody has still to give up what is meant for another one.
+        arrived = all(other.reconciled_to(group.assignment_epoch) for other in staying)
+        stale = group.assignment_epoch < epoch or not arrived
         if not stale:
             target = group.target_of(member_id, updated.instance_id)
             updated = desk.step(updated, group.assignment_epoch, target, changed, reported)
-        staying = [other for other in group.members.values() if other is not replaced]
         try:
             migration.downgrade(desk, [*staying, updated], {member_id: replaced.member_id}, rebalance_after=stale)
         except embedded.Malformed as error:

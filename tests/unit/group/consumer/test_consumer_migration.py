@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from fencepost.coordinator.group.config import GroupConfig
-from fencepost.coordinator.group.consumer import migration
+from fencepost.coordinator.group.consumer import embedded, migration
 from fencepost.coordinator.group.consumer.desk import Desk, View
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.state import CompletingRebalance, Member, PreparingRebalance, Stable
@@ -151,6 +151,34 @@ class TestDowngrade:
         await world.beat("y", -1)
         assert isinstance(world.group(), PreparingRebalance)
         assert (await world.beat("z", 0)).assignment == {}
+
+    async def test_a_classic_process_takes_the_last_static_place_and_waits_for_what_others_read_g5(
+        self, autojump_clock: MockClock, world: World
+    ) -> None:
+        """Partition 2 is meant for the place, and its reader has still to give it up: it stays that one's meanwhile."""
+        reader = await world.classic(0, 1, 2)
+        assert (await world.beat("x", 0, instance_id="i")).assignment == {}
+        heir = await world.join(member_id_required=False, protocols=WANTS_T, group_instance_id="i")
+        assert isinstance(world.group(), PreparingRebalance)
+        written = (await world.again()).group()
+        assert isinstance(written, Stable)
+        given_now = {name: embedded.read_assignment(one.assignment).partitions for name, one in written.members.items()}
+        assert given_now == {reader.member_id: {"t": frozenset((0, 1, 2))}, heir.member_id: {}}
+        assert (await world.sync(heir.member_id, heir.generation)).assignment == b""
+
+    async def test_a_classic_process_takes_the_last_static_place_of_a_group_at_rest_g5(
+        self, autojump_clock: MockClock, world: World
+    ) -> None:
+        """Everybody has what is meant for it: there is nothing to rebalance."""
+        reader = await world.classic(0, 1, 2)
+        await world.beat("x", 0, instance_id="i")
+        left = (("range", subscription("t", owned=(0, 1))),)
+        assert (await world.join(reader.member_id, protocols=left)).generation == 2
+        assert (await world.beat("x", 2, instance_id="i")).assignment == assignment(t=(2,))
+        heir = await world.join(member_id_required=False, protocols=WANTS_T, group_instance_id="i")
+        assert isinstance(world.group(), Stable)
+        synced = await world.sync(heir.member_id, heir.generation)
+        assert embedded.read_assignment(synced.assignment).partitions == {"t": frozenset((2,))}
 
     async def test_by_silence_g5(self, autojump_clock: MockClock, nursery: trio.Nursery) -> None:
         world, reply = await self.mixed()
