@@ -5,10 +5,17 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from tests.unit.client.fetch_broker import FetchBroker, ScriptedCluster
 from tests.unit.client.reading_kit import Start
 from tests.unit.client.scripted_broker import ScriptedBroker
+
+
+@pytest.fixture
+def autojump_clock() -> trio.testing.MockClock:
+    """pytest-trio's, for real sockets: time jumps only once nothing has arrived for a moment of real time."""
+    return trio.testing.MockClock(autojump_threshold=0.01)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ Start = Callable[..., Awaitable[FetchBroker]]
 async def read(consumer: fencepost.Consumer[Any, Any], count: int) -> list[tuple[int, int]]:
     """(Partition, offset) of the next `count` records."""
     found: list[tuple[int, int]] = []
-    with trio.fail_after(10):
+    with trio.fail_after(100):
         async for batch in consumer.batches(count):
             found += [(record.partition, record.offset) for record in batch]
             if len(found) >= count:
@@ -26,7 +26,7 @@ async def read(consumer: fencepost.Consumer[Any, Any], count: int) -> list[tuple
 
 async def until(true: Callable[[], bool]) -> None:
     """Wait for something that nobody tells of."""
-    with trio.fail_after(5):
+    with trio.fail_after(100):
         while not true():  # noqa: ASYNC110 - there is no event for it
             await trio.sleep(0.005)
 

@@ -168,7 +168,7 @@ def ask(nodes: Nodes) -> Ask:
     async def call(talk: Callable[[fencepost.Admin], Awaitable[Any]]) -> Any:
         client = fencepost.Client(nodes.nodes[0].address, default_api_timeout_ms=1500, retry_backoff_ms=5)
         async with client as kafka, kafka.admin() as admin:
-            with trio.fail_after(10):
+            with trio.fail_after(100):
                 return await talk(admin)
 
     return call

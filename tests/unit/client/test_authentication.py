@@ -14,7 +14,7 @@ from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticate
 from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
-SECONDS = 10
+SECONDS = 100
 PLAIN = {
     "security_protocol": "sasl_plaintext",
     "sasl_mechanism": "PLAIN",
@@ -66,14 +66,15 @@ async def test_nothing_else_is_sent_while_a_session_is_renewed(sasl: SaslBroker)
     sasl.lifetime_ms = 100
     with trio.fail_after(SECONDS):
         async with client(sasl) as kafka:
-            ends = trio.current_time() + 1
-            while trio.current_time() < ends:
+            began = trio.current_time()
+            while sasl.names().count("SaslHandshake") < 10:
                 await kafka.cluster.refresh(["t"])
+            took = trio.current_time() - began
             connections = sasl.names().count("ApiVersions") // 2
     assert connections == 1
     names = sasl.names()
     renewals = [index for index, name in enumerate(names) if name == "SaslHandshake"]
-    assert 5 < len(renewals) < 30
+    assert took > 9 * 0.08, "no sooner than its time is nearly over"
     assert all(names[index + 1] == "SaslAuthenticate" for index in renewals)
 
 
@@ -101,7 +102,9 @@ async def test_a_broker_that_is_starting_may_be_asked_again(sasl: SaslBroker) ->
 
 
 @pytest.mark.parametrize("protocol", ["plaintext", "ssl", "sasl_plaintext"])
-async def test_a_proxy_whose_broker_is_away_is_no_wrong_setting(nursery: trio.Nursery, protocol: str) -> None:
+async def test_a_proxy_whose_broker_is_away_is_no_wrong_setting(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock, protocol: str
+) -> None:
     """It takes connections and ends them at once. That is tried until the deadline, as a port with nobody behind is."""
     taken: list[int] = []
 

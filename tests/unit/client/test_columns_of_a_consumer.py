@@ -21,7 +21,7 @@ FILLER = b"".join(b"%08d" % number for number in range(20_000))
 
 async def tables(consumer: fencepost.Consumer[Any, Any], count: int, **options: Any) -> list[pa.RecordBatch]:
     found: list[pa.RecordBatch] = []
-    with trio.fail_after(10):
+    with trio.fail_after(100):
         async for batch in consumer.arrow(**options):
             found.append(batch)
             if sum(entry.num_rows for entry in found) >= count:
@@ -140,7 +140,7 @@ async def test_large_batches_are_unpacked_in_other_threads(
             assert await read(consumer, 15) == [(0, offset) for offset in range(15)]
         else:
             got = []
-            with trio.fail_after(10):
+            with trio.fail_after(100):
                 async for record in consumer:
                     got.append(record.offset)
                     if len(got) == 15:

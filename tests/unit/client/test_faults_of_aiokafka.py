@@ -92,7 +92,7 @@ async def test_aiokafka_905_the_group_coordinators_node_fails_in_a_transaction(s
 
     broker.scripts["FindCoordinator"] = [coordinator] * 5
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
-        with trio.fail_after(5):
+        with trio.fail_after(100):
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
                 await txn.send_group_offsets(GROUP, {T0: CommittedOffset(5)})
@@ -124,7 +124,7 @@ async def test_aiokafka_1004_what_kafka_37_answers_while_it_verifies(
     broker.scripts["TxnOffsetCommit"] = [refusing(broker, code)] * 2
     broker.scripts["Produce"] = [broker.refuse(ErrorCode.NOT_ENOUGH_REPLICAS)]
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
-        with trio.fail_after(5):
+        with trio.fail_after(100):
             async with producer.transaction() as txn:
                 for value in (b"a", b"b"):
                     await txn.send("t", value)

@@ -154,7 +154,7 @@ async def test_what_a_program_holds_stays_equal_after_later_fetches(
     async with fencepost.Client(broker.address, **options) as kafka:
         async with kafka.consumer("t", max_partition_fetch_bytes=400_000) as consumer:
             found: list[pa.RecordBatch] = []
-            with trio.fail_after(10):
+            with trio.fail_after(100):
                 async for batch in consumer.arrow():
                     found.append(batch)
                     if sum(entry.num_rows for entry in found) == len(written):
@@ -164,7 +164,7 @@ async def test_what_a_program_holds_stays_equal_after_later_fetches(
         raws: list[tuple[memoryview, bytes]] = []
         async with kafka.consumer("t", max_partition_fetch_bytes=400_000) as consumer:
             consumer.keep_all()
-            with trio.fail_after(10):
+            with trio.fail_after(100):
                 reached = 0
                 while reached < len(written):
                     raw = await consumer.next_raw()

@@ -6,10 +6,11 @@ import pytest
 import trio
 
 import fencepost
+from fencepost import TopicPartition
 from fencepost.client.read_errors import CorruptRecords, DeserializationFailed
 from fencepost.protocol.record_batch import build_batch
 from tests.unit.client.fetch_broker import ScriptedCluster
-from tests.unit.client.reading_kit import T0, Start, read, values, wait_fetched
+from tests.unit.client.reading_kit import T0, Start, read, until, values, wait_fetched
 
 
 async def test_records_before_a_damaged_batch_are_given_and_a_seek_goes_on_behind_it(
@@ -60,6 +61,7 @@ async def test_the_budget_holds_over_all_partitions(start: Start) -> None:
     limit, batch = 30_000, 4_100 + 1_024
     options = {"queued_max_bytes": limit, "max_partition_fetch_bytes": 9_000}
     async with fencepost.Client(broker.address) as kafka, kafka.consumer("t", **options) as consumer:
+        await until(lambda: consumer.metrics()["fencepost_queued_bytes"] > 0)
         await trio.sleep(0.2)
         held = consumer.metrics()["fencepost_queued_bytes"]
         assert 0 < held <= limit + 2 * batch
@@ -95,7 +97,8 @@ async def test_a_busy_partition_does_not_starve_the_others(start: Start) -> None
     cluster.write(1, values(0, 1))
     cluster.write(2, values(0, 1))
     async with fencepost.Client(broker.address) as kafka, kafka.consumer("t") as consumer:
-        await trio.sleep(0.1)
+        for number in range(3):
+            await wait_fetched(consumer, TopicPartition("t", number), 1)
         seen = []
         async for batch in consumer.batches(100):
             seen.append({record.partition for record in batch})
@@ -112,7 +115,7 @@ async def test_a_busy_partition_does_not_starve_the_others(start: Start) -> None
 
 
 async def numbers(consumer: fencepost.Consumer[Any, Any], got: list[int]) -> None:
-    with trio.fail_after(5):
+    with trio.fail_after(100):
         async for record in consumer:
             got.append(record.value)
 
@@ -144,7 +147,7 @@ async def test_raw_answers_have_markers_and_the_aborted_list(start: Start, clust
     async with fencepost.Client(broker.address) as kafka, kafka.consumer() as consumer:
         consumer.keep_all()
         consumer.assign([T0])
-        with trio.fail_after(5):
+        with trio.fail_after(100):
             raw = await consumer.next_raw()
         assert [(h.base_offset, h.is_control, h.producer_id) for _, h in raw.batches] == [
             (0, False, 7),

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import trio
@@ -20,14 +20,17 @@ def client(broker: ScriptedBroker, **options: Any) -> fencepost.Client:
     return fencepost.Client(broker.address, random=random.Random(1), **{"retry_backoff_ms": 1, **options})
 
 
-async def give_up(producer: fencepost.TransactionalProducer, value: bytes, *, sent: bool = True) -> None:
-    """A transaction whose block ends with an exception, its record sent or on its way."""
+async def give_up(
+    producer: fencepost.TransactionalProducer, value: bytes, *, sent: Callable[[], object] | Literal[True] = True
+) -> None:
+    """A transaction whose block ends with an exception, its record sent, or on its way as far as `sent` says."""
     async with producer.transaction() as txn:
         await txn.send("t", value)
-        if sent:
+        if sent is True:
             await producer.flush()
         else:
-            await trio.sleep(0.1)
+            while not sent():  # noqa: ASYNC110 - nobody tells
+                await trio.sleep(0.01)
         raise ZeroDivisionError
 
 
@@ -318,7 +321,7 @@ async def test_an_aborted_transactions_records_never_reach_the_next_one(
     broker.scripts["Produce"] = [SILENCE]
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
         with pytest.raises(ZeroDivisionError):
-            await give_up(producer, b"old", sent=False)
+            await give_up(producer, b"old", sent=lambda: broker.batches)
         async with producer.transaction() as txn:
             await txn.send("t", b"new")
     assert broker.logs[0] == [b"new"]
