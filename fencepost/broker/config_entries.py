@@ -47,8 +47,8 @@ def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
     """Every setting of this broker that may be seen, by name; `broker` is what it was started with."""
     found: list[ConfigEntry] = []
     for name, setting in sorted({**WITHOUT_EFFECT, **SETTINGS}.items()):
-        if not setting.served:
-            continue
+        if not setting.served and name not in dynamic.node and name not in dynamic.cluster:
+            continue  # Kafka lists it only where somebody set it
         origins = [
             Origin(name, layer[name], source)
             for layer, source in (

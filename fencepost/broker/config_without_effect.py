@@ -50,7 +50,10 @@ controlled.shutdown.enable BOOLEAN true
 leader.imbalance.check.interval.seconds LONG 300
 log.dir.failure.timeout.ms LONG 30000
 num.replica.alter.log.dirs.threads INT -
+follower.replication.throttled.rate LONG - unlisted
+leader.replication.throttled.rate LONG - unlisted
 num.replica.fetchers INT 1 dynamic
+replica.alter.log.dirs.io.max.bytes.per.second LONG - unlisted
 replica.fetch.backoff.ms INT 1000
 replica.fetch.max.bytes INT 1048576
 replica.fetch.min.bytes INT 1
@@ -184,6 +187,7 @@ def _row(line: str, why: str) -> Setting:
         Kind[kind],
         None,
         f"{NO_EFFECT}{why}.",
+        served=dynamic != ["unlisted"],
         update=Update.CLUSTER_WIDE if dynamic else Update.READ_ONLY,
         nullable=default == "-",
     )

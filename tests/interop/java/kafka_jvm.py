@@ -11,6 +11,8 @@ from typing import Any, Self
 from tests.interop.java.jars import Unavailable, class_path, java
 
 MINUTE_MS = 60_000
+COMMANDS = {"ConfigCommand": "kafka.admin", "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign"}
+"""The packages of those commands that are not where the others are."""
 
 
 class ToolFailed(Exception):
@@ -82,6 +84,44 @@ class KafkaJvm:
         """What the main function of a tool's class prints. Raises ToolFailed."""
         return self._printed(lambda out: tool.main(self._array("String", words)))
 
+    def tool(self, name: str, *words: str) -> str:
+        """What a command of Kafka prints on both its streams: `TopicCommand` is what kafka-topics.sh runs.
+
+        Raises ToolFailed, with what was printed, for an exit code other than 0.
+        """
+        kind = self._jvm.java.lang.Class.forName(f"{COMMANDS.get(name, 'org.apache.kafka.tools')}.{name}")
+        mains = {method.getName(): method for method in kind.getDeclaredMethods()}
+        main = self._accessible(mains.get("mainNoExit", mains["main"]))
+        given, returned = self._array("Object", [self._array("String", words)]), []
+        with self._exits() as exits:
+            printed = self._printed(lambda _: returned.append(main.invoke(None, given)), errors_too=True)
+            code = exits[0] if len(exits) else returned[0]
+        if code:
+            raise ToolFailed(printed)
+        return printed
+
+    @contextlib.contextmanager
+    def _exits(self) -> Iterator[Any]:
+        """The codes with which a tool would end the JVM: none of them does, by the hook that Kafka's own tests use."""
+        jvm, kind = self._jvm, self._jvm.java.lang.Class.forName
+        handles, types = jvm.java.lang.invoke.MethodHandles, jvm.java.lang.invoke.MethodType
+        number, nothing, truth = (
+            kind(f"java.lang.{name}").getField("TYPE").get(None) for name in ("Integer", "Void", "Boolean")
+        )
+        codes = jvm.java.util.ArrayList()
+        add = types.methodType(truth, kind("java.lang.Object"))
+        kept = handles.publicLookup().findVirtual(kind("java.util.ArrayList"), "add", add).bindTo(codes)
+        hook = handles.dropArguments(
+            kept.asType(types.methodType(nothing, number)), 1, self._array("Class", [kind("java.lang.String")])
+        )
+        procedure = kind("org.apache.kafka.common.utils.Exit$Procedure")
+        exits = jvm.org.apache.kafka.common.utils.Exit
+        exits.setExitProcedure(jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(procedure, hook))
+        try:
+            yield codes
+        finally:
+            exits.resetExitProcedure()
+
     def groups(self, bootstrap: str, *words: str) -> str:
         """What ConsumerGroupCommand (kafka-consumer-groups.sh) prints. Raises ToolFailed."""
         tool = self._jvm.org.apache.kafka.tools.consumer.group.ConsumerGroupCommand
@@ -130,19 +170,22 @@ class KafkaJvm:
             array[number] = value
         return array
 
-    def _printed(self, work: Callable[[Any], Any]) -> str:
-        """What `work` prints on its stream or on standard output. Raises ToolFailed."""
+    def _printed(self, work: Callable[[Any], Any], *, errors_too: bool = False) -> str:
+        """What `work` prints on its stream or on standard output (and for errors). Raises ToolFailed."""
         from py4j.protocol import Py4JJavaError
 
         system, printed = self._jvm.java.lang.System, self._jvm.ByteArrayOutputStream()
-        before, stream = system.out, self._jvm.PrintStream(printed, True, "UTF-8")
+        before, errors, stream = system.out, system.err, self._jvm.PrintStream(printed, True, "UTF-8")
         system.setOut(stream)
+        if errors_too:
+            system.setErr(stream)
         try:
             work(stream)
         except Py4JJavaError as error:
-            raise ToolFailed(str(error)) from error
+            raise ToolFailed(f"{printed.toString('UTF-8')}\n{error}") from error
         finally:
             system.setOut(before)
+            system.setErr(errors)
         return str(printed.toString("UTF-8"))
 
     def open_log(
