@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.side_by_side import group_of, turn_of, workers
 
 # How long an example takes says more of the machine than of us. The same examples each time, so that a change is judged
 # by what it changed; to look for new ones: `make test ARGS="tests/property --hypothesis-profile=explore"`.
-settings.register_profile("fencepost", deadline=None, derandomize=True)
-settings.register_profile("explore", deadline=None)
+NO_CLOCK: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("fencepost", derandomize=True, **NO_CLOCK)
+settings.register_profile("explore", **NO_CLOCK)
 settings.load_profile("fencepost")
 
 StartBroker = Callable[..., BrokerProcess]

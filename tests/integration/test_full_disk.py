@@ -110,7 +110,7 @@ def test_transactions_and_group_commits_recover_without_a_restart(broker: Broker
         assert commit_offset(wire, "g", 99) is ErrorCode.NONE
         assert wire.end_txn("id", producer, commit=True).error_code == ErrorCode.NONE
         for partition in range(2):
-            assert _committed(wire, partition, wait_seconds=20)[0] == b"committed"
+            assert _committed(wire, partition, wait_seconds=100)[0] == b"committed"
         assert wire.init_producer_id("id")[1] > producer[1]
         wire.create_topic("after")
     assert broker.stop() == 0
@@ -169,7 +169,7 @@ def test_l3_what_was_deleted_makes_room_at_once_on_a_full_disk(tmp_path: Path, d
         assert not list(files.glob("*.log.deleted"))
 
 
-def _until(holds: Callable[[], bool], wait_seconds: float = 30) -> None:
+def _until(holds: Callable[[], bool], wait_seconds: float = 100) -> None:
     deadline = time.monotonic() + wait_seconds
     while not holds():
         assert time.monotonic() < deadline
