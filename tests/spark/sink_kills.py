@@ -1,0 +1,246 @@
+"""Drivers that are killed with -9 wherever it hurts, and the one question: is the output the input, exactly once?
+
+    python -m tests.spark.sink_kills --kills 50
+
+Each round writes more input, starts a driver (tests/spark/sink_driver.py) and kills it: at a point of a batch's commit,
+at any time, or as a zombie, which is frozen, succeeded, and let go again. The last driver ends in peace, and then a
+consumer of librdkafka compares.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.kit.broker_process import BrokerProcess
+from tests.spark.conftest import ROOT, compile_imports, new_producer, new_topic
+from tests.spark.sink_driver import Plan
+from tests.spark.sink_points import LANE_POINTS, POINTS
+
+START_SECONDS = 240.0
+TWO_PHASE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
+
+
+class Driver:
+    """One driver process and everything it starts."""
+
+    def __init__(self, plan: Plan, log: Path) -> None:
+        self._output = log.open("ab")
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.sink_driver", plan.text()],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=self._output,
+            start_new_session=True,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._output.close()
+
+    def wait(self, seconds: float = START_SECONDS) -> bool:
+        """Whether it copied all there was; False if it ended in another way."""
+        try:
+            return self._process.wait(seconds) == 0
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def started(self) -> bool:
+        """Wait until its query runs; False where it ended before."""
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], START_SECONDS)
+        return bool(ready) and self._process.stdout.readline() == b"started\n"
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to its whole group, where there still is one."""
+        try:
+            os.killpg(self._process.pid, number)
+        except ProcessLookupError:
+            pass
+
+    def kill(self) -> None:
+        """Driver and JVM at once."""
+        self.signal(signal.SIGKILL)
+        self._process.wait(START_SECONDS)
+
+
+class World:
+    """Two topics, a checkpoint, and what was written to the first."""
+
+    def __init__(self, bootstrap: str, work_dir: Path, *, two_phase: bool = False, seed: int = 0) -> None:
+        name = os.urandom(4).hex()
+        self.random = random.Random(seed)
+        self.bootstrap = bootstrap
+        self.log = work_dir / "drivers.log"
+        self.checkpoint = work_dir / f"checkpoint-{name}"
+        self.two_phase = two_phase
+        self.input = new_topic(bootstrap, f"in-{name}", partitions=2)
+        self.output = new_topic(bootstrap, f"out-{name}", partitions=2)
+        self._producer = new_producer(bootstrap)
+        self.written = 0
+        self.kills: Counter[str] = Counter()
+
+    def produce(self, rows: int) -> None:
+        """More input, each value another one."""
+        self._producer.begin_transaction()
+        for number in range(self.written, self.written + rows):
+            self._producer.produce(self.input, b"%d" % number, key=b"%d" % (number % 17))
+        self._producer.commit_transaction(60)
+        self.written += rows
+
+    def driver(self, die_at: str = "", die_in: int = -1, *, flaky: bool = False, batch_rows: int = 100) -> Driver:
+        """Start one; see Plan."""
+        return Driver(
+            Plan(
+                self.bootstrap,
+                self.input,
+                self.output,
+                str(self.checkpoint),
+                batch_rows,
+                two_phase=self.two_phase,
+                flaky=flaky,
+                die_at=die_at,
+                die_in=die_in,
+            ),
+            self.log,
+        )
+
+    @property
+    def next_batch(self) -> int:
+        """The batch that a new driver begins with, by Spark's own log of commits."""
+        commits = self.checkpoint / "commits"
+        done = [int(path.name) for path in commits.iterdir() if path.name.isdigit()] if commits.exists() else []
+        return max(done, default=-1) + 1
+
+    def killed_at(self, point: str, *, later: int = 0, flaky: bool = False) -> None:
+        """A driver that dies at a point of its first batch, or of a later one."""
+        with self.driver(point, self.next_batch + later, flaky=flaky) as driver:
+            assert not driver.wait(), f"the driver ended in peace, and should have died: {point}; see {self.log}"
+        self.kills[point] += 1
+
+    def killed_some_time(self) -> None:
+        """A driver that dies while its query runs, wherever it is then."""
+        with self.driver(flaky=self.random.random() < 0.3) as driver:
+            if driver.started():
+                time.sleep(self.random.uniform(0, 6))
+                driver.kill()
+                self.kills["any time"] += 1
+
+    def zombie(self) -> None:
+        """A driver that is frozen in its work and wakes while its successor is at work; then it dies."""
+        with self.driver() as old:
+            if not old.started():
+                return
+            time.sleep(self.random.uniform(0.5, 5))
+            old.signal(signal.SIGSTOP)
+            with self.driver(self.random.choice(POINTS), self.next_batch + 1) as new:
+                if new.started():
+                    time.sleep(self.random.uniform(0, 4))
+                old.signal(signal.SIGCONT)
+                new.wait()
+        self.kills["zombie"] += 1
+
+    def finish(self) -> None:
+        """A last driver copies what is left, in peace."""
+        with self.driver() as driver:
+            assert driver.wait(), f"the last driver failed; see {self.log}"
+
+    def check(self) -> None:
+        """The committed output is the input, exactly once, and nothing holds readers back."""
+        found = committed(self.bootstrap, self.output, 2)
+        counts = Counter(found)
+        doubled = [value for value, count in counts.items() if count > 1]
+        missing = [n for n in range(self.written) if b"%d" % n not in counts]
+        assert not doubled, f"{len(doubled)} values were written twice or more: {doubled[:5]}"
+        assert not missing, f"{len(missing)} values of {self.written} are missing: {missing[:5]}"
+        assert len(found) == self.written
+
+
+def committed(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
+    """All committed values, read by librdkafka up to the high watermark; TimeoutError if it can not get there."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    settings = {"bootstrap.servers": bootstrap, "group.id": "none", "isolation.level": "read_committed"}
+    consumer: Any = Consumer({**settings, "enable.partition.eof": False, "enable.auto.commit": False})
+    places = [TopicPartition(topic, number, OFFSET_BEGINNING) for number in range(partitions)]
+    consumer.assign(places)
+    values: list[bytes] = []
+    try:
+        deadline = time.monotonic() + 120
+        while True:
+            message = consumer.poll(0.2)
+            if message is not None:
+                assert message.error() is None, message.error()
+                values.append(message.value())
+                continue
+            at = {place.partition: place.offset for place in consumer.position(places)}
+            # Markers hold offsets, too: the position is past them only once they were read.
+            ends = {p.partition: consumer.get_watermark_offsets(p, timeout=30)[1] for p in places}
+            if all(at[number] >= end or end == 0 for number, end in ends.items()):
+                return values
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{topic} can be read up to {at} only, and ends at {ends}: a transaction is open")
+    finally:
+        consumer.close()
+
+
+def play(world: World, kills: int) -> None:
+    """Kill drivers until so many have died."""
+    points = LANE_POINTS if world.two_phase else POINTS
+    while sum(world.kills.values()) < kills:
+        world.produce(150)
+        fault = world.random.random()
+        if fault < 0.6:
+            point = points[sum(world.kills[point] for point in points) % len(points)]
+            world.killed_at(point, later=world.random.choice((0, 0, 1)), flaky=world.random.random() < 0.3)
+        elif fault < 0.9:
+            world.killed_some_time()
+        else:
+            world.zombie()
+        print(f"{time.strftime('%H:%M:%S')} {world.written} rows, killed: {dict(world.kills)}", flush=True)
+    world.finish()
+    world.check()
+
+
+def main() -> None:
+    """The long run, from the command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2)))
+    parser.add_argument("--two-phase", action="store_true")
+    parser.add_argument("--bootstrap", help="a broker to use instead of one of its own")
+    given = parser.parse_args()
+    compile_imports()
+    print(f"seed {given.seed}", flush=True)
+    with tempfile.TemporaryDirectory(prefix="sink-kills-") as name:
+        work_dir = Path(name)
+        if given.bootstrap:
+            play(World(given.bootstrap, work_dir, two_phase=given.two_phase, seed=given.seed), given.kills)
+        else:
+            with BrokerProcess(work_dir / "broker", data_dir=work_dir / "data", settings=TWO_PHASE) as broker:
+                play(World(broker.address, work_dir, two_phase=given.two_phase, seed=given.seed), given.kills)
+    print("the output is the input, exactly once")
+
+
+if __name__ == "__main__":
+    main()
