@@ -81,6 +81,8 @@ def metadata_shell(directory: Path, words: tuple[str, ...], offset: int | None, 
         fail(str(error))
     except MetadataCorrupt as error:
         fail(f"the metadata log is damaged: {error}\n  all that is wrong with it: fencepost verify {directory}")
+    except BrokenPipeError:
+        raise  # whoever read the output has enough
     except OSError as error:
         fail(f"{directory} can not be read: {error}")
     except KeyboardInterrupt:

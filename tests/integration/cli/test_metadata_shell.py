@@ -169,6 +169,16 @@ def test_what_can_not_be_done_is_explained(broker: BrokerProcess, words: tuple[s
     assert (result.exit_code, says in result.stderr) == (code, True), result.output
 
 
+def test_who_has_read_enough_is_no_failure_to_read(broker: BrokerProcess) -> None:
+    """As `... find | head -1`: the pipe is closed before all is written."""
+    words = [sys.executable, "-m", "fencepost", "metadata-shell", str(broker.data_dir), "find"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as finding:
+        assert finding.stdout is not None
+        finding.stdout.close()
+        assert finding.stderr is not None
+        assert finding.stderr.read() == ""
+
+
 def test_a_directory_without_metadata_is_told(tmp_path: Path) -> None:
     result = shell(tmp_path, "ls")
     assert (result.exit_code, "holds no metadata log" in result.stderr) == (1, True), result.output
