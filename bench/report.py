@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from bench.cases import LESS_IS_BETTER
 
+UNITS_OF_COST = ("s", "ms", "MB")
+
 
 class Measured(NamedTuple):
     """One number of one run."""
@@ -32,7 +34,8 @@ def table(measured: list[Measured], pairs: list[tuple[str, str]]) -> str:
             for broker in brokers
             if (found := [one.value for one in measured if one[:3] == (case, metric, broker)])
         }
-        better = "less" if metric in LESS_IS_BETTER or "CPU" in metric else "more"
+        less = metric in LESS_IS_BETTER or "CPU" in metric or metric.split()[0] in UNITS_OF_COST
+        better = "less" if less else "more"
         cells = [case, f"{metric} ({better} is better)", *(_number(medians.get(name)) for name in brokers)]
         for ours, theirs in pairs:
             ratio = medians[ours] / medians[theirs] if ours in medians and medians.get(theirs) else None

@@ -57,7 +57,10 @@ class OwnBroker(Target):
 
     def start(self) -> None:
         """Start on a fresh directory and return when the ready line was read."""
-        data = self._directory / f"{self.name}-{time.monotonic_ns()}"
+        self.start_on(self._directory / f"{self.name}-{time.monotonic_ns()}")
+
+    def start_on(self, data: Path) -> None:
+        """Start on this directory and return when the ready line was read."""
         command = [sys.executable, "-m", "fencepost", "serve", "--data", str(data), "--listen", "127.0.0.1:0"]
         command += ["--set", f"durability={self.durability}", "--set", "group.initial.rebalance.delay.ms=0"]
         self._process = subprocess.Popen(

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import DurableReply
+from fencepost.broker.context import DurableReply, EncodedReply
 from fencepost.protocol.headers import write_response_header
 from fencepost.protocol.registry import Api
 
@@ -53,7 +53,10 @@ def answer_of(api: Api, version: int, correlation_id: int, reply: Any) -> Answer
 
 def framed(api: Api, version: int, correlation_id: int, response: Any) -> tuple[list[Any], int]:
     """A response's frame in pieces, and its size."""
-    parts = api.response.encode_parts(response, version)
+    if isinstance(response, EncodedReply):
+        parts: list[Any] = response.parts
+    else:
+        parts = api.response.encode_parts(response, version)
     head = write_response_header(api, version, correlation_id)
     size = len(head) + sum(map(len, parts))
     return [size.to_bytes(4, "big") + head, *parts], size + 4

@@ -66,3 +66,12 @@ class CloseConnection(Exception):
 
     Kafka does this where acks=0 leaves no other way to say that a write failed.
     """
+
+
+class EncodedReply:
+    """What a handler returns where it has the response's bytes in pieces already."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = parts

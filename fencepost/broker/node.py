@@ -24,6 +24,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.store import CorruptLogFile, Store
 from fencepost.broker.log.sync_thread import FlushThreads, SyncThreads
 from fencepost.broker.markers import Markers
+from fencepost.broker.metadata_answers import MetadataAnswers
 from fencepost.broker.metadata_log import (
     METADATA_PARTITION,
     MetadataPartitionLog,
@@ -80,6 +81,7 @@ class Node:
         self.dispatch = Dispatch(unstable=config.unstable_api_versions_enable)
         self.markers = Markers(self)
         self.hanging = HangingCheck(self)
+        self.metadata_answers = MetadataAnswers()
         self.endpoint = Endpoint("", 0)
         """Where it listens, once it does."""
         self.server: Server | None = None

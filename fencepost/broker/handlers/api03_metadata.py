@@ -6,7 +6,8 @@ epochs; v8 authorized operations (those of the cluster up to v10 only); v10 topi
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.context import EncodedReply, RequestContext
+from fencepost.broker.metadata_answers import partition_value
 from fencepost.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from fencepost.coordinator.metadata.commands import NO_ID
 from fencepost.coordinator.metadata.topic_names import is_internal, topic_name_problem
@@ -14,7 +15,6 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import (
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 
@@ -30,8 +30,9 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Describe the cluster and the topics asked for; create what is missing where both sides allow it."""
     version = context.api_version
     everything = request.topics is None or (version == 0 and not request.topics)
+    topics: list[Any] = []
     if everything:
-        topics = [_topic(topic) for topic in node.metadata.image.topics_by_name.values()]
+        pass  # they are kept as bytes
     elif version < TOPIC_IDS_SINCE and any(entry.name is None or entry.topic_id != NO_ID for entry in request.topics):
         topics = [
             MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=entry.name or "", topic_id=entry.topic_id)
@@ -43,7 +44,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
     config = node.config
-    return MetadataResponse(
+    response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
                 node_id=config.node_id, host=context.listener.host, port=context.listener.port, rack=config.broker_rack
@@ -56,6 +57,10 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
+    if not everything:
+        return response
+    operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
+    return EncodedReply(node.metadata_answers.parts(response, node.metadata.image, version, operations))
 
 
 async def _topics(node: "Node", request: Any, version: int) -> list[Any]:
@@ -91,14 +96,5 @@ def _topic(topic: "TopicImage") -> Any:
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.internal,
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=list(partition.replicas),
-                isr_nodes=list(partition.isr),
-            )
-            for index, partition in enumerate(topic.assignment)
-        ],
+        partitions=[partition_value(index, partition) for index, partition in enumerate(topic.assignment)],
     )

@@ -28,7 +28,8 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     if request.plan is not None:
         return await _apply(node, request, context)
     created = await node.metadata.create_topics([_wanted(topic) for topic in request.topics], request.validate_only)
-    return CreateTopicsResponse(topics=[_answer(node, topic, context.api_version) for topic in created])
+    same: dict[frozenset[tuple[str, str]], list[Any]] = {}
+    return CreateTopicsResponse(topics=[_answer(node, topic, context.api_version, same) for topic in created])
 
 
 async def _apply(node: "Node", request: Any, context: RequestContext) -> Any:
@@ -38,7 +39,7 @@ async def _apply(node: "Node", request: Any, context: RequestContext) -> Any:
     if request.topics:
         both = "A plan and topics can not be in one request."
         refused = [CreatedTopic(one.name, Outcome(ErrorCode.INVALID_REQUEST, both)) for one in request.topics]
-        told = [_answer(node, one, context.api_version) for one in refused]
+        told = [_answer(node, one, context.api_version, {}) for one in refused]
         return CreateTopicsResponse(topics=told, plan=refused_plan(both))
     return CreateTopicsResponse(topics=[], plan=await apply_plan(node, request.plan, request.validate_only, context))
 
@@ -53,17 +54,17 @@ def _wanted(topic: Any) -> NewTopic:
     )
 
 
-def _answer(node: "Node", topic: CreatedTopic, version: int) -> Any:
+def _answer(node: "Node", topic: CreatedTopic, version: int, same: dict[frozenset[tuple[str, str]], list[Any]]) -> Any:
+    """The answer for one topic; `same` keeps the settings of topics that are set alike, which are most of the work."""
     code, message = topic.outcome
     if code is not ErrorCode.NONE:
         return CreatableTopicResult(name=topic.name, error_code=code, error_message=message)
     configs: list[Any] = []
     if version >= SETTINGS_IN_THE_ANSWER_SINCE:
-        rules = rules_of(node)
-        entries = topic_entries(topic.configs, rules.started_with, rules.dynamic(node.metadata.image))
-        configs = [
-            CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.source) for entry in entries
-        ]
+        alike = frozenset(topic.configs.items())
+        if alike not in same:
+            same[alike] = _settings(node, topic)
+        configs = same[alike]
     return CreatableTopicResult(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -72,3 +73,9 @@ def _answer(node: "Node", topic: CreatedTopic, version: int) -> Any:
         replication_factor=topic.replication_factor,
         configs=configs,
     )
+
+
+def _settings(node: "Node", topic: CreatedTopic) -> list[Any]:
+    rules = rules_of(node)
+    entries = topic_entries(topic.configs, rules.started_with, rules.dynamic(node.metadata.image))
+    return [CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.source) for entry in entries]

@@ -1,6 +1,6 @@
 """Requests to the metadata handlers through their bytes in both directions, against an in-memory service."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from inspect import isawaitable
 from typing import Any
@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from fencepost.broker.config import BrokerConfig, load_config
-from fencepost.broker.context import Endpoint, RequestContext
+from fencepost.broker.context import EncodedReply, Endpoint, RequestContext
+from fencepost.broker.metadata_answers import MetadataAnswers
 from fencepost.coordinator.metadata.commands import NewTopic
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.protocol.registry import API_BY_KEY
@@ -38,6 +39,7 @@ class NodeDouble:
 
     config: BrokerConfig
     metadata: MetadataService
+    metadata_answers: MetadataAnswers = field(default_factory=MetadataAnswers)
 
 
 async def node(*settings: str) -> NodeDouble:
@@ -59,7 +61,8 @@ async def ask(on: NodeDouble, key: int, version: int, request: Any) -> Any:
     answer = import_module(f"fencepost.broker.handlers.{HANDLERS[key]}").handle(on, request, context)
     if isawaitable(answer):
         answer = await answer
-    return api.response.decode(api.response.encode(answer, version), version)
+    encoded = b"".join(answer.parts) if isinstance(answer, EncodedReply) else api.response.encode(answer, version)
+    return api.response.decode(encoded, version)
 
 
 def versions(*keys: int) -> pytest.MarkDecorator:
