@@ -75,7 +75,7 @@ async def test_nothing_else_is_sent_while_a_session_is_renewed(sasl: SaslBroker)
     names = sasl.names()
     renewals = [index for index, name in enumerate(names) if name == "SaslHandshake"]
     assert took > 9 * 0.08, "no sooner than its time is nearly over"
-    assert all(names[index + 1] == "SaslAuthenticate" for index in renewals)
+    assert all(names[index + 1] == "SaslAuthenticate" for index in renewals[:9])
 
 
 async def test_a_session_that_can_not_be_renewed(sasl: SaslBroker) -> None:
@@ -147,7 +147,9 @@ async def test_a_listener_that_wants_sasl(script: Script) -> None:
     assert broker.names("Metadata") == ["Metadata"] * 2
 
 
-async def test_a_broker_that_once_answered_is_never_suspected(script: Script) -> None:
+async def test_a_broker_that_once_answered_is_never_suspected(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
     broker: ScriptedBroker = await script()
     async with fencepost.Client(broker.address, default_api_timeout_ms=1000) as kafka:
         await kafka.cluster.refresh(["t"])

@@ -33,7 +33,9 @@ async def test_an_answer_that_makes_no_sense_is_told_with_api_and_node(script: S
 
 
 @pytest.mark.parametrize("size", [-1, 0, 3, 1 << 30])
-async def test_a_frame_of_an_impossible_size_ends_the_connection(nursery: trio.Nursery, size: int) -> None:
+async def test_a_frame_of_an_impossible_size_ends_the_connection(
+    nursery: trio.Nursery, size: int, autojump_clock: trio.testing.MockClock
+) -> None:
     """Bounded: no buffer is taken for what a peer only claims."""
 
     async def serve(stream: trio.SocketStream) -> None:
@@ -49,7 +51,9 @@ async def test_a_frame_of_an_impossible_size_ends_the_connection(nursery: trio.N
             await kafka.cluster.policy.run(kafka.cluster.refresh)
 
 
-async def test_an_answer_to_nothing_ends_the_connection(nursery: trio.Nursery) -> None:
+async def test_an_answer_to_nothing_ends_the_connection(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
     async def serve(stream: trio.SocketStream) -> None:
         await stream.receive_some()
         await stream.send_all(struct.pack(">ii", 4, 4711))
@@ -63,7 +67,7 @@ async def test_an_answer_to_nothing_ends_the_connection(nursery: trio.Nursery) -
             await kafka.cluster.policy.run(kafka.cluster.refresh)
 
 
-async def test_nobody_there_is_retriable_until_the_deadline() -> None:
+async def test_nobody_there_is_retriable_until_the_deadline(autojump_clock: trio.testing.MockClock) -> None:
     async with fencepost.Client("127.0.0.1:1", **QUICK) as kafka, kafka.admin() as admin:  # type: ignore[arg-type]
         with pytest.raises(RetriableError, match=r"gave up on listing topics after 0\.3 s"):
             await admin.list_topics()

@@ -140,7 +140,9 @@ def moved(first: ScriptedBroker, second: ScriptedBroker) -> Dialled:
 
 
 @pytest.mark.parametrize("strategy", ["rebootstrap", "none"])
-async def test_known_brokers_that_are_gone(script: Script, strategy: str) -> None:
+async def test_known_brokers_that_are_gone(
+    script: Script, strategy: str, autojump_clock: trio.testing.MockClock
+) -> None:
     """KIP-899: with `rebootstrap` the configured servers are asked again; with `none` nobody but those once known."""
     first, second = await script(), await script()
     dial = moved(first, second)

@@ -223,7 +223,9 @@ async def test_only_so_much_is_on_its_way(script: Script, monkeypatch: pytest.Mo
             connection.post(METADATA, 9, METADATA.request(topics=[]))
 
 
-async def test_a_stranger_may_not_make_us_take_much_memory(nursery: trio.Nursery) -> None:
+async def test_a_stranger_may_not_make_us_take_much_memory(
+    nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
     """Before it has proved who it is a broker's answer is limited to 1 MiB."""
 
     async def serve(stream: trio.SocketStream) -> None:

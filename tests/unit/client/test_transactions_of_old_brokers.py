@@ -88,7 +88,9 @@ async def test_a_lost_commit_is_asked_for_again_without_a_new_epoch(script: Scri
 
 
 @pytest.mark.parametrize(("said", "committed"), [(ErrorCode.NONE, True), (ErrorCode.INVALID_TXN_STATE, False)])
-async def test_an_unknown_outcome_is_found_out(script: Script, said: ErrorCode, committed: bool) -> None:
+async def test_an_unknown_outcome_is_found_out(
+    script: Script, said: ErrorCode, committed: bool, autojump_clock: trio.testing.MockClock
+) -> None:
     broker = await old(script)
     broker.scripts["EndTxn"] = [SILENCE] * 3
     options = {"request_timeout_ms": 100, "default_api_timeout_ms": 250}

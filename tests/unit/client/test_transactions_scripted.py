@@ -155,7 +155,7 @@ async def test_tv1_takes_a_new_epoch_after_a_commit_was_asked_for_twice(script: 
     [(ErrorCode.NONE, True), (ErrorCode.INVALID_TXN_STATE, False), (ErrorCode.PRODUCER_FENCED, False)],
 )
 async def test_a_commit_that_nobody_answers_is_an_unknown_outcome(
-    script: Script, said: ErrorCode, committed: bool
+    script: Script, said: ErrorCode, committed: bool, autojump_clock: trio.testing.MockClock
 ) -> None:
     """`reinitialise` asks for the same commit until the coordinator tells what became of it (P6, T16, KIP-588)."""
     broker = await script()
