@@ -96,7 +96,7 @@ def _problem(one: Problem) -> Any:
 
 
 def _malformed(plan: Any) -> list[Problem]:
-    """What is said twice, and so perhaps in two ways."""
+    """What is said in two ways, or may be."""
     found: list[Problem] = []
     seen: set[tuple[str, str]] = set()
     named = [(TOPIC, topic.name, topic.settings) for topic in plan.topics]
@@ -116,6 +116,11 @@ def _malformed(plan: Any) -> list[Problem]:
             twice = Outcome(ErrorCode.INVALID_REQUEST, "The plan names one of its settings more than once.")
             found.append(Problem(kind, name, twice))
         seen.add((kind, name))
+    rules: dict[Acl, bool] = {}
+    for number, wanted in enumerate(plan.acls):
+        if rules.setdefault(_acl(wanted), wanted.absent) != wanted.absent:
+            text = "The plan wants it to be there, and not to be there."
+            found.append(Problem(ACL, str(number), Outcome(ErrorCode.INVALID_REQUEST, text)))
     return found
 
 

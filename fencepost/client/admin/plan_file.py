@@ -66,7 +66,7 @@ def plan_of(content: Mapping[str, Any]) -> ClusterPlan:
     if not isinstance(rules, list):
         raise ConfigError("acls: must be a list of rules ([[acls]] in TOML)")
     acls = [rule for number, told in enumerate(rules, 1) for rule in _acls(f"acls, rule {number}", told)]
-    return ClusterPlan(topics, tuple(configs), tuple(acls))
+    return ClusterPlan(topics, tuple(configs), tuple(dict.fromkeys(acls)))
 
 
 # -- topics and settings

@@ -145,6 +145,16 @@ def test_rules_that_nobody_enforces_are_told_of(broker: BrokerProcess) -> None:
     assert gone.stdout.startswith("- acl User:a WRITE GROUP told, ALLOW from *\n")
 
 
+def test_a_rule_can_not_be_there_and_not_be_there(broker: BrokerProcess) -> None:
+    rule = '[[acls]]\nprincipals = ["User:a", "User:a"]\noperation = "write"\ngroup = "torn"\n'
+    both = apply(broker, f'{rule}{rule}state = "absent"\n')
+    assert both.exit_code == 1
+    assert both.stderr.startswith("acl User:a WRITE GROUP torn, ALLOW from *: "), both.stderr
+    assert "INVALID_REQUEST" in both.stderr
+    once = apply(broker, rule)
+    assert once.stdout.endswith("\n1 change, made at once.\n"), "said twice is said once"
+
+
 def test_what_a_plan_says_twice_is_refused(broker: BrokerProcess, wire: Wire) -> None:
     """The file can not say it; a program can."""
     setting = m19.PlannedSetting(name="retention.ms", value="1")
