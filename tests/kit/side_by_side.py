@@ -16,14 +16,8 @@ SHARED = (
 
 ALONE = "simulation/*"
 """Worlds share nothing, and some take minutes: each test of these files is a group of its own."""
-FIRST = (
-    "simulation/test_whole_world.py",
-    "Kafka",
-    "Spark",
-    "simulation/test_group_world.py",
-    "property/test_messages.py",
-)
-"""What takes longest, by file or group."""
+FIRST = ("Kafka", "Spark", "simulation/test_whole_world.py", "simulation/test_group_world.py", "property/test_messages.py")
+"""What takes longest, by file or group; what waits most beside what reckons most."""
 
 
 def group_of(path: Path, test: str) -> str:
