@@ -16,7 +16,13 @@ SHARED = (
 
 ALONE = "simulation/*"
 """Worlds share nothing, and some take minutes: each test of these files is a group of its own."""
-FIRST = ("Kafka", "Spark", "simulation/test_whole_world.py", "simulation/test_group_world.py", "property/test_messages.py")
+FIRST = (
+    "Kafka",
+    "Spark",
+    "simulation/test_whole_world.py",
+    "simulation/test_group_world.py",
+    "property/test_messages.py",
+)
 """What takes longest, by file or group; what waits most beside what reckons most."""
 
 
