@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.protocol.columns import RecordColumns, headers_type
+from fencepost.protocol.columns import RecordColumns, arrow_numbers, headers_type
 from fencepost.protocol.topics import TopicPartition
 
 
@@ -30,13 +30,25 @@ def fields_of(columns: tuple[str, ...]) -> frozenset[str]:
     return frozenset({"key", "value", "headers"}.intersection(columns))
 
 
-def spark_batch(records: RecordColumns, tp: TopicPartition, columns: tuple[str, ...], schema: Any) -> Any:
-    """The records of one partition as a pyarrow RecordBatch of `schema`, which is `arrow_schema(columns)`."""
-    import pyarrow as pa
+class BatchMaker:
+    """Makes the Arrow batches of one partition, with `columns` in their order and `schema` as `arrow_schema` has it.
 
-    count = len(records)
+    Topic and partition are the same in every row: their columns are parts of the longest that was needed so far.
+    """
 
-    def column(name: str) -> Any:
+    def __init__(self, tp: TopicPartition, columns: tuple[str, ...]) -> None:
+        self.schema = arrow_schema(columns)
+        self._tp = tp
+        self._columns = columns
+        self._same: dict[str, Any] = {}
+
+    def batch(self, records: RecordColumns) -> Any:
+        """The records as a pyarrow RecordBatch."""
+        import pyarrow as pa
+
+        return pa.RecordBatch.from_arrays([self._column(name, records) for name in self._columns], schema=self.schema)
+
+    def _column(self, name: str, records: RecordColumns) -> Any:
         match name:
             case "key":
                 return records.key
@@ -44,16 +56,36 @@ def spark_batch(records: RecordColumns, tp: TopicPartition, columns: tuple[str, 
                 return records.value
             case "headers":
                 return records.headers
-            case "topic":
-                return pa.repeat(pa.scalar(tp.topic, pa.string()), count)
-            case "partition":
-                return pa.repeat(pa.scalar(tp.partition, pa.int32()), count)
+            case "topic" | "partition":
+                return self._repeated(name, len(records))
             case "offset":
-                return pa.array(records.offset)
+                return arrow_numbers(records.offset, self.schema.field(name).type)
             case "timestamp":
-                return pa.array(records.timestamp_ms * 1000).cast(pa.timestamp("us", tz="UTC"))
+                return arrow_numbers(records.timestamp_ms * 1000, self.schema.field(name).type)
             case "timestampType":
-                return pa.array(records.timestamp_type)
+                return arrow_numbers(records.timestamp_type, self.schema.field(name).type)
         raise AssertionError(f"no column {name}")
 
-    return pa.RecordBatch.from_arrays([column(name) for name in columns], schema=schema)
+    def _repeated(self, name: str, count: int) -> Any:
+        found = self._same.get(name)
+        if found is None or len(found) < count:
+            kind = self.schema.field(name).type
+            value = self._tp.topic if name == "topic" else self._tp.partition
+            found = self._same[name] = _texts(value, count) if isinstance(value, str) else _numbers(value, count, kind)
+        return found.slice(0, count)
+
+
+def _texts(text: str, count: int) -> Any:
+    # pa.repeat would do it, too, but first imports pandas: see `arrow_numbers`.
+    import numpy as np
+    import pyarrow as pa
+
+    data = text.encode()
+    bounds = np.arange(count + 1, dtype=np.int32) * len(data)
+    return pa.Array.from_buffers(pa.string(), count, [None, pa.py_buffer(bounds), pa.py_buffer(data * count)])
+
+
+def _numbers(number: int, count: int, kind: Any) -> Any:
+    import numpy as np
+
+    return arrow_numbers(np.full(count, number, np.int32), kind)

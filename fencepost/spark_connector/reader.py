@@ -14,7 +14,7 @@ from fencepost.protocol.isolation import AbortedFilter
 from fencepost.protocol.messages import api01_fetch
 from fencepost.protocol.record_batch import BatchHeader, CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-from fencepost.spark_connector.arrow import arrow_schema, fields_of, spark_batch
+from fencepost.spark_connector.arrow import BatchMaker, fields_of
 from fencepost.spark_connector.cluster import Cluster
 from fencepost.spark_connector.offsets import EARLIEST, LATEST
 from fencepost.spark_connector.wire import BrokerError, Connection, ConnectionLost, Ticket, code_of
@@ -105,12 +105,12 @@ class RangeReader:
     def arrow_batches(self) -> Iterator[Any]:
         """The visible records of the range as Arrow batches of the chosen columns."""
         columns = self._settings.columns
-        schema, fields = arrow_schema(columns), fields_of(columns)
+        maker, fields = BatchMaker(self.tp, columns), fields_of(columns)
         for fetched in self.fetches():
             for records in iter_columns(
                 fetched.buffer, fetched.batches, first_offset=self._start, stop_offset=self._stop, fields=fields
             ):
-                yield spark_batch(records, self.tp, columns, schema)
+                yield maker.batch(records)
 
     def _ask_ahead(self) -> None:
         # Nothing is lost when this fails: the next _receive finds nothing under way and asks anew.

@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fencepost.client.frames import FRAMES
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.registry import API_BY_NAME, API_VERSIONS, Api
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from fencepost.client.security import SecurityConfig
 
 MAX_FRAME_BYTES = 1 << 30
-_FIRST_ROOM_BYTES = 1 << 20
+_ROOM_AT_ONCE_BYTES = 8 << 20
 _SIZE = struct.Struct(">i")
 _TLS_ALERT = b"\x15\x03"
 _RENEWED_AT = 0.85
@@ -196,7 +197,7 @@ class Connection:
         if ends_at is not None:
             self._renew_at = began + _RENEWED_AT * (ends_at - began)
 
-    def _decode(self, ticket: Ticket, frame: bytearray, start: int) -> Any:
+    def _decode(self, ticket: Ticket, frame: memoryview, start: int) -> Any:
         if ticket.api.key == API_VERSIONS and ticket.version > 0:
             # A broker that does not know our version answers in version 0, with the error first.
             (error,) = struct.unpack_from(">h", frame, start)
@@ -204,7 +205,7 @@ class Connection:
                 return ticket.api.response.decode(frame, 0, start)
         return ticket.api.response.decode(frame, ticket.version, start)
 
-    def _receive_frame(self) -> bytearray:
+    def _receive_frame(self) -> memoryview:
         head = bytearray(_SIZE.size)
         self._fill(memoryview(head))
         (size,) = _SIZE.unpack(head)
@@ -212,15 +213,20 @@ class Connection:
             raise NotTrusted(self.address, "it speaks TLS: security.protocol has to be SSL or SASL_SSL")
         if not 4 <= size <= MAX_FRAME_BYTES:
             raise ConnectionLost(self.address, f"an answer of {size} bytes")
+        if size <= _ROOM_AT_ONCE_BYTES:
+            # What large answers lie in is used again, once no array refers to it.
+            room = FRAMES.take(size)
+            self._fill(room[:])
+            return room
         # Memory follows what arrives, not what is claimed.
-        frame = bytearray(min(size, _FIRST_ROOM_BYTES))
+        frame = bytearray(_ROOM_AT_ONCE_BYTES)
         filled = 0
         while True:
             with memoryview(frame) as view:
                 self._fill(view[filled:])
             filled = len(frame)
             if filled == size:
-                return frame
+                return memoryview(frame)
             frame += bytes(min(size - filled, 3 * filled))
 
     def _fill(self, room: memoryview) -> None:

@@ -51,7 +51,7 @@ class World:
     def admin(self) -> Any:
         """An AdminClient, kept: it ends its requests when it goes."""
         module = pytest.importorskip("confluent_kafka.admin")
-        return module.AdminClient({"bootstrap.servers": self.bootstrap})
+        return module.AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def topic(self, partitions: int = 2, name: str | None = None, **config: str) -> "Topic":
         """A topic that is there for every request from now on; settings with _ for the dots."""
@@ -127,7 +127,9 @@ class Topic:
     def plain(self, records: Sequence[tuple[int, bytes | None]], *, keyed: bool = False, **settings: Any) -> None:
         """Without a transaction, in one batch for each partition where they fit; `keyed` by their first word."""
         confluent = pytest.importorskip("confluent_kafka")
-        producer = confluent.Producer({"bootstrap.servers": self.world.bootstrap, "linger.ms": 100, **settings})
+        producer = confluent.Producer(
+            {"bootstrap.servers": self.world.bootstrap, "linger.ms": 100, "log_level": 0, **settings}
+        )
         for partition, value in records:
             producer.produce(self.name, value, (value or b"").split(b" ")[0] if keyed else None, partition=partition)
         assert producer.flush(DEADLINE_SECONDS) == 0
