@@ -22,6 +22,11 @@ from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import command, command_json
 
 METADATA = "__cluster_metadata-0"
+HEED = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+    "from fencepost.__main__ import main; main()"
+)
+"""Who runs the tests in the background ignores Ctrl-C, and so would every process that comes of it."""
 PLAN = "".join(f"[topics.many-{number}]\npartitions = 100\n" for number in range(120))
 """More records than fit one append (10,000): Begin, several batches, End."""
 
@@ -127,29 +132,51 @@ def test_commands_can_be_typed_one_after_the_other(broker: BrokerProcess) -> Non
     assert told[4:] == ["2000", "id", "configs/", "partitions/"]
 
 
+class Following:
+    """`metadata-shell ... --follow` in a process of its own, read line by line and ended by Ctrl-C."""
+
+    def __init__(self, broker: BrokerProcess, *words: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", HEED, "metadata-shell", str(broker.data_dir), "--follow", *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
+    def line(self) -> str:
+        """The next line that it tells."""
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().rstrip()
+
+    def __enter__(self) -> "Following":
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._process.send_signal(signal.SIGINT)
+        try:
+            self.code = self._process.wait(60)
+        finally:
+            self._process.kill()
+            self._process.communicate()
+
+
 def test_what_comes_is_followed(broker: BrokerProcess) -> None:
     """Row M6: --follow on a living directory; each change shows when it is decided."""
-    words = [sys.executable, "-m", "fencepost", "metadata-shell", str(broker.data_dir)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    value = [*words, "cat", "/topics/followed/configs/segment.bytes", "--follow"]
     with (
-        subprocess.Popen([*words, "--follow", "history", "/topics/followed"], **pipes) as history,  # type: ignore[call-overload]
-        subprocess.Popen(value, **pipes) as watched,  # type: ignore[call-overload]
+        Following(broker, "history", "/topics/followed") as history,
+        Following(broker, "cat", "/topics/followed/configs/segment.bytes") as watched,
     ):
-        assert watched.stdout.readline().startswith("-- at offset ")
-        assert watched.stdout.readline() == "there is no /topics/followed\n"
+        assert watched.line().startswith("-- at offset ")
+        assert watched.line() == "there is no /topics/followed"
         command(broker, "topic", "create", "followed", "--set", "segment.bytes=1048576")
-        assert history.stdout.readline().rstrip().endswith("records")
-        assert "  /topics/followed  created" in history.stdout.readline()
-        assert watched.stdout.readline().startswith("-- at offset ")
-        assert watched.stdout.readline() == "1048576\n"
+        assert history.line().endswith(" records")
+        assert "  /topics/followed  created" in history.line()
+        assert watched.line().startswith("-- at offset ")
+        assert watched.line() == "1048576"
         command(broker, "topic", "alter", "followed", "--set", "segment.bytes=2097152")
-        watched.stdout.readline()
-        assert watched.stdout.readline() == "2097152\n"
-        for process in (history, watched):
-            process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 130
-            process.communicate()
+        assert watched.line().startswith("-- at offset ")
+        assert watched.line() == "2097152"
+    assert (history.code, watched.code) == (130, 130)
 
 
 @pytest.mark.parametrize(
