@@ -205,7 +205,7 @@ def written(bootstrap: str, topic: str) -> Any:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_running_broker_and_its_directory_give_one_report_by_spark_and_without(
     spark: Any, start_broker: StartBroker
 ) -> None:

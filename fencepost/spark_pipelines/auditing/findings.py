@@ -24,7 +24,6 @@ class Rule(StrEnum):
     CLOSED = "every transaction is closed by a marker"
     INDEX = "the list of aborted transactions is that of the markers"
     STABLE = "the last stable offset is where the oldest open transaction begins"
-    ONE_VERDICT = "a transaction has one verdict in all its partitions"
     WHOLE = "every batch is as it was written"
 
 
