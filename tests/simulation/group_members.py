@@ -14,6 +14,7 @@ from fencepost.protocol.messages import api12_heartbeat as m12
 from fencepost.protocol.messages import api13_leave_group as m13
 from fencepost.protocol.messages import api14_sync_group as m14
 from fencepost.protocol.messages import api28_txn_offset_commit as m28
+from tests.simulation.group_base import REBALANCE_S, SESSION_S
 from tests.simulation.group_ledger import Holder
 from tests.simulation.lines import Lost
 from tests.simulation.txn_client import RETRIABLE, Abortable, GaveUp, TxnClient
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 COMMIT, FETCH, JOIN, HEARTBEAT, LEAVE, SYNC, TXN_COMMIT = 8, 9, 11, 12, 13, 14, 28
 GROUP, TOPIC, PROTOCOL = "g", "in", "sim"
-SESSION_S, REBALANCE_S, BEAT_S = 2.0, 3.0, 0.3
+BEAT_S = 0.3
 AGAIN_S = 0.1
 TXN_TIMEOUT_MS = 4000
 TXN_PATIENCE_S = 1.5

@@ -1,0 +1,337 @@
+"""Members of simulated groups that are run by our client's machines, of the classic and of the consumer protocol."""
+
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from fencepost.client.core.assignors import strategies
+from fencepost.client.core.classic_member import ClassicMember, Joined, JoinedMember
+from fencepost.client.core.consumer_member import Beat, BeatAnswer, ConsumerMember, Wish
+from fencepost.client.core.group_steps import Deal, Fail, GiveUp, Join, Resolve, Stay, Step, Sync, Take
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import api11_join_group as m11
+from fencepost.protocol.messages import api12_heartbeat as m12
+from fencepost.protocol.messages import api13_leave_group as m13
+from fencepost.protocol.messages import api14_sync_group as m14
+from fencepost.protocol.messages import api68_consumer_group_heartbeat as m68
+from fencepost.testing.determinism import nap
+from tests.simulation.group_base import REBALANCE_S, SESSION_S
+from tests.simulation.group_books import Owner
+from tests.simulation.group_work import AGAIN_S, BEAT_S, GROUP, Worker
+
+if TYPE_CHECKING:
+    from tests.simulation.group_protocols import ProtocolWorld
+
+JOIN, HEARTBEAT, LEAVE, SYNC, CONSUMER_HEARTBEAT = 11, 12, 13, 14, 68
+OUT = frozenset(
+    {
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.ILLEGAL_GENERATION,
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.GROUP_ID_NOT_FOUND,
+    }
+)
+
+
+class Machine:
+    """One process: its machine says what comes next, and the network and the program do it."""
+
+    def __init__(self, world: "ProtocolWorld", owner: Owner, random: Random) -> None:
+        self.owner = owner
+        self.failed: Fail | None = None
+        self.worker = Worker(world, owner, random)
+        self._world = world
+        self._random = random
+        self._line = self.worker.new_line("group")
+        self._beat_line = self.worker.new_line("beat")
+        self._wake = trio.Event()
+        world.books.born(owner)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """What it subscribes to."""
+        raise NotImplementedError
+
+    def step(self) -> Step:
+        """What the machine says is next."""
+        raise NotImplementedError
+
+    async def run(self) -> None:
+        """Be a member until cancelled or shut out for good."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._beats)
+                nursery.start_soon(self.worker.work)
+                while self.failed is None:
+                    await self._take_step(self.step())
+                nursery.cancel_scope.cancel()
+            self._world.tell(f"{self.owner.name} ends: {self.failed}")
+        finally:
+            self._world.books.gave_up(self.owner)
+            self.worker.close()
+
+    async def _take_step(self, step: Step) -> None:
+        match step:
+            case GiveUp(partitions, lost=True):
+                self.worker.lost(partitions)
+                self._given_up(step)
+            case GiveUp(partitions):
+                if await self.worker.give_up(partitions, lambda: self.step() == step):
+                    self._given_up(step)
+            case Take(partitions):
+                self.worker.took(partitions)
+                self._taken(step)
+            case Fail():
+                self.failed = step
+            case Stay():
+                with trio.move_on_after(5 * BEAT_S):
+                    await self._wake.wait()
+                self._wake = trio.Event()
+            case _:
+                await self._more(step)
+
+    def _given_up(self, step: GiveUp) -> None:
+        raise NotImplementedError
+
+    def _taken(self, step: Take) -> None:
+        raise NotImplementedError
+
+    async def _more(self, step: Step) -> None:
+        raise NotImplementedError
+
+    async def _beats(self) -> None:
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        """Go in order; the answer does not matter."""
+        raise NotImplementedError
+
+    def _left(self) -> None:
+        self.owner.leaves = True
+        self._world.books.gave_up(self.owner)
+
+    def change_wish(self) -> None:
+        """The program wants other topics; where it may."""
+
+
+class ConsumerMachine(Machine):
+    """A member of the consumer protocol (KIP-848)."""
+
+    def __init__(self, world: "ProtocolWorld", owner: Owner, random: Random, wish: Wish, version: int) -> None:
+        super().__init__(world, owner, random)
+        member_id = f"{random.getrandbits(128):032x}" if version else ""
+        self._version = version
+        self._machine = ConsumerMember(member_id, wish, owner.instance_id)
+        self._machine.named({topic_id: name for name, topic_id in world.ids.items()})
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return self._world.matched(self._machine.wish)
+
+    def step(self) -> Step:
+        return self._machine.step()
+
+    def _given_up(self, step: GiveUp) -> None:
+        self._machine.given_up(step.partitions, lost=step.lost)
+
+    def _taken(self, step: Take) -> None:
+        self._machine.taken(step.partitions)
+
+    async def _more(self, step: Step) -> None:
+        assert isinstance(step, Resolve), step
+        self._machine.named({topic_id: name for name, topic_id in self._world.ids.items()})
+        await nap(AGAIN_S)
+
+    async def _beats(self) -> None:
+        while True:
+            await nap(0.01 if self._machine.beat_is_due else self._random.uniform(0.3, 1.0) * BEAT_S)
+            self.worker.maybe_freeze()
+            if self._machine.beats:
+                await self._beat()
+
+    async def _beat(self) -> None:
+        machine, books = self._machine, self._world.books
+        await self.worker.awake()
+        if not machine.beats:
+            return
+        sent, sent_at, newest = machine.beat(), trio.current_time(), books.newest
+        if sent.epoch == 0:
+            books.joining(self.owner)
+        answer = await self.worker.ask(self._beat_line, CONSUMER_HEARTBEAT, self._version, self._request(sent))
+        if answer is None:
+            machine.unanswered()
+            return
+        code, given = ErrorCode(answer.error_code), None
+        if answer.assignment is not None:
+            given = frozenset((one.topic_id, at) for one in answer.assignment.topic_partitions for at in one.partitions)
+        if code is not ErrorCode.NONE:
+            self._world.tell(f"{self.owner.name}: a heartbeat in epoch {sent.epoch} is {code.name}")
+        machine.answered(sent, BeatAnswer(code, answer.member_id, answer.member_epoch, given))
+        if code is ErrorCode.NONE and machine.epoch == answer.member_epoch:
+            books.in_epoch(self.owner, machine.epoch, newest, sent_at)
+        if code in OUT:
+            books.out(self.owner)
+        self.worker.member_id, self.worker.epoch = machine.member_id, machine.epoch
+        if code is ErrorCode.NONE and not isinstance(machine.step(), GiveUp):
+            books.in_touch(self.owner, sent_at)
+        self._wake.set()
+        if code is not ErrorCode.NONE:
+            await nap(AGAIN_S)
+
+    def _request(self, sent: Beat) -> Any:
+        topics: dict[bytes, list[int]] = {}
+        for topic_id, partition in sorted(sent.owned or ()):
+            topics.setdefault(topic_id, []).append(partition)
+        owned = [m68.TopicPartitions(topic_id=topic_id, partitions=all_) for topic_id, all_ in topics.items()]
+        wish = sent.wish
+        fields = {} if wish is None or self._version == 0 else {"subscribed_topic_regex": wish.pattern or ""}
+        return m68.ConsumerGroupHeartbeatRequest(
+            group_id=GROUP,
+            member_id=sent.member_id,
+            member_epoch=sent.epoch,
+            instance_id=self.owner.instance_id,
+            rebalance_timeout_ms=round(REBALANCE_S * 1000) if sent.is_full else -1,
+            subscribed_topic_names=None if wish is None else list(wish.topics),
+            server_assignor=None if wish is None else wish.assignor,
+            topic_partitions=None if sent.owned is None else owned,
+            **fields,
+        )
+
+    async def leave(self) -> None:
+        bye = self._machine.goodbye()
+        self._left()
+        if bye is not None:
+            await self.worker.ask(self._line, CONSUMER_HEARTBEAT, self._version, self._request(bye))
+        self.worker.close()
+
+    def change_wish(self) -> None:
+        self._machine.subscribe(self._world.some_wish(self._random, self._version))
+        self._world.tell(f"{self.owner.name} wants {self._machine.wish}")
+
+
+class ClassicMachine(Machine):
+    """A member of the classic protocol, with the embedded consumer protocol that the broker can read."""
+
+    def __init__(self, world: "ProtocolWorld", owner: Owner, random: Random, offered: tuple[str, ...]) -> None:
+        super().__init__(world, owner, random)
+        self._machine = ClassicMember(strategies(offered), tuple(world.sizes), owner.instance_id)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        return frozenset(self._machine.topics)
+
+    def step(self) -> Step:
+        return self._machine.step()
+
+    def _given_up(self, step: GiveUp) -> None:
+        self._machine.given_up(step.partitions, lost=step.lost)
+
+    def _taken(self, step: Take) -> None:
+        self._machine.taken(step.partitions)
+
+    async def _more(self, step: Step) -> None:
+        match step:
+            case Join():
+                await self._join(step)
+            case Deal(topics):
+                self._machine.dealt({name: self._world.sizes[name] for name in topics})
+            case Sync():
+                await self._sync(step)
+            case _:
+                raise AssertionError(step)
+
+    async def _join(self, step: Join) -> None:
+        self.worker.has_to_join = True
+        await self.worker.awake()
+        self._world.books.joining(self.owner)
+        request = m11.JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=round(SESSION_S * 1000),
+            rebalance_timeout_ms=round(REBALANCE_S * 1000),
+            member_id=step.member_id,
+            group_instance_id=self.owner.instance_id,
+            protocol_type="consumer",
+            protocols=[m11.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in step.protocols],
+            reason=step.reason,
+        )
+        answer = await self.worker.ask(self._line, JOIN, 9, request, REBALANCE_S + 1)
+        if answer is None:
+            return
+        code = ErrorCode(answer.error_code)
+        self._machine.joined(
+            Joined(
+                *(code, answer.member_id, answer.generation_id, answer.protocol_name or "", answer.leader),
+                skip_assignment=answer.skip_assignment,
+                members=[JoinedMember(one.member_id, one.group_instance_id, one.metadata) for one in answer.members],
+            )
+        )
+        if code not in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
+            self._refused(code, "join")
+            await nap(AGAIN_S)
+
+    def _refused(self, code: ErrorCode, what: str) -> None:
+        self._world.tell(f"{self.owner.name}: {what} in generation {self._machine.generation} is {code.name}")
+        if code in OUT:
+            self._world.books.out(self.owner)
+
+    async def _sync(self, step: Sync) -> None:
+        request = m14.SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=step.generation,
+            member_id=step.member_id,
+            group_instance_id=self.owner.instance_id,
+            protocol_type="consumer",
+            protocol_name=step.strategy,
+            assignments=[
+                m14.SyncGroupRequestAssignment(member_id=name, assignment=data) for name, data in step.assignments
+            ],
+        )
+        sent_at, newest = trio.current_time(), self._world.books.newest
+        answer = await self.worker.ask(self._line, SYNC, 5, request, REBALANCE_S + 1)
+        if answer is None:
+            return
+        code = ErrorCode(answer.error_code)
+        self._machine.synced(step.generation, code, answer.assignment)
+        if code is not ErrorCode.NONE:
+            self._refused(code, "sync")
+            await nap(AGAIN_S)
+            return
+        self.worker.member_id, self.worker.epoch = self._machine.member_id, self._machine.generation
+        self.worker.has_to_join = False
+        self._world.books.in_epoch(self.owner, self._machine.generation, newest, sent_at)
+        if not isinstance(self._machine.step(), GiveUp):
+            self._world.books.in_touch(self.owner, sent_at)
+
+    async def _beats(self) -> None:
+        machine = self._machine
+        while True:
+            await nap(self._random.uniform(0.3, 1.0) * BEAT_S)
+            self.worker.maybe_freeze()
+            if not machine.beats:
+                continue
+            generation, sent_at = machine.generation, trio.current_time()
+            request = m12.HeartbeatRequest(
+                group_id=GROUP,
+                generation_id=generation,
+                member_id=machine.member_id,
+                group_instance_id=self.owner.instance_id,
+            )
+            answer = await self.worker.ask(self._beat_line, HEARTBEAT, 4, request)
+            if answer is None:
+                continue
+            code = ErrorCode(answer.error_code)
+            machine.heard(generation, code)
+            if code is ErrorCode.NONE and not isinstance(machine.step(), GiveUp):
+                self._world.books.in_touch(self.owner, sent_at)
+            elif code is not ErrorCode.NONE:
+                self._refused(code, "heartbeat")
+            self._wake.set()
+
+    async def leave(self) -> None:
+        name = m13.MemberIdentity(member_id=self._machine.member_id, group_instance_id=self.owner.instance_id)
+        self._left()
+        if self._machine.member_id:
+            request = m13.LeaveGroupRequest(group_id=GROUP, members=[name])
+            await self.worker.ask(self._line, LEAVE, 5, request)
+        self.worker.close()
