@@ -4,20 +4,39 @@ import pytest
 
 from fencepost.protocol.metadata_records import (
     AbortTransactionRecord,
+    AccessControlEntryRecord,
     BeginTransactionRecord,
+    BrokerEndpoint,
+    BrokerFeature,
+    BrokerRegistrationChangeRecord,
+    ClearElrRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
+    FenceBrokerRecord,
     MetadataRecord,
     MetadataRecordError,
     NoOpRecord,
+    PartitionChangeRecord,
     PartitionRecord,
+    PartitionRun,
     ProducerIdsRecord,
+    QuotaEntity,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+    UserScramCredentialRecord,
     decode_metadata_record,
+    decode_metadata_records,
     encode_metadata_record,
     encode_metadata_records,
+    record_count,
 )
 
 ID = bytes(range(16))
@@ -34,7 +53,53 @@ FRAMES: list[tuple[MetadataRecord, str]] = [
     (RemoveTopicRecord(ID), f"010900 {ID_HEX} 00"),
     (FeatureLevelRecord("metadata.version", 25), "010c00 11 6d657461646174612e76657273696f6e 0019 00"),
     (ProducerIdsRecord(1, -1, 1001), "010f00 00000001 ffffffffffffffff 00000000000003e9 00"),
+    (
+        RegisterBrokerRecord(
+            1,
+            ID,
+            9,
+            (BrokerEndpoint("PLAINTEXT", "h", 9092, 0),),
+            (BrokerFeature("metadata.version", 7, 25),),
+            "r",
+            False,
+            log_dirs=(ID,),
+        ),
+        f"010003 00000001 00 {ID_HEX} 0000000000000009 02 0a 504c41494e54455854 0268 2384 0000 00"
+        f" 02 11 6d657461646174612e76657273696f6e 0007 0019 00 0272 00 00 01 00 11 02 {ID_HEX}",
+    ),
+    (UnregisterBrokerRecord(1, 9), "010100 00000001 0000000000000009 00"),
+    (PartitionChangeRecord(7, ID), f"010501 00000007 {ID_HEX} 00"),
+    (
+        PartitionChangeRecord(7, ID, isr=(1,), leader=2),
+        f"010501 00000007 {ID_HEX} 02 00 05 02 00000001 01 04 00000002",
+    ),
+    (
+        PartitionChangeRecord(7, ID, eligible_leader_replicas=(1,)),
+        f"010502 00000007 {ID_HEX} 01 06 05 02 00000001",
+    ),
+    (FenceBrokerRecord(1, 9), "010700 00000001 0000000000000009 00"),
+    (UnfenceBrokerRecord(1, 9), "010800 00000001 0000000000000009 00"),
+    (
+        UserScramCredentialRecord("u", 1, b"s", b"k", b"v", 4096),
+        "010b00 0275 01 0273 026b 0276 00001000 00",
+    ),
+    (
+        ClientQuotaRecord((QuotaEntity("user", "a"), QuotaEntity("client-id", None)), "k", 2.0),
+        "010e00 03 05 75736572 0261 00 0a 636c69656e742d6964 00 00 026b 4000000000000000 00 00",
+    ),
+    (BrokerRegistrationChangeRecord(1, 9, fenced=1), "011102 00000001 0000000000000009 01 00 01 01"),
+    (
+        AccessControlEntryRecord(ID, 2, "t", 3, "User:a", "*", 3, 3),
+        f"011200 {ID_HEX} 02 0274 03 07 557365723a61 022a 03 03 00",
+    ),
+    (RemoveAccessControlEntryRecord(ID), f"011300 {ID_HEX} 00"),
     (NoOpRecord(), "011400 00"),
+    (RemoveUserScramCredentialRecord("u", 2), "011600 0275 02 00"),
+    (
+        RegisterControllerRecord(1, ID, False, (BrokerEndpoint("C", "h", 1, 0),)),
+        f"011b00 00000001 {ID_HEX} 00 02 0243 0268 0001 0000 00 01 00",
+    ),
+    (ClearElrRecord("t"), "011c00 0274 00"),
     (BeginTransactionRecord("ab"), "011700 01 00 03 036162"),
     (BeginTransactionRecord(), "011700 00"),
     (EndTransactionRecord(), "011800 00"),
@@ -50,6 +115,26 @@ def test_records_are_kafkas_bytes(record: MetadataRecord, frame: str) -> None:
     assert encode_metadata_record(record) == data
     assert decode_metadata_record(data) == record
     assert decode_metadata_record(memoryview(data)) == record
+
+
+def test_a_run_of_partitions_stands_in_the_log_as_so_many_records() -> None:
+    """Memory holds one where the log holds a million; what was cut differently is read as the same run."""
+    first = PartitionRecord(5, ID, (1,), (1,), 1, directories=(bytes(16),))
+    run = PartitionRun(first, 300)
+    frames = encode_metadata_records([run])
+    assert frames == [encode_metadata_record(record) for record in run.records()]
+    assert [*decode_metadata_records(frames)] == [run]
+    assert encode_metadata_records([run.between(0, 7), run.between(7, 300)]) == frames
+    other = PartitionRecord(305, ID, (2,), (2,), 2, directories=(bytes(16),))
+    mixed = [TopicRecord("a", ID), run, other, NoOpRecord()]
+    assert [*decode_metadata_records(encode_metadata_records(mixed))] == mixed
+    assert record_count(mixed) == 303
+
+
+def test_a_gap_in_the_numbers_or_another_topic_ends_a_run() -> None:
+    records = [PartitionRecord(number, topic, (1,), (1,), 1) for topic in (ID, bytes(16)) for number in (0, 1, 3, 2)]
+    found = [*decode_metadata_records(encode_metadata_records(records))]
+    assert [entry.length if isinstance(entry, PartitionRun) else 1 for entry in found] == [2, 1, 1, 2, 1, 1]
 
 
 def test_many_at_once_are_the_same_bytes() -> None:

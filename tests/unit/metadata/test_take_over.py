@@ -1,0 +1,268 @@
+"""Several controllers and one log (row M2, E.3): who is fenced, what is aborted, who waits, and what bounds a change.
+
+The log is a real one: the LogStore over memory, whose conditional append is the fence.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+
+from fencepost.broker.config import load_config
+from fencepost.broker.log.commit import GroupCommit
+from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.metadata_log import METADATA_PARTITION, METADATA_TOPIC_ID, MetadataPartitionLog
+from fencepost.broker.topic_rules import TopicRules, cluster_facts, metadata_log_config
+from fencepost.coordinator.metadata.commands import FeatureUpdate, MorePartitions, NewTopic, TopicRef, UpgradeType
+from fencepost.coordinator.metadata.image import MetadataImage
+from fencepost.coordinator.metadata.ports import Bounds
+from fencepost.coordinator.metadata.service import MetadataService
+from fencepost.coordinator.ports import LogWriteFailed
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    NoOpRecord,
+)
+from tests.unit.metadata.kit import CLUSTER_ID, FixedClock, Ids, MemoryLog, build, started, user_topics
+
+SMALL = Bounds(append_records_max=3)
+
+
+class Shared:
+    """One log in a `SegmentStore` over memory, and any number of controllers over it."""
+
+    def __init__(self) -> None:
+        self.config = load_config()
+        logs = LogDirectory.over(MemoryStore(), "os", lambda topic: metadata_log_config(self.config))
+        self.log = logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, metadata_log_config(self.config))
+        self.commit = GroupCommit("os")
+        self.ids = Ids()
+
+    def controller(self) -> MetadataService:
+        return MetadataService(
+            MetadataPartitionLog(self.log, self.commit),
+            FixedClock(),
+            cluster_facts(self.config, CLUSTER_ID),
+            TopicRules(self.config),
+            self.ids,
+            bounds=SMALL,
+        )
+
+    async def reader(self) -> MetadataImage:
+        """What somebody sees who reads the whole log."""
+        standby = self.controller()
+        await standby.start(standby=True)
+        return standby.image
+
+
+async def test_m2_an_old_controllers_append_conflicts_and_it_steps_down() -> None:
+    """The seam is LogStore (decision 0015): the position of a log is its version."""
+    shared = Shared()
+    old, new = shared.controller(), shared.controller()
+    await old.start()
+    await old.create_topics([NewTopic("a")])
+    await new.start(standby=True)
+    assert user_topics(new) == {"a": 1}
+    await new.take_over()
+    [reply] = await new.create_topics([NewTopic("b")])
+    assert reply.outcome.code is ErrorCode.NONE
+
+    end = shared.log.log_end_offset
+    [reply] = await old.create_topics([NewTopic("c", 9)])
+    assert reply.outcome.code is ErrorCode.NOT_CONTROLLER
+    assert shared.log.log_end_offset == end, "nothing was appended"
+    assert not old.journal.active
+    assert new.journal.active
+    [reply] = await old.create_topics([NewTopic("d")])
+    assert reply.outcome.code is ErrorCode.NOT_CONTROLLER, "it does not try again"
+    with pytest.raises(LogWriteFailed):
+        await old.next_producer_id()
+
+    await old.follow()
+    assert old.image == new.image == await shared.reader()
+
+
+async def test_m2_a_take_over_with_nothing_open_fences_all_the_same() -> None:
+    shared = Shared()
+    old, new = shared.controller(), shared.controller()
+    await old.start()
+    await new.start(standby=True)
+    await new.take_over()
+    [reply] = await old.create_topics([NewTopic("a")])
+    assert reply.outcome.code is ErrorCode.NOT_CONTROLLER
+    await old.follow()
+    await old.take_over()
+    [reply] = await new.create_topics([NewTopic("b")])
+    assert reply.outcome.code is ErrorCode.NOT_CONTROLLER, "and so back again"
+    [reply] = await old.create_topics([NewTopic("b")])
+    assert reply.outcome.code is ErrorCode.NONE
+    assert user_topics(old) == {"b": 1}
+
+
+async def test_m2_producer_ids_never_come_twice_over_take_overs() -> None:
+    shared = Shared()
+    controllers = [shared.controller() for _ in range(3)]
+    await controllers[0].start()
+    found: list[int] = []
+    for turn in range(6):
+        controller = controllers[turn % 3]
+        if turn in (1, 2):
+            await controller.start(standby=True)
+        if turn:
+            await controller.take_over()
+        found += [await controller.next_producer_id() for _ in range(3)]
+    assert len(set(found)) == len(found)
+
+
+@dataclass
+class Stalling(MemoryLog):
+    """A log whose writer stands still behind append number `stalls_at`, until `go_on`; others go on meanwhile."""
+
+    stalls_at: int = 1_000
+    go_on: trio.Event = field(default_factory=trio.Event)
+
+    async def durable(self, end_offset: int) -> None:
+        if self.appends >= self.stalls_at:
+            await self.go_on.wait()
+        await super().durable(end_offset)
+
+
+@pytest.mark.parametrize("stalls_at", range(1, 7))
+async def test_m2_a_take_over_within_a_transaction_aborts_it_in_its_first_record(stalls_at: int) -> None:
+    """S0 "Controller Failover": the old one lives and knows nothing of it; it hears of it at its next append."""
+    log = Stalling()
+    old = await started(log, bounds=SMALL)
+    await old.service.create_topics([NewTopic("before")])
+    log.appends, log.stalls_at = 0, stalls_at
+    rival = log.rival()
+    new = build(rival, bounds=SMALL, ids=Ids(500))
+    answers: list[Any] = []
+
+    async def ask() -> None:
+        answers.extend(await old.service.create_topics([NewTopic("a", 14)]))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask)
+        await trio.testing.wait_all_tasks_blocked()
+        await new.service.start(standby=True)
+        seen, count = user_topics(new.service), len(rival.records())
+        was_open = new.service.journal.open is not None
+        assert was_open == (stalls_at < 6)
+        await new.service.take_over()
+        assert rival.records()[count] == (AbortTransactionRecord("Controller failover") if was_open else NoOpRecord())
+        assert user_topics(new.service) == seen == ({"before": 1} if was_open else {"before": 1, "a": 14})
+        log.go_on.set()
+    assert [answer.outcome.code is ErrorCode.NONE for answer in answers] == [not was_open]
+    [reply] = await new.service.create_topics([NewTopic("later", 5)])
+    assert reply.outcome.code is ErrorCode.NONE
+    third = await started(rival.survivor(), bounds=SMALL)
+    assert user_topics(third.service) == {**seen, "later": 5}
+    await old.service.follow()
+    assert old.service.image == new.service.image
+
+
+async def test_m2_nobody_decides_within_a_transaction(autojump_clock: trio.testing.MockClock) -> None:
+    """S0: one transaction at a time, no other record between its Begin and its End, and no look at half of it."""
+    cluster = await started(bounds=SMALL)
+    cluster.log.delay_seconds = 1
+    answers: dict[str, Any] = {}
+
+    async def ask(name: str, partitions: int) -> None:
+        [answers[name]] = await cluster.service.create_topics([NewTopic(name, partitions)])
+
+    count = len(cluster.log.records())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(ask, "wide", 20)
+        await trio.sleep(2.5)
+        nursery.start_soon(ask, "small", 1)
+        nursery.start_soon(cluster.service.next_producer_id)
+        nursery.start_soon(ask, "other", 20)
+        await trio.sleep(2)
+        assert user_topics(cluster.service) == {}
+        assert answers == {}, "an answer waits for the End"
+    assert {answer.outcome.code for answer in answers.values()} == {ErrorCode.NONE}
+    records = cluster.log.records()[count:]
+    marks = [type(record) for record in records if isinstance(record, BeginTransactionRecord | EndTransactionRecord)]
+    assert marks == [BeginTransactionRecord, EndTransactionRecord] * 2
+    assert [type(record) for record in records[:23]].count(EndTransactionRecord) == 1
+    assert isinstance(records[22], EndTransactionRecord)
+    assert user_topics((await started(cluster.log.survivor())).service) == {"wide": 20, "small": 1, "other": 20}
+
+
+async def test_m2_who_leaves_in_the_middle_of_his_transaction_does_not_leave_it_open(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    cluster = await started(bounds=SMALL)
+    cluster.log.delay_seconds = 1
+    with trio.move_on_after(2.5):
+        await cluster.service.create_topics([NewTopic("wide", 20)])
+    assert cluster.service.journal.open is None
+    assert user_topics(cluster.service) == {"wide": 20}
+
+
+async def test_m2_a_transaction_that_takes_too_long_is_aborted(autojump_clock: trio.testing.MockClock) -> None:
+    """E.6: a time bound; nobody else can change anything meanwhile."""
+
+    class VirtualClock(FixedClock):
+        def monotonic(self) -> float:
+            return trio.current_time()
+
+    cluster = await started(bounds=SMALL._replace(transaction_seconds_max=3))
+    cluster.service.journal._clock = VirtualClock()
+    cluster.log.delay_seconds = 2
+    [reply] = await cluster.service.create_topics([NewTopic("wide", 20)])
+    assert reply.outcome.code is ErrorCode.REQUEST_TIMED_OUT
+    cluster.log.delay_seconds = 0
+    assert isinstance(cluster.log.records()[-1], AbortTransactionRecord)
+    assert user_topics(cluster.service) == {}
+    [reply] = await cluster.service.create_topics([NewTopic("wide", 20)])
+    assert reply.outcome.code is ErrorCode.NONE
+
+
+async def test_m2_a_transaction_that_is_too_large_is_aborted() -> None:
+    """E.6: a size bound."""
+    cluster = await started(bounds=SMALL._replace(transaction_bytes_max=1500))
+    [reply] = await cluster.service.create_topics([NewTopic("wide", 40)])
+    assert reply.outcome.code is ErrorCode.POLICY_VIOLATION
+    assert isinstance(cluster.log.records()[-1], AbortTransactionRecord)
+    [reply] = await cluster.service.create_topics([NewTopic("wide", 4)])
+    assert reply.outcome.code is ErrorCode.NONE
+    assert user_topics((await started(cluster.log.survivor())).service) == {"wide": 4}
+
+
+async def test_m2_below_level_13_there_are_no_transactions() -> None:
+    """E.1: their records are gated by metadata.version; what does not fit into one append is refused."""
+    cluster = await started(bounds=Bounds(append_records_max=10))
+    lowered = await cluster.service.update_features(
+        [FeatureUpdate("metadata.version", 12, UpgradeType.UNSAFE_DOWNGRADE)]
+    )
+    assert lowered.code is ErrorCode.NONE
+    count = len(cluster.log.records())
+    [reply] = await cluster.service.create_topics([NewTopic("wide", 10)])
+    assert reply.outcome.code is ErrorCode.POLICY_VIOLATION
+    applied = await cluster.service.apply([NewTopic("a", 3), MorePartitions("a", 5)])
+    assert not applied.refused
+    records = cluster.log.records()[count:]
+    assert not any(isinstance(record, BeginTransactionRecord) for record in records)
+    assert len(records) == 6
+    [gone] = await cluster.service.delete_topics([TopicRef("a")])
+    assert gone.outcome.code is ErrorCode.NONE
+
+
+async def test_m2_what_never_becomes_durable_was_never_decided() -> None:
+    """E.3: the state goes back to what was shown last, and this controller is one no more."""
+    cluster = await started()
+
+    async def lost(end_offset: int) -> None:
+        raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the flush failed")
+
+    before = cluster.service.image
+    cluster.log.durable = lost  # type: ignore[method-assign]
+    [reply] = await cluster.service.create_topics([NewTopic("a")])
+    assert reply.outcome.code is ErrorCode.NOT_CONTROLLER
+    assert cluster.service.image is before is cluster.service.journal.newest
+    assert not cluster.service.journal.active
