@@ -8,6 +8,8 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import trio
+
 from fencepost.broker.context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api35_describe_log_dirs import (
@@ -22,20 +24,24 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 UNKNOWN_BYTES = -1
+AT_A_TIME = 100
+"""So many partitions are looked at before other requests get their turn."""
 
 logger = logging.getLogger(__name__)
 
 
-def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
     """Describe the one directory; `topics` null asks for every partition, an unknown one is left out."""
     if request.topics is None:
         wanted: Iterable[TopicPartition] = sorted(_everything(node))
     else:
         asked = [TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions]
-        wanted = [tp for tp in dict.fromkeys(asked) if node.metadata.exists(tp)]
+        wanted = dict.fromkeys(asked)
     by_topic: dict[str, list[Any]] = {}
-    for tp in wanted:
-        if node.is_offline(tp):
+    for count, tp in enumerate(wanted):
+        if count % AT_A_TIME == AT_A_TIME - 1:
+            await trio.lowlevel.checkpoint()  # a log that is not open is looked up on the disk
+        if node.is_offline(tp) or not node.metadata.exists(tp):
             continue
         part = DescribeLogDirsPartition(
             partition_index=tp.partition, partition_size=node.logs.size_bytes(tp), offset_lag=0, is_future_key=False
