@@ -127,3 +127,12 @@ async def test_d8_there_are_two_kinds_of_elections(kind: int) -> None:
     place = m.TopicPartitions(topic="a", partitions=[0])
     answer = await ask(await node(), 43, 2, m.ElectLeadersRequest(election_type=kind, topic_partitions=[place]))
     assert answer.error_code == ErrorCode.INVALID_REQUEST
+
+
+async def test_d8_the_only_broker_is_not_forgotten() -> None:
+    """Kafka forgets and fences even a living one."""
+    on = await node()
+    codes = [
+        (await ask(on, 64, 0, messages(64).UnregisterBrokerRequest(broker_id=number))).error_code for number in (1, 2)
+    ]
+    assert codes == [ErrorCode.INVALID_REQUEST, ErrorCode.BROKER_ID_NOT_REGISTERED]

@@ -26,6 +26,7 @@ HANDLERS = {
     44: "api44_incremental_alter_configs",
     57: "api57_update_features",
     60: "api60_describe_cluster",
+    64: "api64_unregister_broker",
     74: "api74_list_config_resources",
     75: "api75_describe_topic_partitions",
 }
