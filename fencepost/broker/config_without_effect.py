@@ -2,7 +2,8 @@
 
 Kafka's tools list and alter them, and a stock server.properties gives some: they are taken if they are of their type,
 kept, listed, and said to have no effect. What would guard something (security, policies) is not among them: a broker
-must not look as if it heeded that. Names, types, defaults and what may be altered at run time are Apache Kafka 4.3's.
+must not look as if it heeded that. Names, types, defaults and what may be altered at run time are Apache Kafka 4.3's;
+those of 4.4 (`assignor.offload`, KIP-1263) are listed once they are set.
 """
 
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ background.threads INT 10 dynamic
 broker.id.generation.enable BOOLEAN true
 delete.records.purgatory.purge.interval.requests INT 1
 fetch.purgatory.purge.interval.requests INT 1000
+group.consumer.assignor.offload.enable BOOLEAN true unlisted
 group.coordinator.append.linger.ms INT -1
 group.coordinator.background.threads INT 2
 group.coordinator.cached.buffer.max.bytes INT 1048588 dynamic
@@ -122,6 +124,7 @@ remote.log.storage.manager.impl.prefix STRING rsm.config.
 remote.log.storage.system.enable BOOLEAN false
 """,
     "there are no share groups": """
+group.share.assignor.offload.enable BOOLEAN true unlisted
 group.share.assignment.interval.ms INT 1000 dynamic
 group.share.assignors LIST simple
 group.share.delivery.count.limit INT 5
@@ -158,6 +161,7 @@ share.fetch.purgatory.purge.interval.requests INT 1000
 """,
     "there are no streams groups": """
 group.streams.assignment.interval.ms INT 1000 dynamic
+group.streams.assignor.offload.enable BOOLEAN true unlisted
 group.streams.heartbeat.interval.ms INT 5000
 group.streams.initial.rebalance.delay.ms INT 3000
 group.streams.max.assignment.interval.ms INT 15000

@@ -93,7 +93,7 @@ async def settled(stage: Stage) -> None:
 async def test_no_partition_has_two_owners_and_all_have_one_in_the_end(
     seed: int, kind: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """G1, G2, G4: members come, go, freeze beyond their session, lose answers and change their minds."""
+    """G1, G2, G4, G5: members come, go, freeze beyond their session, lose answers and change their minds."""
     stage = Stage(seed)
     await stage.service.start()
     async with trio.open_nursery() as nursery:

@@ -6,6 +6,7 @@ import pytest
 
 from fencepost.broker.config import SETTINGS, BrokerConfig, ConfigError, dynamic_problem, group_config, load_config
 from fencepost.broker.config_fields import Kind, Update
+from fencepost.broker.config_without_effect import WITHOUT_EFFECT
 from fencepost.broker.listeners import Listener, parse_listener
 from fencepost.broker.topic_config import NO_DYNAMIC, Dynamic
 from fencepost.broker.topic_rules import cleaner_settings, log_config
@@ -203,6 +204,15 @@ def test_only_some_settings_may_change_at_run_time() -> None:
 def test_the_group_coordinator_gets_its_share() -> None:
     config = group_config(load_config(assignments=["group.max.size=3", "offsets.retention.minutes=9"]))
     assert (config.group_max_size, config.offsets_retention_minutes) == (3, 9)
+
+
+def test_where_assignors_run_is_no_choice_here_kip_1263() -> None:
+    """Kafka 4.4's setting is taken, at run time as well, kept to its type, and says of itself that it does nothing."""
+    name = "group.consumer.assignor.offload.enable"
+    load_config(assignments=[f"{name}=false"])
+    assert dynamic_problem(name, "false") is None
+    assert dynamic_problem(name, "perhaps") is not None
+    assert WITHOUT_EFFECT[name].doc.startswith("No effect here: ")
 
 
 def test_a_configuration_is_not_changed_by_accident() -> None:
