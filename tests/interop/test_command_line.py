@@ -31,7 +31,7 @@ class Commands:
     """Commands for one broker."""
 
     def __init__(self, bootstrap: str, *options: str) -> None:
-        self._options = ["--timeout", "60", "--bootstrap", bootstrap, *options]
+        self._options = ["--timeout", "100", "--bootstrap", bootstrap, *options]
 
     def run(self, *words: str, typed: str | None = None) -> Result:
         """One command."""
@@ -135,7 +135,7 @@ def test_the_metadata_shell_reads_the_directory_of_a_living_kafka(real_kafka: Re
     """Row M6: the same formats, the same tree; and nothing by which a password could be guessed."""
     commands = Commands(real_kafka.address)
     commands.run("topic", "create", name, "-p", "2", "--set", "retention.ms=5000")
-    with fencepost.sync.Client(real_kafka.address, default_api_timeout_ms=60_000) as kafka, kafka.admin() as admin:
+    with fencepost.sync.Client(real_kafka.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
         admin.alter_user_scram_credentials(upsert=[ScramUpsertion(name, "a-password", salt=b"0123456789abcdef")])
         quota = {QuotaEntity(user=name): {"producer_byte_rate": 1024.0}}
         admin.alter_client_quotas(quota)
@@ -192,7 +192,7 @@ def test_commands_log_in_as_a_file_says(start_kafka: StartKafka, tmp_path: Path,
     assert (denied.exit_code, "this needs rights that your user has not" in denied.stderr) == (1, True), denied.output
     wrong = guest.run("topic", "list", "-X", "sasl.password=wrong")
     assert (wrong.exit_code, "--command-config FILE" in wrong.stderr) == (1, True), wrong.output
-    from_file = CliRunner().invoke(cli, ["topic", "list", "--command-config", str(java), "--timeout", "60"])
+    from_file = CliRunner().invoke(cli, ["topic", "list", "--command-config", str(java), "--timeout", "100"])
     assert (from_file.exit_code, name in from_file.stdout) == (0, True), "the file names the broker, too"
     over_tls = tmp_path / "tls.properties"
     over_tls.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={authority.ca}\n")

@@ -8,10 +8,18 @@ from click.testing import CliRunner, Result
 from fencepost.cli.main import cli
 from tests.kit.broker_process import BrokerProcess
 
+PATIENCE_SECONDS = "100"
+
 
 def command(broker: BrokerProcess, *words: str) -> Result:
-    """One command."""
-    return CliRunner().invoke(cli, [*words, "--bootstrap", f"{broker.host}:{broker.port}"])
+    """One command, as patient as a busy machine needs it."""
+    return CliRunner().invoke(cli, [*words, *whom_to_ask(broker, *words)])
+
+
+def whom_to_ask(broker: BrokerProcess, *words: str) -> list[str]:
+    """The options that name a broker, and patience where the words say nothing of it."""
+    patience = [] if "--timeout" in words else ["--timeout", PATIENCE_SECONDS]
+    return ["--bootstrap", broker.address, *patience]
 
 
 def command_json(broker: BrokerProcess, *words: str) -> Any:

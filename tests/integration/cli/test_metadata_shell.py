@@ -19,7 +19,7 @@ from fencepost.broker.log.verify.files import ReadSegment
 from fencepost.broker.metadata_reader import MetadataReader
 from fencepost.cli.main import cli
 from tests.kit.broker_process import BrokerProcess
-from tests.kit.command_line import command, command_json
+from tests.kit.command_line import command, command_json, whom_to_ask
 
 METADATA = "__cluster_metadata-0"
 HEED = (
@@ -220,8 +220,8 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> BrokerProcess:
     work_dir = tmp_path_factory.mktemp("planned")
     with BrokerProcess(work_dir, data_dir=work_dir / "data") as running:
         command(running, "topic", "create", "before")
-        words = ["topic", "apply", "-", "--bootstrap", running.address]
-        assert CliRunner().invoke(cli, words, input=PLAN).exit_code == 0
+        applied = CliRunner().invoke(cli, ["topic", "apply", "-", *whom_to_ask(running)], input=PLAN)
+        assert applied.exit_code == 0, applied.output
         running.kill()
     return running
 
@@ -273,18 +273,7 @@ def test_a_broker_killed_in_the_middle_of_a_plan_has_all_of_it_or_nothing(tmp_pa
         follower = MetadataReader(broker.data_dir).follow()
         follower.poll()
         before = follower.next_offset
-        words = [
-            sys.executable,
-            "-m",
-            "fencepost",
-            "topic",
-            "apply",
-            "-",
-            "--timeout",
-            "1",
-            "--bootstrap",
-            broker.address,
-        ]
+        words = [sys.executable, "-m", "fencepost", "topic", "apply", "-", *whom_to_ask(broker)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "text": True}
         with subprocess.Popen(words, **pipes) as applying:  # type: ignore[call-overload]
             applying.stdin.write(PLAN)
@@ -293,7 +282,7 @@ def test_a_broker_killed_in_the_middle_of_a_plan_has_all_of_it_or_nothing(tmp_pa
                 follower.poll()
                 time.sleep(0.002)
             broker.kill()
-            applying.wait(60)
+            applying.kill()
         seen = len([name for name in MetadataReader(broker.data_dir).image().topics_by_name if "many" in name])
         broker.restart()
         there = command_json(broker, "topic", "list", "many-*")

@@ -25,7 +25,7 @@ from fencepost.client.admin import (
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api19_create_topics as m19
 from tests.kit.broker_process import BrokerProcess
-from tests.kit.command_line import command, command_json
+from tests.kit.command_line import command, command_json, whom_to_ask
 from tests.kit.wire import Wire
 
 PLAN = """
@@ -56,8 +56,7 @@ topic = "plan-new"
 
 def apply(broker: BrokerProcess, plan: str, *words: str) -> Result:
     """Apply a plan from standard input."""
-    words = ("topic", "apply", "-", *words, "--bootstrap", broker.address)
-    return CliRunner().invoke(cli, words, input=plan)
+    return CliRunner().invoke(cli, ["topic", "apply", "-", *words, *whom_to_ask(broker)], input=plan)
 
 
 def topics(broker: BrokerProcess, pattern: str) -> dict[str, int]:
@@ -191,7 +190,7 @@ async def test_programs_apply_plans_and_see_errors_by_thing(broker: BrokerProces
         (WantedConfigs("group", "by-program", {"consumer.heartbeat.interval.ms": "6000"}),),
         (WantedAcl(rule),),
     )
-    async with fencepost.Client(broker.address) as kafka, kafka.admin() as admin:
+    async with fencepost.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
         would = await admin.apply(plan, validate_only=True)
         assert would.atomic
         assert "by-program" not in await admin.list_topics()
@@ -214,7 +213,7 @@ async def test_programs_apply_plans_and_see_errors_by_thing(broker: BrokerProces
 
 
 def test_blocking_programs_apply_plans(broker: BrokerProcess) -> None:
-    with fencepost.sync.Client(broker.address) as kafka, kafka.admin() as admin:
+    with fencepost.sync.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
         done = admin.apply(ClusterPlan.from_mapping({"topics": {"blocking": {"partitions": 2}}}))
         assert [(one.action, one.name, one.after) for one in done.changes] == [("create", "blocking", "2")]
         assert len(admin.describe_topics("blocking")["blocking"].partitions) == 2
