@@ -231,7 +231,8 @@ class RealKafka:
         }
 
     def _format(self, command: Sequence[str], properties: Path) -> None:
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        # one in 64 would begin with a dash, which Kafka's tool takes for an option
+        cluster_id = urlsafe_b64encode(b"\0" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         words = ["format", "-t", cluster_id, "-c", str(properties), *self._format_arguments]
         for name, level in self._features.items():
             words += ["--feature", f"{name}={level}"]
