@@ -57,6 +57,10 @@ class Machine:
         """What the machine says is next."""
         raise NotImplementedError
 
+    def _owes(self) -> bool:
+        """Whether it still has something that it was told to give up."""
+        return isinstance(self.step(), GiveUp)
+
     async def run(self) -> None:
         """Be a member until cancelled or shut out for good."""
         try:
@@ -156,6 +160,7 @@ class ConsumerMachine(Machine):
         if not machine.beats:
             return
         sent, sent_at, newest = machine.beat(), trio.current_time(), books.newest
+        owes = self._owes()  # what is reported now is what it still had
         if sent.epoch == 0:
             books.joining(self.owner)
         answer = await self.worker.ask(self._beat_line, CONSUMER_HEARTBEAT, self._version, self._request(sent))
@@ -173,7 +178,7 @@ class ConsumerMachine(Machine):
         if code in OUT:
             books.out(self.owner)
         self.worker.member_id, self.worker.epoch = machine.member_id, machine.epoch
-        if code is ErrorCode.NONE and not isinstance(machine.step(), GiveUp):
+        if code is ErrorCode.NONE and not owes and not self._owes():
             books.in_touch(self.owner, sent_at)
         self._wake.set()
         if code is not ErrorCode.NONE:
@@ -300,7 +305,7 @@ class ClassicMachine(Machine):
         self.worker.member_id, self.worker.epoch = self._machine.member_id, self._machine.generation
         self.worker.has_to_join = False
         self._world.books.in_epoch(self.owner, self._machine.generation, newest, sent_at)
-        if not isinstance(self._machine.step(), GiveUp):
+        if not self._owes():
             self._world.books.in_touch(self.owner, sent_at)
 
     async def _beats(self) -> None:
@@ -310,7 +315,7 @@ class ClassicMachine(Machine):
             self.worker.maybe_freeze()
             if not machine.beats:
                 continue
-            generation, sent_at = machine.generation, trio.current_time()
+            generation, sent_at, owes = machine.generation, trio.current_time(), self._owes()
             request = m12.HeartbeatRequest(
                 group_id=GROUP,
                 generation_id=generation,
@@ -322,7 +327,7 @@ class ClassicMachine(Machine):
                 continue
             code = ErrorCode(answer.error_code)
             machine.heard(generation, code)
-            if code is ErrorCode.NONE and not isinstance(machine.step(), GiveUp):
+            if code is ErrorCode.NONE and not owes and not self._owes():
                 self._world.books.in_touch(self.owner, sent_at)
             elif code is not ErrorCode.NONE:
                 self._refused(code, "heartbeat")
