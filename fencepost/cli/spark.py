@@ -168,20 +168,22 @@ def export_command(
         shape = shape_of(where, select, sql, function)
         session = spark_session("export", master=master, conf=dict(conf))
         rows = count = 0
-        for manifest in export(
-            session,
-            topics,
-            target,
-            kafka=kafka_settings(bootstrap),
-            shape=shape,
-            batch_records=batch_records,
-            headers=headers,
-            follow_seconds=seconds,
-            fail_on_data_loss=not allow_data_loss,
-        ):
-            rows, count = rows + manifest.rows, count + 1
-            size = sum(manifest.files.values()) / (1 << 20)
-            click.echo(f"batch {manifest.batch}: {manifest.rows:,} rows, {size:,.1f} MiB", err=True)
+        with bar("exporting") as advance:
+            for manifest in export(
+                session,
+                topics,
+                target,
+                kafka=kafka_settings(bootstrap),
+                shape=shape,
+                batch_records=batch_records,
+                headers=headers,
+                follow_seconds=seconds,
+                fail_on_data_loss=not allow_data_loss,
+                advance=advance,
+            ):
+                rows, count = rows + manifest.rows, count + 1
+                size = sum(manifest.files.values()) / (1 << 20)
+                click.echo(f"batch {manifest.batch}: {manifest.rows:,} rows, {size:,.1f} MiB", err=True)
     click.echo(f"{rows:,} rows in {count} new batch{'es' if count != 1 else ''}: {target} holds all that is committed")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fencepost.cli.spark_options import kafka_settings, shape_of
+from fencepost.cli.spark_options import bar, kafka_settings, shape_of
 
 _LOOK_SECONDS = 1.0
 
@@ -52,8 +52,10 @@ def run_etl(
     )
     told = _Teller()
     try:
-        while not query.awaitTermination(_LOOK_SECONDS):
-            told.tell(query)
+        with bar("copying") as advance:
+            while not query.awaitTermination(_LOOK_SECONDS):
+                told.tell(query)
+                advance(told.rows, 0)  # how much there is to come nobody knows: it grows meanwhile
         told.tell(query)
     finally:
         if query.isActive:

@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets, tree_of
 from fencepost.spark_connector.options import parse_options
 from fencepost.spark_pipelines.errors import PipelineError
 from fencepost.spark_pipelines.export_store import ExportStore, Manifest, next_ends
+from fencepost.spark_pipelines.progress import Advance, watching
 from fencepost.spark_pipelines.shape import Shape
 
 DEFAULT_BATCH_RECORDS = 1_000_000
@@ -33,12 +35,14 @@ def export(
     follow_seconds: float | None = None,
     stop: Callable[[], bool] = lambda: False,
     fail_on_data_loss: bool = True,
+    advance: Advance | None = None,
 ) -> Iterator[Manifest]:
     """Write what is committed now and not yet in `target` as Parquet; yields the manifest of each batch published.
 
     Each batch takes in about `batch_records` offsets. With `follow_seconds` the export goes on, looking that often
     for more, until `stop` says so. Restarted, it goes on behind the last batch published, with the same topics and
-    shape only. `kafka`: Kafka's dotted names, "bootstrap.servers" at least.
+    shape only. `kafka`: Kafka's dotted names, "bootstrap.servers" at least. `advance` hears, from a thread, how many of
+    the present batch's tasks are done, and of how many.
 
     Raises PipelineError where the target is not this export's, the cluster or a topic is not the one it began with, or
     records were lost to retention before they were exported (unless `fail_on_data_loss` is false); BrokerError.
@@ -49,7 +53,8 @@ def export(
     try:
         work = _Export(spark, store, topics, dict(kafka), shape or Shape(), headers, fail_on_data_loss)
         while not stop():
-            manifest = work.batch(batch_records)
+            with watching(spark, advance) if advance is not None else nullcontext():
+                manifest = work.batch(batch_records)
             if manifest is not None:
                 yield manifest
             if manifest is None or not work.more:

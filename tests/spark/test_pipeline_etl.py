@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -15,7 +11,8 @@ import pytest
 
 from fencepost.spark_pipelines import PipelineError, Shape, etl
 from fencepost.spark_pipelines.shape import expressions, function_of
-from tests.spark.conftest import ROOT, Transact, new_topic
+from tests.spark.conftest import Transact, new_topic
+from tests.spark.killed import kill_when
 
 pytestmark = pytest.mark.timeout(400)
 DEADLINE_SECONDS = 240
@@ -58,20 +55,7 @@ def test_an_etl_that_is_killed_with_9_and_started_again_has_written_each_record_
     checkpoint = tmp_path / "state"
     words = ["spark", "etl", topic, "--to", target, "--checkpoint", str(checkpoint), "--sql", sql]
     words += ["--max-records", "25", "--bootstrap", bootstrap, "--master", "local[1]"]
-    log = tmp_path / "log"
-    with log.open("wb") as output:
-        command = [sys.executable, "-m", "fencepost", *words]
-        process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output, start_new_session=True)
-    try:
-        until = time.monotonic() + DEADLINE_SECONDS
-        while not committed(bootstrap, target):
-            assert process.poll() is None, log.read_text()
-            assert time.monotonic() < until, log.read_text()
-            time.sleep(0.1)
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    kill_when(words, tmp_path / "log", lambda: committed(bootstrap, target))
     query = etl(
         spark, [topic], target, kafka={"bootstrap.servers": bootstrap}, checkpoint=checkpoint, shape=Shape(sql=sql)
     )
