@@ -1,4 +1,4 @@
-"""Drivers that are killed with -9 wherever it hurts, and the one question: is the output the input, exactly once?
+"""Drivers that are killed with -9 wherever it hurts. The one question: is the output the input, exactly once?
 
     python -m tests.spark.sink_kills --kills 50
 
