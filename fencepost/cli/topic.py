@@ -72,10 +72,14 @@ def _matching(found: "Mapping[str, TopicDescription]", pattern: str | None) -> "
 
 
 @topic.command("describe", short_help="Show topics: their partitions, and what is set on them.")
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
-@click.option("--id", "by_id", is_flag=True, help="TOPIC is an id, as `topic list --json` shows it.")
+@click.argument("names", metavar="TOPIC...", nargs=-1)
+@click.option(
+    "--id", "ids", multiple=True, metavar="ID", help="By its id, as `topic list --json` shows it; repeatable."
+)
 @broker_options
-def describe_command(names: tuple[str, ...], by_id: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def describe_command(
+    names: tuple[str, ...], ids: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
     """Show topics: id, partitions with leader and replicas, and what is set on them and not taken from the broker.
 
     \b
@@ -85,8 +89,10 @@ def describe_command(names: tuple[str, ...], by_id: bool, bootstrap: str, timeou
     """
     from fencepost.cli import topic_text
 
+    wanted = references(names, ids)
+
     async def talk(admin: "Admin") -> Any:
-        found = await admin.describe_topics(*references(names, by_id))
+        found = await admin.describe_topics(*wanted)
         return [(one, await admin.configs(topic=one.name)) for _, one in sorted(found.items())]
 
     found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
@@ -96,14 +102,14 @@ def describe_command(names: tuple[str, ...], by_id: bool, bootstrap: str, timeou
     click.echo("\n\n".join(topic_text.describe_text(one, configs, bootstrap) for one, configs in found))
 
 
-def references(names: "Sequence[str]", by_id: bool) -> "list[str | bytes]":
-    """Names as they are, or the ids that they spell. Raises UsageError."""
+def references(names: "Sequence[str]", ids: "Sequence[str]") -> "list[str | bytes]":
+    """Names as they are, and the ids that are spelt out. Raises UsageError."""
     from fencepost.cli.topic_text import id_of
 
-    if not by_id:
-        return list(names)
+    if not names and not ids:
+        raise click.UsageError("name a topic, or say --id ID")
     try:
-        return [id_of(name) for name in names]
+        return [*names, *map(id_of, ids)]
     except ValueError as error:
         raise click.UsageError(f"{error}; `fencepost topic list --json` shows ids") from error
 
@@ -156,14 +162,16 @@ def create_command(
 
 
 @topic.command("delete", short_help="Delete topics with all their records.")
-@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
-@click.option("--id", "by_id", is_flag=True, help="TOPIC is an id, as `topic list --json` shows it.")
+@click.argument("names", metavar="TOPIC...", nargs=-1)
+@click.option(
+    "--id", "ids", multiple=True, metavar="ID", help="By its id, as `topic list --json` shows it; repeatable."
+)
 @click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
 @click.option("--dry-run", is_flag=True, help="Say what would go, and delete nothing.")
 @broker_options
 def delete_command(
     names: tuple[str, ...],
-    by_id: bool,
+    ids: tuple[str, ...],
     if_exists: bool,
     dry_run: bool,
     bootstrap: str,
@@ -181,7 +189,7 @@ def delete_command(
     """
     from fencepost.cli import topic_text
 
-    wanted = references(names, by_id)
+    wanted = references(names, ids)
 
     async def talk(admin: "Admin") -> Any:
         from fencepost.client.admin import ItemErrors

@@ -178,6 +178,8 @@ def test_trim_drops_what_is_old_and_nothing_else(broker: BrokerProcess, wire: Wi
         (("trim", "t"), "exactly one of --to, --all, --before and --older-than"),
         (("trim", "t", "--all", "--to", "3"), "exactly one of"),
         (("describe", "--id", "short"), "is no topic id"),
+        (("describe", "--id", "-0xkD3nQSGmvTAAxPcXQAA", "--id", "-"), "'-' is no topic id"),
+        (("delete",), "name a topic, or say --id ID"),
         (("offsets", "t:x"), "write TOPIC or TOPIC:PARTITION"),
     ],
 )
