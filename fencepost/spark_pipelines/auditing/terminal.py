@@ -22,7 +22,7 @@ def show(report: AuditReport, console: Any = None) -> None:
 
     console = console or Console(highlight=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("partition")
+    table.add_column("partition", overflow="fold")
     for name in ("offsets", "committed", "aborted", "open", "commits", "aborts", "LSO", "faults"):
         table.add_column(name, justify="right")
     for one in report.partitions:
