@@ -124,6 +124,7 @@ _ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None
     (57, "UpdateFeatures", (0, 2), None, 0),
     (60, "DescribeCluster", (0, 2), None, 0),
     (61, "DescribeProducers", (0, 0), None, 0),
+    (64, "UnregisterBroker", (0, 0), None, 0),
     (65, "DescribeTransactions", (0, 0), None, 0),
     (66, "ListTransactions", (0, 2), None, 0),
     (68, "ConsumerGroupHeartbeat", (0, 1), None, 0),

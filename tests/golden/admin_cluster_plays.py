@@ -7,7 +7,7 @@ from tests.golden.group_scenarios import Stage, message, plain
 from tests.kit.wire import batch_of, produce_request
 
 DELETE_RECORDS, EPOCHS, MOVE, LOG_DIRS, ELECT, REASSIGN, REASSIGNED = 21, 23, 34, 35, 43, 45, 46
-QUORUM, FEATURES, CLUSTER, RESOURCES, PARTITIONS, PRODUCE, FETCH = 55, 57, 60, 74, 75, 0, 1
+QUORUM, FEATURES, CLUSTER, RESOURCES, PARTITIONS, PRODUCE, FETCH, UNREGISTER = 55, 57, 60, 74, 75, 0, 1, 64
 
 
 def records(stage: Stage) -> None:
@@ -253,6 +253,8 @@ def cluster(stage: Stage) -> None:
         desk.ask("of another partition", QUORUM, version, quorum, topics=voters(("__cluster_metadata", 1)))
         desk.ask("of another topic", QUORUM, version, quorum, topics=voters(("none", 0)))
         desk.ask("of none", QUORUM, version, quorum, topics=[])
+    for number in (7, -1):
+        desk.ask(f"broker {number} forgotten", UNREGISTER, 0, broker_id=number)
     _features(desk)
     for kinds in ([1], [0], [64], [4, 64]):
         desk.ask(f"resources of kind {kinds}", RESOURCES, 1, resource_types=kinds)

@@ -185,6 +185,8 @@ def test_kafka_cluster_d3(kafka: KafkaJvm, bootstrap: str) -> None:
     listed = kafka.tool("ClusterTool", "list-endpoints", "--bootstrap-server", bootstrap, "--include-fenced-brokers")
     head, row = (line.split() for line in listed.splitlines() if line.strip())
     assert head == ["ID", "HOST", "PORT", "RACK", "STATE", "ENDPOINT_TYPE"]
+    with pytest.raises(ToolFailed, match="Broker ID 7 is not currently registered"):
+        kafka.tool("ClusterTool", "unregister", "--bootstrap-server", bootstrap, "--id", "7")
     host, _, port = bootstrap.rpartition(":")
     assert row == ["1", host, port, "null", "unfenced", "broker"]
 
