@@ -131,7 +131,7 @@ SPOILT: list[tuple[Spoil, str, str]] = [
 def test_a_broker_that_is_wrong_on_purpose_is_found(
     monkeypatch: pytest.MonkeyPatch, spoil: Spoil, protocol: str, finding: str
 ) -> None:
-    """Otherwise a search that finds nothing would prove nothing."""
+    """G4: otherwise a search that finds nothing would prove nothing."""
     spoil(monkeypatch)
     for seed in range(400):
         if any(finding in text for text in run_group_world(seed, protocol).broken):
