@@ -135,6 +135,7 @@ def measure(life: Life, options: argparse.Namespace) -> list[Measured]:
     pipe = Pipe(target.address)
     answer = decoded(METADATA, METADATA_VERSION, exchange(pipe, metadata_of(None)))
     note(f"start with {size}", "s to all metadata", time.perf_counter() - began)
+    note(f"start with {size}", "broker CPU s", target.cpu_seconds())
     there = {topic.name for topic in answer.topics}
     if not there.issuperset(names):
         raise RuntimeError(f"{target.name} has lost topics")

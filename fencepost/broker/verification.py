@@ -1,24 +1,23 @@
 """The check behind `fencepost verify`: the log's own, and what only the broker knows of identity and records."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from fencepost.broker.identity import META_PROPERTIES, META_PROPERTIES_TWIN, read_properties
-from fencepost.broker.log.scanning import batches
-from fencepost.broker.log.store import CorruptLogFile
 from fencepost.broker.log.verify.directory import DirectoryCheck, Knowledge
-from fencepost.broker.log.verify.files import ReadSegment, file_names, segment_bases
+from fencepost.broker.log.verify.files import file_names
 from fencepost.broker.log.verify.report import Report
 from fencepost.broker.metadata_log import METADATA_PARTITION, METADATA_TOPIC_ID
+from fencepost.broker.metadata_reader import MetadataReader, NoMetadataLog
 from fencepost.coordinator.group import codec as group_codec
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
 from fencepost.coordinator.metadata.image import MetadataImage
+from fencepost.coordinator.metadata.snapshot import read_snapshot, snapshot_id
 from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
-from fencepost.coordinator.metadata.transactions import MetadataLoader
 from fencepost.coordinator.txn import codec as txn_codec
-from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc
+from fencepost.protocol.batch_header import BatchHeader
 from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_record
-from fencepost.protocol.records import Record, decode_records
+from fencepost.protocol.records import Record
 
 
 def verify(
@@ -47,6 +46,8 @@ def verify(
     if topic is None and partition is None:
         _check_identity(directory, report)
         check.check_surroundings(knowledge)
+    if METADATA_PARTITION in chosen:
+        _check_snapshots(directory / str(METADATA_PARTITION), report)
     for tp in chosen:
         check.check_partition(tp, knowledge)
 
@@ -82,25 +83,24 @@ def knowledge_of(directory: Path) -> Knowledge:
 
 
 def _image(directory: Path) -> MetadataImage | None:
-    loader = MetadataLoader()
     try:
-        for base_offset, records in _metadata_batches(directory):
-            loader.load_batch(base_offset, [decode_metadata_record(record.value or b"") for record in records])
-    except (FileNotFoundError, CorruptLogFile, CorruptBatch, MetadataCorrupt, MetadataRecordError):
+        return MetadataReader(directory).image()
+    except (NoMetadataLog, MetadataCorrupt, OSError):
         return None  # what is wrong there is told of when that partition's turn comes
-    return loader.image
 
 
-def _metadata_batches(directory: Path) -> Iterator[tuple[int, Sequence[Record]]]:
-    for base in segment_bases(file_names(directory)):
-        segment = ReadSegment(directory, base)
+def _check_snapshots(directory: Path, report: Report) -> None:
+    """Each snapshot of the metadata must be whole: a start may have nothing else."""
+    names = file_names(directory) if directory.is_dir() else []
+    for name in names:
+        found = snapshot_id(name)
+        if found is None:
+            continue
         try:
-            for _, header, data in batches(segment, 0):
-                if not check_crc(data, 0, header):
-                    raise CorruptBatch(f"offset {header.base_offset}: the CRC-32C does not match")
-                yield header.base_offset, decode_records(data, 0, header)
-        finally:
-            segment.file.close()
+            read_snapshot((directory / name).read_bytes(), found.offset, name)
+        except MetadataCorrupt as error:
+            meaning = "A start uses the snapshot before it and the log: delete it if there is one, or restore a backup"
+            report.damage(f"{directory.name}/{name}", str(error), meaning)
 
 
 def _metadata_record(header: BatchHeader, records: list[Record]) -> str | None:

@@ -1,5 +1,6 @@
 """The check of a whole data directory, without a broker and without writing a byte (`fencepost verify`)."""
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +36,8 @@ from fencepost.protocol.topics import TopicPartition
 _CHECKPOINTS = (RECOVERY_POINTS, LOG_STARTS, LOG_STARTS_TWIN, HIGH_WATERMARKS, CLEANER_OFFSETS)
 _HALF_DONE = (".tmp", ".cleaned", ".swap", ".deleted")
 _IN_PARTITION = (LEADER_EPOCHS, PARTITION_METADATA)
+_METADATA_FILE = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint|deleted-topics")
+"""What the metadata log has besides; whoever knows of records checks them."""
 _SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 
 
@@ -165,7 +168,7 @@ class DirectoryCheck:
     def _check_names(self, label: str, names: Collection[str]) -> None:
         bases = {offset_in_name(name, LOG_SUFFIX) for name in names}
         for name in names:
-            if name in _IN_PARTITION:
+            if name in _IN_PARTITION or _METADATA_FILE.fullmatch(name):
                 continue
             suffix = next((s for s in _SUFFIXES if offset_in_name(name, s) is not None), None)
             if suffix is None:
