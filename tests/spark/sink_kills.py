@@ -28,7 +28,7 @@ from tests.spark.conftest import ROOT, compile_imports, new_producer, new_topic
 from tests.spark.sink_driver import Plan
 from tests.spark.sink_points import LANE_POINTS, POINTS
 
-START_SECONDS = 240.0
+START_SECONDS = 900.0
 TWO_PHASE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
 
 
