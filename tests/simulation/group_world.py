@@ -185,7 +185,7 @@ def main() -> int:
         if outcome.broken:
             wrong += 1
             again = f"python -m tests.simulation.group_world --protocol {arguments.protocol} --first {seed} --seeds 1"
-            print(f"seed {seed}: see it again: {again}")
+            print(f"seed {seed}: see it again: {again}", flush=True)
             if not arguments.keep_going:
                 break
         if (seed + 1 - arguments.first) % 100 == 0:
