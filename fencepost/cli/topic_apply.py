@@ -16,6 +16,7 @@ STEPWISE_ONLY = (
     "this broker can not change many things at once: only fencepost can. Here a plan is applied thing by thing,"
     " and an error in between leaves a part done"
 )
+PERHAPS_DONE = "it may be done or not; apply it again, with a longer --timeout: what is done already is left alone"
 RULES_ASLEEP = (
     "note: this broker keeps access rules, and does not enforce them yet: whoever reaches it may do everything"
 )
@@ -105,7 +106,7 @@ async def _apply(
     admin: "Admin", plan: "ClusterPlan", dry_run: bool, *, atomic: bool
 ) -> "tuple[Applied | None, Any, bool]":
     """What was changed, or the errors that kept it from being; and whether its access rules are not enforced."""
-    from fencepost.client import KafkaError
+    from fencepost.client import KafkaError, RetriableError
     from fencepost.client.admin import ItemErrors
     from fencepost.protocol.errors import ErrorCode
 
@@ -114,6 +115,8 @@ async def _apply(
     except ItemErrors as some:
         return None, some, False
     except KafkaError as error:
+        if error.code is None and isinstance(error, RetriableError) and not dry_run:
+            raise KafkaError(f"{error}\n  {PERHAPS_DONE}") from error
         if error.code is not ErrorCode.UNSUPPORTED_VERSION or not atomic:
             raise
         if not dry_run:

@@ -56,7 +56,7 @@ topic = "plan-new"
 
 def apply(broker: BrokerProcess, plan: str, *words: str) -> Result:
     """Apply a plan from standard input."""
-    return CliRunner().invoke(cli, ["topic", "apply", "-", *words, *whom_to_ask(broker)], input=plan)
+    return CliRunner().invoke(cli, ["topic", "apply", "-", *words, *whom_to_ask(broker, *words)], input=plan)
 
 
 def topics(broker: BrokerProcess, pattern: str) -> dict[str, int]:
@@ -142,6 +142,19 @@ def test_rules_that_nobody_enforces_are_told_of(broker: BrokerProcess) -> None:
     assert "enforce" not in apply(broker, "[topics.no-rules]\n").stderr
     gone = apply(broker, rule.format("told") + 'state = "absent"\n')
     assert gone.stdout.startswith("- acl User:a WRITE GROUP told, ALLOW from *\n")
+
+
+def test_no_answer_means_that_it_may_be_done(broker: BrokerProcess) -> None:
+    """A plan may be applied again, which a program that gives up has to know."""
+    broker.pause()
+    try:
+        silent = apply(broker, "[topics.silent]\n", "--timeout", "0.5")
+    finally:
+        broker.resume()
+    assert silent.exit_code == 1
+    assert "apply it again" in silent.stderr or "is a broker running at" in silent.stderr, silent.stderr
+    assert apply(broker, "[topics.silent]\n").exit_code == 0
+    assert topics(broker, "silent") == {"silent": 1}
 
 
 def test_a_rule_can_not_be_there_and_not_be_there(broker: BrokerProcess) -> None:
