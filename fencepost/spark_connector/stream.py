@@ -10,9 +10,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from fencepost.spark_connector.cluster import Cluster
 from fencepost.spark_connector.group import GroupPosition
-from fencepost.spark_connector.offsets import OffsetTree, offsets_of, tree_of
+from fencepost.spark_connector.offsets import Offsets, OffsetTree, offsets_of, tree_of
 from fencepost.spark_connector.options import OptionError, SourceOptions
-from fencepost.spark_connector.planner import Planner
+from fencepost.spark_connector.planner import PlanError, Planner
 from fencepost.spark_connector.task import RangePartition, read_range
 
 
@@ -26,6 +26,7 @@ class UnlimitedStreamReader(DataSourceStreamReader):
         self._options = options
         self._cluster = Cluster(options.connection)
         self._planner = Planner(options, self._cluster)
+        self._reached: Offsets = {}
         group = options.commit_group
         self._position = GroupPosition(self._cluster, group) if group is not None else None
 
@@ -35,16 +36,26 @@ class UnlimitedStreamReader(DataSourceStreamReader):
 
     def initialOffset(self) -> OffsetTree:
         """Where a new query begins; a restarted one goes by its checkpoint."""
-        return tree_of(self._planner.starting())
+        self._reached = self._planner.starting()
+        return tree_of(self._reached)
 
     def latestOffset(self) -> OffsetTree:  # type: ignore[override]
         """The end of the next micro-batch, fixed now at the last stable offset."""
-        return tree_of(self._planner.latest())
+        return tree_of(self._planner.not_before(self._reached, self._planner.latest()))
 
     def partitions(self, start: OffsetTree, end: OffsetTree) -> list[InputPartition]:
-        """The work of one micro-batch."""
+        """The work of one micro-batch.
+
+        PlanError where it would lead back behind what was read: a query that went over from read_uncommitted, in a
+        Spark that does not tell where it stands before it asks for the end.
+        """
         begin, stop = offsets_of(start), offsets_of(end)
-        return [RangePartition(work) for work in self._planner.ranges(begin, self._planner.not_before(begin, stop))]
+        back = {tp for tp, offset in self._planner.not_before(begin, stop).items() if offset != stop[tp]}
+        if back:
+            names = ", ".join(map(str, sorted(back)))
+            raise PlanError(f"{names}: read beyond the last stable offset before; start again when that has come along")
+        self._reached = stop
+        return [RangePartition(work) for work in self._planner.ranges(begin, stop)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The records of one partition; runs in a task."""

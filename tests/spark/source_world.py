@@ -134,16 +134,6 @@ class Topic:
             producer.produce(self.name, value, (value or b"").split(b" ")[0] if keyed else None, partition=partition)
         assert producer.flush(DEADLINE_SECONDS) == 0
 
-    def configure(self, **config: str) -> None:
-        """Set settings of the topic, with _ for the dots."""
-        module = pytest.importorskip("confluent_kafka.admin")
-        entries = [
-            module.ConfigEntry(key.replace("_", "."), value, incremental_operation=module.AlterConfigOpType.SET)
-            for key, value in config.items()
-        ]
-        resource = module.ConfigResource(module.ResourceType.TOPIC, self.name, incremental_configs=entries)
-        self.world.admin.incremental_alter_configs([resource])[resource].result(DEADLINE_SECONDS)
-
     def settled(self, **open_at: int) -> "Topic":
         """Wait until everything is decided, but for partitions such as p0=3 whose oldest open record that is.
 

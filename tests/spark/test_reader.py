@@ -1,6 +1,8 @@
 """The reader against a broker of a few lines: holes, aborted runs, lost answers, lost records."""
 
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -247,3 +249,30 @@ def test_an_answer_that_is_no_answer_ends_the_connection(monkeypatch: pytest.Mon
             with pytest.raises(BrokerError, match=r"broker at 127\.0\.0\.1"):
                 cluster.topics(None)
             cluster.close()
+
+
+def test_a_fresh_worker_reads_without_pandas() -> None:
+    """Where it is installed, many of pyarrow's functions import it first, which takes most of a second."""
+    program = """
+import sys
+from fencepost.protocol.columns import iter_columns
+from fencepost.protocol.record_batch import build_batch, iter_headers
+from fencepost.protocol.topics import TopicPartition
+from fencepost.spark_connector.arrow import BatchMaker
+from fencepost.spark_connector.options import ALL_COLUMNS
+maker = BatchMaker(TopicPartition("fl\u00fcge", 3), ALL_COLUMNS)
+batches = []
+for count in (2, 3, 1):
+    data = build_batch([(7, b"k", b"v", (("h", b"1"),))] * count, base_offset=5)
+    (records,) = iter_columns(data, list(iter_headers(data)))
+    batches.append(maker.batch(records))
+assert "pandas" not in sys.modules
+for made, count in zip(batches, (2, 3, 1)):
+    made.validate(full=True)
+    rows = made.to_pylist()
+    assert [(row["topic"], row["partition"], row["offset"]) for row in rows] == [
+        ("fl\u00fcge", 3, 5 + number) for number in range(count)
+    ]
+    assert rows[0]["timestamp"].timestamp() == 0.007
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)

@@ -1,5 +1,7 @@
 """The source's readers as Spark calls them on its driver, without a JVM: offsets, limits, and what goes to tasks."""
 
+import inspect
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -157,6 +159,41 @@ def test_available_now_does_not_go_back_behind_where_a_query_has_read(broker: Fa
     reader = stream()
     reader.prepareForTriggerAvailableNow()
     assert reader.latestOffset({"t": {"0": 4, "1": 2}}, ReadAllAvailable()) == {"t": {"0": 4, "1": 2}}
+
+
+@pytest.fixture
+def spark_4_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark without pyspark.sql.streaming.datasource, as 4.0 and 4.1 are."""
+    monkeypatch.setitem(sys.modules, "fencepost.spark_connector.limited_stream", None)
+
+
+@pytest.mark.usefixtures("spark_4_0")
+def test_a_spark_that_knows_no_limits_reads_all_there_is(broker: FakeBroker, stream: Any) -> None:
+    reader = stream()
+    assert list(inspect.signature(reader.latestOffset).parameters) == [], "by this Spark tells what a source can do"
+    start, end = reader.initialOffset(), reader.latestOffset()
+    assert end == {"t": {"0": 5, "1": 2}}
+    assert read(reader, reader.partitions(start, end)) == [b"a", b"b", b"c", b"d", b"e"]
+
+
+@pytest.mark.usefixtures("spark_4_0")
+@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxBytesPerTrigger"])
+def test_a_spark_that_knows_no_limits_says_which_one_does(stream: Any, name: str) -> None:
+    with pytest.raises(OptionError, match=rf"option {name} needs Spark 4\.2 or newer"):
+        stream(**{name: "5"})
+
+
+@pytest.mark.usefixtures("spark_4_0")
+def test_a_spark_that_tells_no_start_is_not_led_back_behind_it(broker: FakeBroker, stream: Any) -> None:
+    broker.logs[T0].stable = 3
+    reader = stream(startingTimestamp="0")
+    start = {"t": {"0": 4, "1": 2}}
+    with pytest.raises(PlanError, match="t-0: read beyond the last stable offset before"):
+        reader.partitions(start, reader.latestOffset())
+    assert reader.partitions(start, start) == []
+    assert reader.latestOffset() == start, "now it knows"
+    broker.logs[T0].stable = None
+    assert read(reader, reader.partitions(start, reader.latestOffset())) == [b"c"]
 
 
 def test_a_topic_that_is_not_there_is_named(broker: FakeBroker) -> None:
