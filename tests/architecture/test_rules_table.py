@@ -9,11 +9,11 @@ import pytest
 
 from tests.architecture.project_files import PYTHON_FILES, ROOT
 
-LINE = re.compile(r"^\| (\d+|[GPILT]\d+) \| (.*) \|$", re.MULTILINE)
+LINE = re.compile(r"^\| (\d+|[GILMPT]\d+) \| (.*) \|$", re.MULTILINE)
 TEST = re.compile(r"`(\w+/\w+)::(\w+)`")
 CODE = re.compile(r"`((?:broker|cli|client|coordinator|protocol)/[\w/]*(?:\.py)?)`")
-CITED = re.compile(r"\b([GPILT])(\d+)(?:(?: to | ?- ?)[GPILT]?(\d+))?")
-DOCUMENTS = ("docs/rules.md", "docs/rules-transactions.md", "docs/groups.md", "docs/consumer-groups.md")
+CITED = re.compile(r"\b([GILMPT])(\d+)(?:(?: to | ?- ?)[GILMPT]?(\d+))?")
+DOCUMENTS = ("docs/rules.md", "docs/rules-transactions.md", "docs/groups.md", "docs/consumer-groups.md", "docs/metadata.md")
 LINES = [line for name in DOCUMENTS for line in LINE.findall((ROOT / name).read_text(encoding="utf-8"))]
 
 
@@ -60,7 +60,7 @@ def cited_in(text: str) -> set[str]:
 
 def test_every_row_has_its_line() -> None:
     rows = rows_of("", 23) | rows_of("P", 12) | rows_of("I", 11) | rows_of("L", 15) | rows_of("T", 25)
-    rows |= rows_of("G", 11) - {"G4", "G5"}
+    rows |= rows_of("M", 7) | rows_of("G", 11) - {"G4", "G5"}
     assert rows <= {row for row, _ in LINES}
 
 
