@@ -137,6 +137,7 @@ def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dyna
 def metadata_log_config(config: BrokerConfig) -> "LogConfig":
     """The metadata log keeps everything and takes batches of the size that KIP-868 allows."""
     from fencepost.broker.log.config import UNLIMITED, LogConfig
+
     return LogConfig(
         segment_bytes=config.metadata_log_segment_bytes,
         retention_ms=UNLIMITED,
