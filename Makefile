@@ -9,7 +9,7 @@ SOURCES := fencepost pyspark_fencepost tests bench examples deploy
 ARGS ?=
 # Test processes at once; 0: one after the other. With ARGS there is one process, and every option of pytest does its work.
 WORKERS ?= auto
-AT_ONCE := $(if $(ARGS),,-n $(WORKERS) --dist loadgroup --no-loadscope-reorder)
+AT_ONCE := $(if $(ARGS),,-n $(WORKERS) --dist loadscope --no-loadscope-reorder)
 SEEDS ?= 2000
 
 .DEFAULT_GOAL := help

@@ -33,12 +33,21 @@ def pytest_xdist_auto_num_workers() -> int:
     return workers()
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where several processes run the tests, one has all of a group."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class GroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group_of(nodeid)
+
+    return GroupScheduling(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes run the tests, one has all of a group, and the groups that take longest begin."""
-    for item in items:
-        item.add_marker(pytest.mark.xdist_group(group_of(item.path, item.name)))
-    items.sort(key=lambda item: turn_of(group_of(item.path, item.name)))
+    """The groups that take longest begin."""
+    items.sort(key=lambda item: turn_of(group_of(item.nodeid)))
 
 
 @pytest.fixture

@@ -2,9 +2,7 @@
 
 import os
 from fnmatch import fnmatch
-from pathlib import Path
 
-TESTS = Path(__file__).resolve().parents[1]
 SHARED = (
     ("spark/*", "Spark"),
     ("interop/test_own_client_[cgopt]*", "Kafka"),
@@ -26,11 +24,11 @@ FIRST = (
 """What takes longest, by file or group; what waits most beside what reckons most."""
 
 
-def group_of(path: Path, test: str) -> str:
-    """The name of the group that a test belongs to: its file's own, where that shares nothing dear with others."""
-    name = path.relative_to(TESTS).as_posix()
+def group_of(test: str) -> str:
+    """The name of the group that a test (pytest's node id) belongs to: its file's, where that shares nothing dear."""
+    name = test.partition("::")[0].removeprefix("tests/")
     if fnmatch(name, ALONE):
-        return f"{name}::{test}"
+        return test.removeprefix("tests/")
     return next((group for pattern, group in SHARED if fnmatch(name, pattern)), name)
 
 
