@@ -17,6 +17,8 @@ META_PROPERTIES_TWIN = META_PROPERTIES + ".twin"
 VERSION = "1"
 _CHECKSUM = "#crc32c "
 _UUID_BYTES = 16
+_DASH = 62
+"""What stands for the dash in URL-safe base64."""
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +53,12 @@ def _new_id(entropy: Callable[[int], bytes]) -> str:
     """A random id in Kafka's form: 16 bytes in URL-safe base64. A first dash, which tools take for an option, goes."""
     text = base64.urlsafe_b64encode(entropy(_UUID_BYTES)).decode().rstrip("=")
     return "A" + text[1:] if text.startswith("-") else text
+
+
+def new_topic_id(entropy: Callable[[int], bytes]) -> bytes:
+    """16 random bytes whose form as text does not begin with a dash, as Kafka's `Uuid.randomUuid`."""
+    first, *rest = entropy(_UUID_BYTES)
+    return bytes((first & 0x7F if first >> 2 == _DASH else first, *rest))
 
 
 def _whole(path: Path, replaceable: bool) -> tuple[dict[str, str], bool]:

@@ -1,5 +1,6 @@
 """Smaller parts of the machine room: identity, log lines, the table of handlers, the metrics server's manners."""
 
+import base64
 import json
 import logging
 import sys
@@ -9,7 +10,7 @@ import pytest
 import trio
 
 from fencepost.broker.dispatch import Dispatch, UnservedRequest
-from fencepost.broker.identity import WrongDirectory, cluster_id_of
+from fencepost.broker.identity import WrongDirectory, cluster_id_of, new_topic_id
 from fencepost.broker.metrics_server import HEAD_BYTES_MAX, MetricsServer
 from fencepost.cli.log_format import TEXT_MAX, JsonFormatter, TextFormatter
 from fencepost.protocol.registry import API_BY_KEY
@@ -23,6 +24,14 @@ def test_the_cluster_id_stays_and_binds_the_directory(tmp_path: Path) -> None:
         cluster_id_of(tmp_path, 2, None)
     with pytest.raises(WrongDirectory, match=first):
         cluster_id_of(tmp_path, 1, "another")
+
+
+def test_no_topic_id_looks_like_an_option() -> None:
+    """As Kafka's `Uuid.randomUuid`: `--topic-id -x...` is no id to a command line."""
+    made = {new_topic_id(lambda size, first=first: bytes([first]) + bytes(size - 1)) for first in range(256)}
+    assert {len(one) for one in made} == {16}
+    assert len(made) == 252
+    assert not [one for one in made if base64.urlsafe_b64encode(one).startswith(b"-")]
 
 
 def test_a_kafka_directory_keeps_its_identity(tmp_path: Path) -> None:
