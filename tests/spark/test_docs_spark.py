@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -34,23 +35,32 @@ class Notebook:
     def __init__(self, broker: str, scratch: Path) -> None:
         self._broker, self._scratch = broker, scratch
         self._topics: set[str] = set()
+        self._query_type = importlib.import_module("pyspark.sql.streaming").StreamingQuery
         self.names: dict[str, Any] = {
             "__name__": "guide",
             "broker": broker,
             "produce": self.produce,
-            "eventually": eventually,
+            "eventually": self.eventually,
             "output": "",
         }
 
-    def run_patiently(self, piece: Piece) -> None:
-        """Again where Spark did not wait for a Python worker, which it gives ten seconds on however busy a machine."""
-        for _ in range(SLOW_STARTS_MAX):
+    def run_all(self, pieces: list[Piece]) -> None:
+        """In order. Where Spark did not wait for a Python worker, which it gives ten seconds on however busy a machine,
+        a command or block is run again, and for a check the block before it, too.
+        """
+        number = shown = slow = 0
+        while number < len(pieces):
+            if pieces[number].kind != "hidden":
+                shown = number
             try:
-                return self.run(piece)
+                self.run(pieces[number])
             except (Exception, AssertionError) as error:
-                if not any(text in str(error) for text in SLOW_WORKER):
+                slow += 1
+                if slow > SLOW_STARTS_MAX or not any(text in str(error) for text in SLOW_WORKER):
                     raise
-        return self.run(piece)
+                number = shown
+                continue
+            number += 1
 
     def run(self, piece: Piece) -> None:
         """Errors name the line of the guide."""
@@ -86,22 +96,24 @@ class Notebook:
         else:
             producer.abort_transaction(60)
 
+    def eventually(self, condition: Callable[[], Any], what: str = "what the guide says") -> Any:
+        """Wait until it is true; a real Spark takes its time. A query that failed will not make it so."""
+        until = time.monotonic() + DEADLINE_SECONDS
+        while not (found := condition()):
+            for query in [value for value in self.names.values() if isinstance(value, self._query_type)]:
+                if (failure := query.exception()) is not None:
+                    raise AssertionError(f"{what} did not happen: {failure}")
+            if time.monotonic() > until:
+                raise AssertionError(f"{what} did not happen within {DEADLINE_SECONDS} s")
+            time.sleep(0.1)
+        return found
+
     def _command(self, words: list[str], piece: Piece) -> str:
         result = CliRunner(env={"FENCEPOST_BOOTSTRAP": self._broker}).invoke(cli, words)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == 0, f"{GUIDE}:{piece.line}: exit code {result.exit_code}: {result.output}"
         return result.output
-
-
-def eventually(condition: Callable[[], Any], what: str = "what the guide says") -> Any:
-    """Wait until it is true; a real Spark takes its time."""
-    until = time.monotonic() + DEADLINE_SECONDS
-    while not (found := condition()):
-        if time.monotonic() > until:
-            raise AssertionError(f"{what} did not happen within {DEADLINE_SECONDS} s")
-        time.sleep(0.1)
-    return found
 
 
 def test_the_guide_does_what_it_says(
@@ -115,8 +127,7 @@ def test_the_guide_does_what_it_says(
     kinds = [piece.kind for piece in pieces]
     assert min(kinds.count("python"), kinds.count("hidden"), kinds.count("command")) >= 2
     try:
-        for piece in pieces:
-            notebook.run_patiently(piece)
+        notebook.run_all(pieces)
     finally:
         for query in spark.streams.active:
             query.stop()
