@@ -1,4 +1,4 @@
-"""One Spark session and one broker for each test module; `FENCEPOST_INTEROP_BOOTSTRAP` names another broker."""
+"""One Spark session for all tests, one broker for each module; `FENCEPOST_INTEROP_BOOTSTRAP` names another broker."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ def java_is_there() -> bool:
     return shutil.which("java") is not None or (home is not None and (Path(home) / "bin" / "java").exists())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """A Spark of two cores in this process's JVM; its Python workers import the package from this tree."""
     pytest.importorskip("pyspark")
