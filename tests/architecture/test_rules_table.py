@@ -13,7 +13,13 @@ LINE = re.compile(r"^\| (\d+|[GILMPT]\d+) \| (.*) \|$", re.MULTILINE)
 TEST = re.compile(r"`(\w+/\w+)::(\w+)`")
 CODE = re.compile(r"`((?:broker|cli|client|coordinator|protocol)/[\w/]*(?:\.py)?)`")
 CITED = re.compile(r"\b([GILMPT])(\d+)(?:(?: to | ?- ?)[GILMPT]?(\d+))?")
-DOCUMENTS = ("docs/rules.md", "docs/rules-transactions.md", "docs/groups.md", "docs/consumer-groups.md", "docs/metadata.md")
+DOCUMENTS = (
+    "docs/rules.md",
+    "docs/rules-transactions.md",
+    "docs/groups.md",
+    "docs/consumer-groups.md",
+    "docs/metadata.md",
+)
 LINES = [line for name in DOCUMENTS for line in LINE.findall((ROOT / name).read_text(encoding="utf-8"))]
 
 
