@@ -285,8 +285,9 @@ class Fetcher:
             for state, turn in asked:
                 if state.turn == turn:
                     state.in_request = False
-            # At once, not by `wake`: the broker is to work on what comes next while the program looks at this.
-            self._sleep.deadline = self._round(nursery, trio.current_time())
+        # At once, not by `wake`: the broker is to work on what comes next while the program looks at this. Not when
+        # cancelled: what is started then is cancelled as well, and would start the next one, for ever.
+        self._sleep.deadline = self._round(nursery, trio.current_time())
 
     def _request(self, connection: Connection, session: FetchSession, asked: Asked) -> tuple[int, SessionRequest]:
         """The version to speak, and what the session says in it."""
