@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 import fencepost
 from fencepost.client.read_errors import LogTruncated, OffsetOutOfRange
@@ -38,6 +39,18 @@ async def test_a_session_ends_with_its_consumer(start: Start, cluster: ScriptedC
             cluster.write(0, values(0, 1))
             await read(consumer, 1)
         await until(lambda: not broker.sessions)
+
+
+async def test_a_cancelled_fetch_begins_no_other(start: Start, cluster: ScriptedCluster) -> None:
+    """Where one ends the next one is begun; if it was cancelled, so would that be, and so on while a group is left."""
+    broker = await start(cluster)
+    async with fencepost.Client(broker.address) as kafka, kafka.consumer("t") as consumer:
+        cluster.write(0, values(0, 1))
+        assert await read(consumer, 1) == [(0, 0)]
+        for scope in consumer._scopes:
+            scope.cancel()
+        with trio.fail_after(20):
+            await trio.testing.wait_all_tasks_blocked()
 
 
 @pytest.mark.parametrize(
