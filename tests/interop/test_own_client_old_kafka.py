@@ -12,12 +12,12 @@ from tests.kit.old_kafka import KAFKA_2_1, OldKafka
 
 SECONDS = 100
 SINCE_2_1 = {
-    "ConsumerGroupDescribe",
-    "ConsumerGroupHeartbeat",
-    "DescribeClientQuotas",
     "AlterClientQuotas",
     "AlterPartitionReassignments",
     "AlterUserScramCredentials",
+    "ConsumerGroupDescribe",
+    "ConsumerGroupHeartbeat",
+    "DescribeClientQuotas",
     "DescribeCluster",
     "DescribeProducers",
     "DescribeQuorum",
@@ -30,6 +30,7 @@ SINCE_2_1 = {
     "ListPartitionReassignments",
     "ListTransactions",
     "OffsetDelete",
+    "UnregisterBroker",
     "UpdateFeatures",
 }
 """APIs that came later: whoever calls for them is told so, or they are a better way to what an older one does."""
