@@ -21,6 +21,7 @@ from fencepost.spark_connector.option_names import (
     STARTS,
     SUBSCRIPTIONS,
 )
+from fencepost.spark_connector.option_values import boolean, not_negative, positive
 from fencepost.spark_connector.security import security_of
 from fencepost.spark_connector.wire import Address, ConnectionSettings
 
@@ -145,8 +146,8 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
         for name in ONLY_STREAM:
             if name in given.values:
                 log.warning("option %s has no effect in a batch query", name)
-    smallest = given.maybe("minOffsetsPerTrigger", _positive)
-    largest = given.maybe("maxOffsetsPerTrigger", _positive)
+    smallest = given.maybe("minOffsetsPerTrigger", positive)
+    largest = given.maybe("maxOffsetsPerTrigger", positive)
     if smallest is not None and largest is not None and smallest > largest:
         raise OptionError(f"minOffsetsPerTrigger {smallest} is larger than maxOffsetsPerTrigger {largest}")
     return SourceOptions(
@@ -157,18 +158,18 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
         connection=_connection(given),
         latest_if_no_timestamp=given.one("startingOffsetsByTimestampStrategy", _choice("error", "latest"), "error")
         == "latest",
-        fail_on_data_loss=given.one("failOnDataLoss", _boolean, True),
+        fail_on_data_loss=given.one("failOnDataLoss", boolean, True),
         max_offsets_per_trigger=largest,
         min_offsets_per_trigger=smallest,
         max_trigger_delay_ms=given.one("maxTriggerDelay", _duration_ms, DEFAULT_MAX_TRIGGER_DELAY_MS),
         max_bytes_per_trigger=given.maybe("maxBytesPerTrigger", _size_bytes),
         commit_group=given.maybe("commitGroup", _name),
-        min_partitions=given.maybe("minPartitions", _positive),
-        max_records_per_partition=given.maybe("maxRecordsPerPartition", _positive),
+        min_partitions=given.maybe("minPartitions", positive),
+        max_records_per_partition=given.maybe("maxRecordsPerPartition", positive),
         columns=_columns(given),
-        fetch_bytes=given.one("kafka.max.partition.fetch.bytes", _positive, 4 << 20),
-        fetch_wait_ms=given.one("kafka.fetch.max.wait.ms", _not_negative, 500),
-        check_crcs=given.one("kafka.check.crcs", _boolean, True),
+        fetch_bytes=given.one("kafka.max.partition.fetch.bytes", positive, 4 << 20),
+        fetch_wait_ms=given.one("kafka.fetch.max.wait.ms", not_negative, 500),
+        check_crcs=given.one("kafka.check.crcs", boolean, True),
     )
 
 
@@ -184,24 +185,6 @@ def _canonical(options: Mapping[str, str]) -> _Given:
             raise OptionError(f"option {known} can not be set: {REFUSED[known]}")
         given.values[known] = value
     return given
-
-
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise ValueError("must be a whole number above 0")
-    return int(text)
-
-
-def _not_negative(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise ValueError("must be a whole number, 0 or above")
-    return int(text)
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return text.lower() == "true"
 
 
 def _choice(*allowed: str) -> Callable[[str], str]:
@@ -295,7 +278,7 @@ def _bound(given: _Given, name: str) -> Bound:
     if name.endswith("OffsetsByTimestamp"):
         return Bound(timestamps_ms=given.value(name, lambda text: parse_partition_offsets(text, lowest=0)))
     if name.endswith("Timestamp"):
-        return Bound(timestamp_ms=given.value(name, _not_negative))
+        return Bound(timestamp_ms=given.value(name, not_negative))
     text = given.values[name].strip().lower()
     if text in ("earliest", "latest"):
         return Bound(mark=EARLIEST if text == "earliest" else LATEST)
@@ -319,7 +302,7 @@ def _isolation(given: _Given) -> IsolationLevel:
 
 
 def _columns(given: _Given) -> tuple[str, ...]:
-    with_headers = given.maybe("includeHeaders", _boolean)
+    with_headers = given.maybe("includeHeaders", boolean)
     if "columns" not in given.values:
         return ALL_COLUMNS if with_headers else DEFAULT_COLUMNS
     known = {name.lower(): name for name in ALL_COLUMNS}
@@ -349,9 +332,9 @@ def _connection(given: _Given) -> ConnectionSettings:
     return ConnectionSettings(
         bootstrap=given.value("kafka.bootstrap.servers", _addresses),
         client_id=given.one("kafka.client.id", str, "fencepost-spark"),
-        request_timeout_ms=given.one("kafka.request.timeout.ms", _positive, 30_000),
-        api_timeout_ms=given.one("kafka.default.api.timeout.ms", _positive, 60_000),
-        receive_buffer_bytes=given.one("kafka.receive.buffer.bytes", _positive, 4 << 20),
+        request_timeout_ms=given.one("kafka.request.timeout.ms", positive, 30_000),
+        api_timeout_ms=given.one("kafka.default.api.timeout.ms", positive, 60_000),
+        receive_buffer_bytes=given.one("kafka.receive.buffer.bytes", positive, 4 << 20),
         security=security,
     )
 

@@ -13,6 +13,7 @@ from fencepost.client.config import ClientConfig, TransactionalProducerConfig, n
 from fencepost.client.errors import ConfigError
 from fencepost.client.security import SecurityConfig
 from fencepost.spark_connector import security
+from fencepost.spark_connector.option_values import boolean, not_negative, positive
 from fencepost.spark_connector.options import OptionError
 
 T = TypeVar("T")
@@ -125,12 +126,12 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
         bootstrap=given["kafka.bootstrap.servers"].strip(),
         transactional_id=_transactional_id(given, streaming),
         topic=_maybe(given, "topic", _name),
-        two_phase=_maybe(given, "twoPhase", _boolean) or False,
+        two_phase=_maybe(given, "twoPhase", boolean) or False,
         decision_topic=_maybe(given, "decisionTopic", _name) or DEFAULT_DECISION_TOPIC,
-        max_transaction_bytes=_maybe(given, "maxTransactionBytes", _positive) or DEFAULT_MAX_TRANSACTION_BYTES,
-        first_batch=_maybe(given, "firstBatch", _not_negative),
+        max_transaction_bytes=_maybe(given, "maxTransactionBytes", positive) or DEFAULT_MAX_TRANSACTION_BYTES,
+        first_batch=_maybe(given, "firstBatch", not_negative),
         query_id=_maybe(given, "queryId", _name),
-        batch_id=_maybe(given, "batchId", _not_negative),
+        batch_id=_maybe(given, "batchId", not_negative),
         client=_client_options(given),
         producer=_producer_options(given),
     )
@@ -218,21 +219,3 @@ def _name(text: str) -> str:
     if not text:
         raise ValueError("must not be empty")
     return text
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("must be true or false")
-    return text.lower() == "true"
-
-
-def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) == 0:
-        raise ValueError("must be a whole number above 0")
-    return int(text)
-
-
-def _not_negative(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise ValueError("must be a whole number, 0 or above")
-    return int(text)
