@@ -19,6 +19,10 @@ from fencepost.coordinator.group.offsets import OffsetStore
 from fencepost.coordinator.runtime import Shard
 from fencepost.protocol.errors import ErrorCode
 from tests.simulation.group_world import run_group_world
+from tests.simulation.spoilt_offsets import (
+    positions_are_told_while_a_transaction_decides,
+    some_offsets_are_not_stored,
+)
 
 SEEDS = int(os.environ.get("FENCEPOST_GROUP_PROTOCOL_SEEDS", "16"))
 """Of each kind."""
@@ -59,28 +63,9 @@ def anybody_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offsets, "check_commit", lambda *_args, **_more: ErrorCode.NONE)
 
 
-def some_offsets_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    def apply(self: Any, record: Any) -> None:
-        if self.count % 3 == 2 and not self._pending:
-            self._next += 1
-            return
-        whole(self, record)
-
-    whole = OffsetStore.apply
-    monkeypatch.setattr(OffsetStore, "apply", apply)
-
-
 def offsets_are_told_one_too_high(monkeypatch: pytest.MonkeyPatch) -> None:
     def fetch(self: Any, *args: Any) -> Any:
         return [one._replace(offset=one.offset + 1) if one.offset > 0 else one for one in whole(self, *args)]
-
-    whole = OffsetStore.fetch
-    monkeypatch.setattr(OffsetStore, "fetch", fetch)
-
-
-def positions_are_told_while_a_transaction_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(self: Any, group_id: str, partitions: Any, require_stable: bool) -> Any:
-        return whole(self, group_id, partitions, False)
 
     whole = OffsetStore.fetch
     monkeypatch.setattr(OffsetStore, "fetch", fetch)

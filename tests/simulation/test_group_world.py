@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 
 from fencepost.coordinator.group import classic, commit, join, rebalance
-from fencepost.coordinator.group.offsets import OffsetStore
 from fencepost.coordinator.group.turn import Out, SetTimer, TimerKind
 from fencepost.coordinator.runtime import Shard
 from fencepost.protocol.errors import ErrorCode
 from tests.simulation.group_world import run_group_world
+from tests.simulation.spoilt_offsets import (
+    positions_are_told_while_a_transaction_decides,
+    some_offsets_are_not_stored,
+)
 
 SEEDS = int(os.environ.get("FENCEPOST_GROUP_SEEDS", "150"))
 Spoil = Callable[[pytest.MonkeyPatch], None]
@@ -64,25 +67,6 @@ def answers_leave_before_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
         return ErrorCode.NONE
 
     monkeypatch.setattr(Shard, "settled", settled)
-
-
-def some_offsets_are_not_stored(monkeypatch: pytest.MonkeyPatch) -> None:
-    def apply(self: Any, record: Any) -> None:
-        if self.count % 3 == 2 and not self._pending:
-            self._next += 1
-            return
-        whole(self, record)
-
-    whole = OffsetStore.apply
-    monkeypatch.setattr(OffsetStore, "apply", apply)
-
-
-def positions_are_told_while_a_transaction_decides(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fetch(self: Any, group_id: str, partitions: Any, require_stable: bool) -> Any:
-        return whole(self, group_id, partitions, False)
-
-    whole = OffsetStore.fetch
-    monkeypatch.setattr(OffsetStore, "fetch", fetch)
 
 
 def the_old_static_member_stays(monkeypatch: pytest.MonkeyPatch) -> None:
