@@ -128,12 +128,17 @@ class Connection:
         frames.received(received)
         while (frame := frames.next_frame()) is not None:
             if (unfinished := self._answer(frame)) is not None:
-                return self._finish(unfinished)
+                return self._for_task(self._finish(unfinished))
             if self._parked is not None:
                 return None
         if self._out and not self._flushed_at_once():
-            return self._finish(self._flush())
+            return self._for_task(self._finish(self._flush()))
         return _ended() if self._server.draining else None
+
+    def _for_task(self, work: Work) -> Work:
+        """The task is woken for this a turn of the loop later: who looks meanwhile must not take us for idle."""
+        self.idle = False
+        return work
 
     async def _finish(self, unfinished: Unfinished | None = None) -> bool:
         """What a plain function had to leave in the middle."""
