@@ -100,7 +100,10 @@ class Positions:
         self._seek_to(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go to the end: the last stable offset for read_committed; of all partitions if none is named."""
+        """Go to the end: the last stable offset for read_committed; of all partitions if none is named.
+
+        Where that is, is looked up when the next records are read or `position` is asked, as in Kafka's own client.
+        """
         self._seek_to(partitions, LATEST)
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:

@@ -248,6 +248,7 @@ def test_producers_are_for_all_threads_and_a_consumer_for_one(kafka: Client, nam
         assert mine == [b"%d-%d" % (who, n) for n in range(300)], "in the order of the thread that sent them"
     with kafka.consumer(name) as consumer:
         consumer.seek_to_end()
+        assert consumer.position(TopicPartition(name, 0)) == 1200, "looked up now, not after the next record is there"
         entered, call = threading.Event(), consumer._loop.call
 
         def told(*args: object, **more: object) -> object:
