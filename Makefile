@@ -32,7 +32,7 @@ demo: setup ## 336,776 real flights through transactions, kills and Spark; exits
 
 test: setup ## All tests, with other people's clients and Spark, in several processes (WORKERS=0: in one)
 	@sh tools/check_java.sh
-	$(PY) -m pytest $(AT_ONCE) $(ARGS)
+	$(PY) -m $(if $(ARGS),pytest $(ARGS),tests.second_look $(AT_ONCE))
 
 sim: setup ## Many simulated worlds: make sim SEEDS=20000 (a seed that goes wrong says how to see it again)
 	$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)
