@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.cli.config_text import is_without_effect
-from fencepost.client.admin.types import ConfigSource
+from fencepost.client.admin.types import ConfigSource, is_secret
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin, ConfigEntry
@@ -52,7 +52,7 @@ async def changed(
     for name in names:
         entry = before.get(name)
         held = None if entry is None else entry.value
-        hidden = entry is not None and entry.sensitive
+        hidden = is_secret(name, entry)
         remark = "has no effect here" if entry is not None and is_without_effect(entry) else ""
         steps.append(Step(_shown(subject), name, held, planned[name], hidden, remark))
     return steps

@@ -6,7 +6,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.plain_text import cell, table
-from fencepost.client.admin.types import ConfigSource
+from fencepost.client.admin.types import HIDDEN, ConfigSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from fencepost.cli.config_change import Step
     from fencepost.client.admin import ConfigEntry
 
-HIDDEN = "(secret)"
 WIDTH = 100
 WITHOUT_EFFECT = "No effect here"
 """How a fencepost broker begins to explain a setting that it takes for Kafka's sake only."""

@@ -1,6 +1,6 @@
 """A plan on a Kafka that knows no plans: what differs is found out, checked, and changed thing by thing."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from fencepost.client.admin.item_errors import ItemErrors
@@ -15,7 +15,7 @@ from fencepost.client.admin.plan_types import (
 )
 from fencepost.client.admin.security_types import Acl, AclFilter
 from fencepost.client.admin.topics import NO_TOPIC
-from fencepost.client.admin.types import ConfigEntry, ConfigSource, TopicDescription
+from fencepost.client.admin.types import HIDDEN, ConfigEntry, ConfigSource, TopicDescription, is_secret
 from fencepost.client.errors import KafkaError
 from fencepost.protocol.errors import ErrorCode
 
@@ -68,12 +68,13 @@ class _Growth(_Step):
 
 
 class _Settings(_Step):
-    def __init__(self, kind: str, name: str, changes: list[PlannedChange]) -> None:
-        super().__init__(f"{kind} {name or 'all'}", changes)
-        self._kind, self._name = kind, name
+    def __init__(self, wanted: WantedConfigs, changes: list[PlannedChange]) -> None:
+        super().__init__(f"{wanted.kind} {wanted.name or 'all'}", changes)
+        self._kind, self._name = wanted.kind, wanted.name
+        self._values = {change.setting: wanted.configs[change.setting] for change in changes}
 
     def run(self, admin: "Admin", validate_only: bool) -> Awaitable[object]:
-        values = {change.setting: change.after for change in self.changes}
+        values = self._values
         if self._kind == "topic":
             return admin.alter_configs(values, topic=self._name, validate_only=validate_only)
         if self._kind == "group":
@@ -200,21 +201,25 @@ async def _changed_settings(admin: "Admin", wanted: WantedConfigs) -> list[_Step
     else:
         own = ConfigSource.BROKER if wanted.name else ConfigSource.ALL_BROKERS
         found = await admin.configs(broker=int(wanted.name) if wanted.name else "")
-    changes = _differences(wanted.kind, wanted.name, _own(found, own), wanted.configs)
-    return [_Settings(wanted.kind, wanted.name, changes)] if changes else []
+    secret = {key for key in wanted.configs if is_secret(key, found.get(key))}
+    changes = _differences(wanted.kind, wanted.name, _own(found, own), wanted.configs, secret)
+    return [_Settings(wanted, changes)] if changes else []
 
 
-def _own(found: Mapping[str, ConfigEntry], source: int) -> dict[str, str | None]:
-    """What is set on the thing itself; secrets are not told, and so always change."""
+def _own(found: Mapping[str, ConfigEntry], source: int) -> dict[str, str]:
+    """What is set on the thing itself; the values of secrets are not told."""
     return {
-        name: synonym.value
+        name: HIDDEN if is_secret(name, entry) else synonym.value or ""
         for name, entry in found.items()
         for synonym in entry.synonyms
-        if synonym.source == source and synonym.name == name and not entry.sensitive
+        if synonym.source == source and synonym.name == name
     }
 
 
-def _differences(kind: str, name: str, before: Settings, wanted: Settings) -> list[PlannedChange]:
+def _differences(
+    kind: str, name: str, before: Settings, wanted: Settings, secret: Collection[str] = ()
+) -> list[PlannedChange]:
+    """What is not as wanted. A secret that is set may be another one, and is set again."""
     return [
         PlannedChange(
             "change" if key in before and value is not None else "delete" if value is None else "create",
@@ -222,8 +227,8 @@ def _differences(kind: str, name: str, before: Settings, wanted: Settings) -> li
             name,
             key,
             before.get(key),
-            value,
+            HIDDEN if value is not None and key in secret else value,
         )
         for key, value in wanted.items()
-        if before.get(key) != value
+        if before.get(key) != value or (value is not None and key in secret)
     ]

@@ -72,7 +72,7 @@ class PlannedChange(NamedTuple):
     """One thing that has to change: `action` is "create", "change" or "delete".
 
     `kind` is "topic", "broker", "group" or "acl"; `setting` a setting's name, "partitions", or "" for the whole.
-    `before` and `after` are None where there is nothing.
+    `before` and `after` are None where there is nothing, and "(secret)" where there is something that nobody may see.
     """
 
     action: str

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import Enum, IntEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from fencepost.client.cluster import PartitionInfo
 from fencepost.protocol.errors import ErrorCode
@@ -78,6 +78,20 @@ class ConfigEntry(NamedTuple):
     sensitive: bool
     synonyms: tuple[ConfigSynonym, ...] = ()
     documentation: str | None = None
+
+
+HIDDEN: Final = "(secret)"
+"""What stands where a secret's value would."""
+_SECRET_ENDS: Final = (
+    "password", "passphrase", "secret", "secret.key", "master.key", "keystore.key", "keystore.certificate.chain",
+    "truststore.certificates", "jaas.config",
+)  # fmt: skip
+"""How the names of Kafka's settings of type PASSWORD end, with a listener's prefix or without."""
+
+
+def is_secret(name: str, entry: ConfigEntry | None) -> bool:
+    """Whether a setting's value is to be shown to nobody. Brokers say so only of what they know or what is set."""
+    return (entry is not None and entry.sensitive) or name.endswith(_SECRET_ENDS)
 
 
 class GroupListing(NamedTuple):
