@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.metadata_tree import ALL_BROKERS, SECTIONS, plain, shown_id, spelt
-from fencepost.cli.plain_text import cell, counted, moment
-from fencepost.client.admin.security_types import AclOperation, AclPermission, ScramMechanism, named
-from fencepost.client.admin.security_types import ResourceType as AclResource
+from fencepost.cli.metadata_tree import ALL_BROKERS, SECTIONS, entity_name, mechanism_name, open_value, plain, spelt
+from fencepost.cli.plain_text import cell, counted, moment, shown_id
+from fencepost.client.admin.plan_types import shown_rule
+from fencepost.client.admin.security_types import acl_of
 from fencepost.protocol import metadata_record_types as types
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class HistoryText:
                 path = ["topics", self._name(one, entry.topic_id), "partitions", str(entry.partition_id)]
                 return path, _fields(entry, ("partition_id", "topic_id"))
             case types.ConfigRecord():
-                return _config_path(entry), "unset" if entry.value is None else f"= {cell(entry.value)}"
+                value = open_value(entry.name, entry.value)
+                return _config_path(entry), "unset" if value is None else f"= {cell(value)}"
             case _:
                 return self._other(one, entry)
 
@@ -85,15 +86,12 @@ class HistoryText:
                 return ["producer-ids", "next"], f"= {entry.next_producer_id}"
             case types.AccessControlEntryRecord():
                 self._rules[entry.id] = _rule(entry)
-                return ["acls", shown_id(entry.id)], _rule(entry)
+                return ["acls", shown_id(entry.id)], self._rules[entry.id]
             case types.RemoveAccessControlEntryRecord():
-                return ["acls", shown_id(entry.id)], f"deleted {self._rules.get(entry.id, '')}".rstrip()
+                return ["acls", shown_id(entry.id)], f"deleted {self._rule(one, entry.id)}".rstrip()
             case types.ClientQuotaRecord():
-                parts = (
-                    f"{e.entity_type}={e.entity_name if e.entity_name is not None else '<default>'}"
-                    for e in entry.entity
-                )
-                return ["quotas", spelt(",".join(parts)), entry.key], "unset" if entry.remove else f"= {entry.value:g}"
+                name = entity_name((part.entity_type, part.entity_name) for part in entry.entity)
+                return ["quotas", spelt(name), entry.key], "unset" if entry.remove else f"= {entry.value:g}"
             case types.UserScramCredentialRecord():
                 return _scram_path(entry), f"iterations {entry.iterations}"
             case types.RemoveUserScramCredentialRecord():
@@ -115,6 +113,12 @@ class HistoryText:
             known = None if topic is None else topic.name
         return known if known is not None else shown_id(topic_id)
 
+    def _rule(self, one: "Moment", acl_id: bytes) -> str:
+        """The access rule: of a record before, or of the state before."""
+        if acl_id not in self._rules and one.delta is not None and acl_id in one.delta.before.acls:
+            return _rule(one.delta.before.acls[acl_id])
+        return self._rules.get(acl_id, "")
+
 
 def _partition(record: Any) -> str:
     return f"leader {record.leader}, replicas {list(record.replicas)}, isr {list(record.isr)}"
@@ -127,13 +131,11 @@ def _config_path(record: Any) -> list[str]:
 
 
 def _scram_path(record: Any) -> list[str]:
-    return ["scram", spelt(record.name), named(ScramMechanism, record.mechanism).name.replace("_", "-")]
+    return ["scram", spelt(record.name), mechanism_name(record.mechanism)]
 
 
 def _rule(record: Any) -> str:
-    what = f"{named(AclResource, record.resource_type).name} {record.resource_name}"
-    permission = named(AclPermission, record.permission_type).name
-    return f"{record.principal} {named(AclOperation, record.operation).name} {what}, {permission} from {record.host}"
+    return cell(shown_rule(acl_of(record, record)))
 
 
 def _kind(record: Any) -> str:
@@ -147,9 +149,7 @@ def _fields(record: Any, without: tuple[str, ...]) -> str:
 
 def moment_json(one: "Moment") -> dict[str, Any]:
     """One moment as an object."""
-    entries = [
-        {"offset": entry.offset, "type": _kind(entry.entry), **_open(plain(entry.entry))} for entry in one.entries
-    ]
+    entries = [{"offset": entry.offset, "type": _kind(entry.entry), **_open(entry.entry)} for entry in one.entries]
     return {
         "first_offset": one.first_offset,
         "next_offset": one.next_offset,
@@ -162,5 +162,9 @@ def moment_json(one: "Moment") -> dict[str, Any]:
     }
 
 
-def _open(told: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in told.items() if name not in _SECRET}
+def _open(record: Any) -> dict[str, Any]:
+    """What a record holds, without what nobody may see."""
+    told = {name: value for name, value in plain(record).items() if name not in _SECRET}
+    if isinstance(record, types.ConfigRecord):
+        told["value"] = open_value(record.name, record.value)
+    return told

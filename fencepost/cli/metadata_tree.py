@@ -1,17 +1,11 @@
 """The committed metadata as a tree of folders and values, as `fencepost metadata-shell` walks it."""
 
-from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.client.admin.security_types import (
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ScramMechanism,
-    named,
-)
-from fencepost.client.admin.security_types import ResourceType as AclResource
+from fencepost.cli.plain_text import shown_id
+from fencepost.client.admin.security_types import ScramMechanism, acl_of, named
+from fencepost.client.admin.types import HIDDEN, is_secret
 from fencepost.coordinator.metadata.image import ConfigResource, ResourceType
 
 if TYPE_CHECKING:
@@ -52,11 +46,6 @@ def spelt(name: str) -> str:
     )
 
 
-def shown_id(value: bytes) -> str:
-    """A 16-byte id as Kafka's tools write it."""
-    return urlsafe_b64encode(value).decode().rstrip("=")
-
-
 def root(image: "MetadataImage") -> Folder:
     """All of an image."""
     return _folder(
@@ -72,7 +61,7 @@ def root(image: "MetadataImage") -> Folder:
             "features": lambda: _of(image.features, lambda level: level),
             "producer-ids": lambda: _folder({"next": lambda: image.next_producer_id}),
             "acls": lambda: _of({shown_id(key): rule for key, rule in image.acls.items()}, _acl),
-            "quotas": lambda: _of({_entity(key): limits for key, limits in image.quotas.items()}, _table),
+            "quotas": lambda: _of({entity_name(key): limits for key, limits in image.quotas.items()}, _table),
             "scram": lambda: _scram(image),
         }
     )
@@ -103,12 +92,21 @@ def _table(values: Mapping[str, Any]) -> Folder:
     return _of(values, lambda value: value)
 
 
+def _settings(configs: Mapping[str, str]) -> Folder:
+    return _table({name: open_value(name, value) for name, value in configs.items()})
+
+
+def open_value(name: str, value: str | None) -> str | None:
+    """A setting's value; Kafka keeps passwords in its metadata as they are, and nobody needs to see them."""
+    return HIDDEN if value is not None and is_secret(name, None) else value
+
+
 def _topic(topic: "TopicImage") -> Folder:
     count = topic.partitions
     return _folder(
         {
             "id": lambda: shown_id(topic.topic_id),
-            "configs": lambda: _table(topic.configs),
+            "configs": lambda: _settings(topic.configs),
             "partitions": lambda: Folder(
                 lambda: map(str, range(count)), lambda name: _partition(topic.assignment[int(name)])
             ),
@@ -135,7 +133,7 @@ def _partition(one: "PartitionImage") -> Leaf:
 def _configured(image: "MetadataImage", kind: ResourceType) -> Folder:
     """What has settings, and nothing else is known of."""
     found = {resource.name: entries for resource, entries in image.configs.items() if resource.type is kind}
-    return _of(found, lambda entries: _folder({"configs": lambda: _table(entries)}))
+    return _of(found, lambda entries: _folder({"configs": lambda: _settings(entries)}))
 
 
 def _brokers(image: "MetadataImage") -> Folder:
@@ -151,32 +149,38 @@ def _broker(image: "MetadataImage", name: str) -> Folder:
         told["registration"] = lambda: plain(registered)
     configs = image.configs.get(ConfigResource(ResourceType.BROKER, name))
     if configs:
-        told["configs"] = lambda: _table(configs)
+        told["configs"] = lambda: _settings(configs)
     return _folder(told)
 
 
-def _acl(rule: Any) -> Leaf:
+def _acl(record: Any) -> Leaf:
+    rule = acl_of(record, record)
     return {
         "principal": rule.principal,
-        "operation": named(AclOperation, rule.operation).name,
-        "resource_type": named(AclResource, rule.resource_type).name,
-        "resource_name": rule.resource_name,
-        "pattern_type": named(PatternType, rule.pattern_type).name,
-        "permission": named(AclPermission, rule.permission_type).name,
+        "operation": rule.operation.name,
+        "resource_type": rule.resource_type.name,
+        "resource_name": rule.name,
+        "pattern_type": rule.pattern_type.name,
+        "permission": rule.permission.name,
         "host": rule.host,
     }
 
 
-def _entity(parts: Iterable[tuple[str, str | None]]) -> str:
+def entity_name(parts: Iterable[tuple[str, str | None]]) -> str:
+    """Whom a quota is for."""
     return ",".join(f"{kind}={'<default>' if name is None else name}" for kind, name in parts)
+
+
+def mechanism_name(number: int) -> str:
+    """A SCRAM mechanism as clients name it."""
+    return named(ScramMechanism, number).name.replace("_", "-")
 
 
 def _scram(image: "MetadataImage") -> Folder:
     """Users and their mechanisms; what their passwords are checked by is not shown."""
     users: dict[str, dict[str, Leaf]] = {}
     for user, credential in image.scram.items():
-        mechanism = named(ScramMechanism, user.mechanism).name.replace("_", "-")
-        users.setdefault(user.name, {})[mechanism] = {"iterations": credential.iterations}
+        users.setdefault(user.name, {})[mechanism_name(user.mechanism)] = {"iterations": credential.iterations}
     return _of(users, _table)
 
 

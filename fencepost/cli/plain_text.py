@@ -1,5 +1,6 @@
 """Values as people read them: aligned tables, ages, times, names that a client chose."""
 
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -52,6 +53,11 @@ def moment(time_ms: int) -> str:
         return "-"
     at = datetime.fromtimestamp(time_ms / 1000, UTC)
     return at.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+
+
+def shown_id(value: bytes) -> str:
+    """A 16-byte id as Kafka's tools write it: 22 characters of base64."""
+    return urlsafe_b64encode(value).decode().rstrip("=")
 
 
 def counted(number: int, thing: str) -> str:

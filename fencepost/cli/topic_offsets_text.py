@@ -41,7 +41,7 @@ def extents_text(found: "Sequence[Extent]", by_time: bool) -> str:
 def extent_json(one: Extent, by_time: bool) -> dict[str, Any]:
     """One partition as an object."""
     told = {
-        "partition": f"{one.partition.topic}:{one.partition.partition}",
+        "partition": places([one.partition]),
         "first": one.first,
         "last_stable_offset": one.stable,
         "high_watermark": one.end,
@@ -71,7 +71,7 @@ def cuts_text(cuts: "Sequence[Cut]") -> str:
 def cut_json(cut: "Cut", dry_run: bool) -> dict[str, Any]:
     """One partition as an object."""
     return {
-        "partition": f"{cut.partition.topic}:{cut.partition.partition}",
+        "partition": places([cut.partition]),
         "began_at": cut.first,
         "begins_at": cut.first if cut.error else cut.before,
         "refused": cut.error,

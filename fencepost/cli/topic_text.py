@@ -1,10 +1,10 @@
 """What `fencepost topic` prints: topics, their partitions, what became of them."""
 
-from base64 import urlsafe_b64decode, urlsafe_b64encode
+from base64 import urlsafe_b64decode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.cli.connect import command_for
-from fencepost.cli.plain_text import cell, counted, table
+from fencepost.cli.plain_text import cell, counted, shown_id, table
 from fencepost.client.admin.types import ConfigSource
 from fencepost.protocol.errors import ErrorCode
 
@@ -24,11 +24,6 @@ class Outcome(NamedTuple):
     what: str
     error: "KafkaError | None" = None
     skipped: bool = False
-
-
-def shown_id(topic_id: bytes) -> str:
-    """A topic id as Kafka's tools write it: 22 characters of base64."""
-    return urlsafe_b64encode(topic_id).decode().rstrip("=")
 
 
 def id_of(text: str) -> bytes:

@@ -11,16 +11,13 @@ from fencepost.client.admin.security_types import (
     DEFAULT,
     Acl,
     AclFilter,
-    AclOperation,
-    AclPermission,
-    PatternType,
     QuotaEntity,
     QuotaName,
-    ResourceType,
     ScramCredential,
     ScramDeletion,
     ScramMechanism,
     ScramUpsertion,
+    acl_of,
     named,
 )
 from fencepost.client.errors import KafkaError
@@ -69,7 +66,7 @@ class SecurityAdmin(AdminRequests):
             error = failure(answer.error_code, "describing access rules", DESCRIBE_ACLS, node, answer.error_message)
             if error is not None:
                 return error
-            return sorted(_acl(resource, one) for resource in answer.resources for one in resource.acls)
+            return sorted(acl_of(resource, one) for resource in answer.resources for one in resource.acls)
 
         return await self._one("", self._any, ask, "describing access rules")
 
@@ -252,24 +249,12 @@ def _filter_fields(which: AclFilter) -> dict[str, Any]:
     }
 
 
-def _acl(resource: Any, one: Any) -> Acl:
-    return Acl(
-        named(ResourceType, resource.resource_type),
-        resource.resource_name,
-        one.principal,
-        named(AclOperation, one.operation),
-        named(AclPermission, one.permission_type),
-        one.host,
-        named(PatternType, resource.pattern_type),
-    )
-
-
 def _deleted(told: Any, node: int | None) -> list[Acl] | KafkaError:
     for one in (told, *told.matching_acls):
         error = failure(one.error_code, "deleting access rules", DELETE_ACLS, node, one.error_message)
         if error is not None:
             return error
-    return sorted(_acl(one, one) for one in told.matching_acls)
+    return sorted(acl_of(one, one) for one in told.matching_acls)
 
 
 def _parts(entity: QuotaEntity) -> list[tuple[str, str | QuotaName]]:

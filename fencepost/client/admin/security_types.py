@@ -1,7 +1,7 @@
 """What the admin client tells of rights: access rules, quotas and SCRAM users, with Kafka's names and numbers."""
 
 from enum import Enum, IntEnum
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 N = TypeVar("N", bound=IntEnum)
 
@@ -80,6 +80,19 @@ class Acl(NamedTuple):
     permission: AclPermission = AclPermission.ALLOW
     host: str = "*"
     pattern_type: PatternType = PatternType.LITERAL
+
+
+def acl_of(resource: Any, one: Any) -> Acl:
+    """An access rule of two parts of an answer, or of a metadata record that is both."""
+    return Acl(
+        named(ResourceType, resource.resource_type),
+        resource.resource_name,
+        one.principal,
+        named(AclOperation, one.operation),
+        named(AclPermission, one.permission_type),
+        one.host,
+        named(PatternType, resource.pattern_type),
+    )
 
 
 class AclFilter(NamedTuple):
