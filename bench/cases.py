@@ -252,6 +252,7 @@ CASES = [
     Case("bare fetch 100 B, 8 partitions", fetch(100, 8, SMALL[1])),
     Case("bare fetch 1 KiB, 1 partition", fetch(1024, 1, LARGE[1])),
     Case("transactions of 10 records, 1 producer", transactions(1, 500), with_fsync=True),
+    Case("transactions of 10 records, 1 producer, 1 partition", transactions(1, 500, partitions=1), with_fsync=True),
     Case("transactions of 10 records, 8 producers", transactions(8, 2400), with_fsync=True),
     Case("transactions of 10 records, 32 producers", transactions(32, 3200), with_fsync=True),
     Case("1,000 members in 100 groups, a beat every 3 s", heartbeats(3.0, 9.0)),
