@@ -26,6 +26,11 @@ _RESOURCES = {
 }
 _ACL_KEYS = (*_RESOURCES, "principals", "operations", "permission", "hosts", "pattern", "state")
 _STATES = ("present", "absent")
+_DIGITS = 11
+"""More than a broker's id can have."""
+_MOST = {"partitions": 2**31 - 1, "replication_factor": 2**15 - 1}
+"""What the wire can say."""
+_SINGULAR = {"principal": "principals", "operation": "operations", "host": "hosts"}
 ALL_BROKERS = "all"
 CLUSTER_NAME = "kafka-cluster"
 
@@ -45,7 +50,9 @@ def parse_plan(text: str, *, json_named: bool = False, place: str = "the plan") 
 
     is_json = json_named or text.lstrip().startswith("{")
     try:
-        content = json.loads(text) if is_json else tomllib.loads(text)
+        content = json.loads(text, object_pairs_hook=_once) if is_json else tomllib.loads(text)
+    except _Twice as error:
+        raise ConfigError(f"{place}: the key {str(error)!r} is there more than once in the same object") from error
     except ValueError as error:  # what both raise is one
         hint = (
             "" if is_json or not place.endswith((".yaml", ".yml")) else "; a plan is written in TOML or JSON, not YAML"
@@ -56,12 +63,25 @@ def parse_plan(text: str, *, json_named: bool = False, place: str = "the plan") 
     return plan_of(content)
 
 
+class _Twice(Exception):
+    """An object of JSON has this key more than once; TOML knows that for a mistake by itself."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Twice(key)
+        found[key] = value
+    return found
+
+
 def plan_of(content: Mapping[str, Any]) -> ClusterPlan:
     """The plan in what a file holds. Raises ConfigError, which names the place."""
     _known("", content, _SECTIONS)
     topics = tuple(_topic(name, told) for name, told in _table("topics", content).items())
-    configs = [_configs("broker", "brokers", name, told) for name, told in _table("brokers", content).items()]
-    configs += [_configs("group", "groups", name, told) for name, told in _table("groups", content).items()]
+    configs = _brokers(_table("brokers", content))
+    configs += [_configs("group", f"groups.{name}", name, told) for name, told in _table("groups", content).items()]
     rules = content.get("acls", [])
     if not isinstance(rules, list):
         raise ConfigError("acls: must be a list of rules ([[acls]] in TOML)")
@@ -88,31 +108,52 @@ def _topic(name: str, told: Any) -> WantedTopic:
     )
 
 
-def _configs(kind: str, section: str, name: str, told: Any) -> WantedConfigs:
-    place = f"{section}.{name}"
+def _brokers(told: Mapping[str, Any]) -> list[WantedConfigs]:
+    """By their ids, however those are written."""
+    found: dict[str, WantedConfigs] = {}
+    for written, one in told.items():
+        place = f"brokers.{written}"
+        if written == ALL_BROKERS:
+            name = ""
+        elif written.isascii() and written.isdigit() and len(written.lstrip("0")) < _DIGITS:
+            name = str(int(written))
+        else:
+            raise ConfigError(f"{place}: a broker is named by its id, or {ALL_BROKERS!r} for every one")
+        if name in found:
+            raise ConfigError(f"{place}: broker {name} is named more than once")
+        found[name] = _configs("broker", place, name, one)
+    return list(found.values())
+
+
+def _configs(kind: str, place: str, name: str, told: Any) -> WantedConfigs:
     told = _object(place, told)
     _known(place, told, _CONFIG_KEYS)
-    if kind == "broker" and name != ALL_BROKERS and not (name.isascii() and name.isdigit()):
-        raise ConfigError(f"{place}: a broker is named by its id, or {ALL_BROKERS!r} for every one")
-    return WantedConfigs(kind, "" if kind == "broker" and name == ALL_BROKERS else name, _settings(place, told))
+    return WantedConfigs(kind, name, _settings(place, told))
 
 
 def _settings(place: str, told: Mapping[str, Any]) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
-    for key, value in _flat(_object(f"{place}.configs", told.get("configs", {}))):
-        found[key] = _setting(f"{place}.configs.{key}", value)
-    for key in _words(f"{place}.unset", told.get("unset", [])):
+    configs = f"{place}.configs"
+    for key, value in _flat(configs, _object(configs, told.get("configs", {}))):
+        if key in found:
+            raise ConfigError(f"{configs}: {key} is set more than once")
+        found[key] = _setting(f"{configs}.{key}", value)
+    unset = _words(f"{place}.unset", told.get("unset", []))
+    for key in unset:
         if key in found:
             raise ConfigError(f"{place}: {key} is both set and unset")
-        found[key] = None
-    return found
+        if unset.count(key) > 1:
+            raise ConfigError(f"{place}.unset: {key} is there more than once")
+    return {**found, **dict.fromkeys(unset)}
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+def _flat(place: str, table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
     """`retention.ms = 1` without quotes is a table in a table to TOML, and one setting to us."""
     for key, value in table.items():
         if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{key}.")
+            if not value:
+                raise ConfigError(f"{place}.{prefix}{key}: has nothing in it")
+            yield from _flat(place, value, f"{prefix}{key}.")
         else:
             yield prefix + key, value
 
@@ -131,9 +172,10 @@ def _setting(place: str, value: Any) -> str | None:
 
 def _count(place: str, told: Mapping[str, Any], key: str) -> int:
     value = told.get(key, -1)
-    if isinstance(value, bool) or not isinstance(value, int) or (key in told and value < 1):
-        raise ConfigError(f"{place}.{key}: must be a whole number from 1 on, and is {value!r}")
-    return value
+    most = _MOST[key]
+    if key in told and (isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= most):
+        raise ConfigError(f"{place}.{key}: must be a whole number from 1 to {most}, and is {value!r}")
+    return int(value)
 
 
 # -- access rules
@@ -142,8 +184,10 @@ def _count(place: str, told: Mapping[str, Any], key: str) -> int:
 def _acls(place: str, told: Any) -> list[WantedAcl]:
     """One for each principal, host and operation that are named together."""
     told = _object(place, told)
-    singular = {"principal": "principals", "operation": "operations", "host": "hosts"}
-    told = {singular.get(key, key): value for key, value in told.items()}
+    for one, several in _SINGULAR.items():
+        if one in told and several in told:
+            raise ConfigError(f"{place}: {one} and {several} exclude each other")
+    told = {"hosts": ["*"], **{_SINGULAR.get(key, key): value for key, value in told.items()}}
     _known(place, told, _ACL_KEYS)
     named = [key for key in _RESOURCES if key in told]
     if len(named) != 1:
@@ -155,7 +199,7 @@ def _acls(place: str, told: Any) -> list[WantedAcl]:
         resource = CLUSTER_NAME
     if not isinstance(resource, str) or not resource:
         raise ConfigError(f"{place}.{named[0]}: must be a name, or * for all")
-    for key in ("principals", "operations"):
+    for key in _SINGULAR.values():
         if not told.get(key):
             raise ConfigError(f"{place}: {key} must be given")
     permission = _member(f"{place}.permission", told.get("permission", "allow"), AclPermission)
@@ -164,7 +208,7 @@ def _acls(place: str, told: Any) -> list[WantedAcl]:
     return [
         WantedAcl(Acl(_RESOURCES[named[0]], resource, principal, operation, permission, host, pattern), absent)
         for principal in _principals(place, told)
-        for host in _words(f"{place}.hosts", told.get("hosts", ["*"]))
+        for host in _words(f"{place}.hosts", told["hosts"])
         for operation in (
             _member(f"{place}.operations", word, AclOperation)
             for word in _words(f"{place}.operations", told["operations"])
@@ -209,6 +253,9 @@ def _table(section: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
 def _object(place: str, told: Any) -> Mapping[str, Any]:
     if not isinstance(told, dict):
         raise ConfigError(f"{place}: must be a table, and is {told!r}")
+    for key in told:
+        if not isinstance(key, str):  # of a program's mapping; a file can not have it
+            raise ConfigError(f"{place}: {key!r} must be a string")
     return told
 
 

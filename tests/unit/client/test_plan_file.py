@@ -105,7 +105,7 @@ def test_json_says_the_same_and_null_takes_away(tmp_path: Path) -> None:
     [
         ("[topic.a]", "unknown key 'topic'; the nearest is 'topics'"),
         ("[topics.a]\npartition = 3", "topics.a: unknown key 'partition'; the nearest is 'partitions'"),
-        ("[topics.a]\npartitions = 0", "topics.a.partitions: must be a whole number from 1 on, and is 0"),
+        ("[topics.a]\npartitions = 0", "topics.a.partitions: must be a whole number from 1 to 2147483647, and is 0"),
         ("[topics.a]\npartitions = '3'", "topics.a.partitions: must be a whole number"),
         ("[topics.a]\npartitions = true", "topics.a.partitions: must be a whole number"),
         ("[topics.a]\nstate = 'gone'", "topics.a.state: must be present or absent"),
@@ -129,6 +129,31 @@ def test_json_says_the_same_and_null_takes_away(tmp_path: Path) -> None:
         ),
         ("[[acls]]\ntopic = ''\nprincipal = 'User:a'\noperation = 'read'", "acls, rule 1.topic: must be a name"),
         ("[[acls]]\ncluster = false\nprincipal = 'User:a'\noperation = 'read'", "cluster: can only be true"),
+        (
+            "[[acls]]\ntopic = 't'\nprincipal = 'User:a'\nprincipals = ['User:b']\noperation = 'read'",
+            "acls, rule 1: principal and principals exclude each other",
+        ),
+        (
+            "[[acls]]\ntopic = 't'\nprincipal = 'User:a'\noperation = 'read'\noperations = ['write']",
+            "acls, rule 1: operation and operations exclude each other",
+        ),
+        (
+            "[[acls]]\ntopic = 't'\nprincipal = 'User:a'\noperation = 'read'\nhosts = ['h']\nhost = 'i'",
+            "acls, rule 1: host and hosts exclude each other",
+        ),
+        (
+            "[topics.a.configs]\nretention.ms = 1\n'retention.ms' = 2",
+            "topics.a.configs: retention.ms is set more than once",
+        ),
+        ("[topics.a]\nunset = ['x', 'y', 'x']", "topics.a.unset: x is there more than once"),
+        ("[brokers.1]\n[brokers.01]", "brokers.01: broker 1 is named more than once"),
+        ('{"topics": {"a": {}, "a": {"partitions": 3}}}', "the plan: the key 'a' is there more than once"),
+        ('{"topics": {"a": {"configs": {"x": 1, "x": 2}}}}', "the plan: the key 'x' is there more than once"),
+        ("[topics.a]\npartitions = 3000000000", "topics.a.partitions: must be a whole number from 1 to 2147483647"),
+        ("[topics.a]\nreplication_factor = 32768", "a.replication_factor: must be a whole number from 1 to 32767"),
+        ("[brokers.99999999999]", "brokers.99999999999: a broker is named by its id, or 'all'"),
+        ("[[acls]]\ntopic = 't'\nprincipal = 'User:a'\noperation = 'read'\nhosts = []", "hosts must be given"),
+        ("[topics.a.configs.retention]", "topics.a.configs.retention: has nothing in it"),
         ("[topics.a\n", "the plan is no TOML"),
         ("{", "the plan is no JSON"),
     ],
@@ -137,6 +162,12 @@ def test_a_mistake_is_named_with_its_place(text: str, says: str) -> None:
     with pytest.raises(ConfigError) as told:
         parse_plan(text)
     assert says in str(told.value)
+
+
+@pytest.mark.parametrize("section", ["topics", "brokers", "groups"])
+def test_names_are_strings(section: str) -> None:
+    with pytest.raises(ConfigError, match=f"{section}: 1 must be a string"):
+        ClusterPlan.from_mapping({section: {1: {}}})
 
 
 def test_what_is_no_object_and_what_is_no_text_is_told(tmp_path: Path) -> None:
