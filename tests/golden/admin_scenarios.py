@@ -14,7 +14,7 @@ from typing import Any
 from tests.golden.group_scenarios import Stage, answers_of, message, plain
 from tests.kit.wire import batch_of
 
-WAIT_S = 30.0
+WAIT_S = 100.0
 METADATA, CREATE_TOPICS, DELETE_TOPICS, DESCRIBE_CONFIGS, CREATE_PARTITIONS = 3, 19, 20, 32, 37
 INCREMENTAL, REASSIGN = 44, 45
 TOPIC, BROKER_LOGGER, BROKER, CLIENT_METRICS, GROUP = 2, 8, 4, 16, 32

@@ -30,7 +30,7 @@ def epochs(stage: Stage) -> None:
     stage.topic("t", 3)
     stage.join("joins", "g", "a")
     stage.beat("lives", "g", "a", 2)
-    stage.beat("says everything", "g", "a", 2, rebalance_timeout_ms=30_000, topics=("t",), owned={"t": [0, 1, 2]})
+    stage.beat("says everything", "g", "a", 2, rebalance_timeout_ms=60_000, topics=("t",), owned={"t": [0, 1, 2]})
     stage.beat("an epoch to come", "g", "a", 3)
     stage.beat("an old epoch", "g", "a", 1)
     stage.beat("the epoch before, with what it has", "g", "a", 0, owned={"t": [0]})

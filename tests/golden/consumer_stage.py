@@ -36,7 +36,7 @@ class Stage:
     def __init__(self, address: str, pause_s: float) -> None:
         host, _, port = address.rpartition(":")
         sock = socket.create_connection((host, int(port)))
-        sock.settimeout(30)
+        sock.settimeout(100)
         self._wire = Wire(sock, client_id="golden")
         self._pause_s = pause_s
         self.run = uuid.uuid4().hex[:8]
@@ -111,7 +111,7 @@ class Stage:
     def join(self, step: str, group: str, member: str, **fields: Any) -> Any:
         """A heartbeat that joins, with all that is needed for it."""
         return self.beat(
-            step, group, member, 0, **{"rebalance_timeout_ms": 30_000, "owned": {}, "topics": ("t",)} | fields
+            step, group, member, 0, **{"rebalance_timeout_ms": 60_000, "owned": {}, "topics": ("t",)} | fields
         )
 
     def describe(self, group: str, version: int = 1, *, sizes: bool = False) -> None:
@@ -149,8 +149,8 @@ class Stage:
             JOIN,
             "JoinGroupRequest",
             group_id=f"{group}-{self.run}",
-            session_timeout_ms=10_000,
-            rebalance_timeout_ms=20_000,
+            session_timeout_ms=60_000,
+            rebalance_timeout_ms=60_000,
             member_id=member,
             protocols=protocols,
             **{"protocol_type": "consumer"} | fields,

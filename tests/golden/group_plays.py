@@ -7,7 +7,6 @@ from typing import Any
 from tests.golden.group_scenarios import (
     DELETE,
     LIST,
-    PARKED_S,
     TXN_COMMIT,
     Member,
     Stage,
@@ -15,7 +14,7 @@ from tests.golden.group_scenarios import (
     subscription,
 )
 
-AWAY_S = 3
+AWAY_S = 8
 """A rebalance timeout, and the time in which it has surely passed with what follows."""
 
 
@@ -141,7 +140,7 @@ def two_members(stage: Stage) -> None:
     a.beat("A hears of it")
     _rejoin(a, b, "two")
     b.wire.send(14, 5, b.sync_request())
-    time.sleep(PARKED_S)
+    stage.parked()
     a.beat("while the leader is waited for")
     a.sync("A hands out", (a.id, b"a"), (b.id, b"b"), ("nobody", b"z"))
     stage.keep("B is given its part", b.wire.receive(14, 5)[1])
@@ -156,7 +155,7 @@ def two_members(stage: Stage) -> None:
     a.joined("A's answer was lost", "A", a.send_join())
     b.joined("B's answer was lost", "B", b.send_join())
     b.wire.send(14, 5, b.sync_request())
-    time.sleep(PARKED_S)
+    stage.parked()
     other = stage.member("two", protocols=(("range", b"new"),))
     other.id = b.id
     other.send_join()
@@ -204,7 +203,7 @@ def static_members(stage: Stage) -> None:
     y.joined("Y", "Y")
     x.joined("X again", "X")
     y.wire.send(14, 5, y.sync_request())
-    time.sleep(PARKED_S)
+    stage.parked()
     x.sync("X hands out", (x.id, b"x"), (y.id, b"y"))
     stage.keep("Y is given its part", y.wire.receive(14, 5)[1])
     old = x

@@ -13,6 +13,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from fencepost.protocol.registry import API_BY_KEY
@@ -22,9 +23,12 @@ COMMIT, FETCH, JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE, LIST, DELETE, TXN_COMMIT,
     *(8, 9, 11, 12, 13, 14),
     *(15, 16, 42, 28, 47),
 )
+API_VERSIONS = 18
 PARKED_S = 0.2
-"""How long a request is given to be parked before the next one is sent."""
-WAIT_S = 30.0
+"""How long a broker that has read a request is given to park it."""
+WAIT_S = 100.0
+SESSION_MS = REBALANCE_MS = 60_000
+"""Nobody is missed for being slow, this program least of all."""
 MEMBER_ID_REQUIRED = 79
 UUID_SIZE = 36
 RANGE = (("range", b"m"),)
@@ -76,6 +80,19 @@ class Stage:
         self._wires.append(wire)
         return Member(self, wire, f"{group}-{self.run}" if group else "", **fields)
 
+    def parked(self) -> None:
+        """Return when the broker has surely read what was sent before, and had time to park it.
+
+        It reads connections in the order in which something comes, so what is asked behind it is answered behind it.
+        """
+        for _ in range(2):
+            self._scout.call(API_VERSIONS, 0, message(API_VERSIONS, "ApiVersionsRequest"))
+        time.sleep(PARKED_S)
+
+    @cached_property
+    def _scout(self) -> Wire:
+        return self.member("").wire
+
     def close(self) -> None:
         """Hang up."""
         for wire in self._wires:
@@ -101,7 +118,7 @@ class Member:
         """One request and its answer."""
         return self.stage.keep(step, self.wire.call(api_key, version, request))
 
-    def send_join(self, version: int = 9, *, session_ms: int = 10_000, rebalance_ms: int = 20_000) -> int:
+    def send_join(self, version: int = 9, *, session_ms: int = SESSION_MS, rebalance_ms: int = REBALANCE_MS) -> int:
         """JoinGroup, whose answer may have to wait; the version, for `joined`."""
         protocols = [message(JOIN, "JoinGroupRequestProtocol", name=n, metadata=m) for n, m in self.protocols]
         request = message(
@@ -116,7 +133,7 @@ class Member:
             protocols=protocols,
         )
         self.wire.send(JOIN, version, request)
-        time.sleep(PARKED_S)
+        self.stage.parked()
         return version
 
     def joined(self, step: str, name: str, version: int = 9) -> Any:
