@@ -6,8 +6,11 @@
     for moment in reader.moments():          # what each transaction, or batch outside of one, did
         ...
     follower = reader.follow()               # then: follower.poll() -> what was decided since
+    newest = reader.follow_image()           # then: newest.poll(); newest.image -> as it is now
 
-What a transaction brought shows only behind its End, and nothing of an aborted or an open one ever does.
+What a transaction brought shows only behind its End, and nothing of an aborted or an open one ever does. An image is
+made once for all that is read on the way to it; of the steps between there is one image each, so that history costs
+its length times the number of topics: read it as it comes, and let go of it.
 """
 
 from collections.abc import Iterator
@@ -22,6 +25,7 @@ from fencepost.coordinator.metadata.history import MetadataHistory, Moment
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, MetadataImage
 from fencepost.coordinator.metadata.snapshot import SnapshotId, read_snapshot, snapshot_id
 from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC
+from fencepost.coordinator.metadata.transactions import MetadataLoader
 from fencepost.protocol.metadata_records import MetadataEntry, MetadataRecordError, decode_metadata_records
 from fencepost.protocol.record_batch import CorruptBatch, check_crc
 from fencepost.protocol.records import decode_records
@@ -76,22 +80,15 @@ class MetadataReader:
 
         Raises NoMetadataLog for an offset whose records are gone, MetadataCorrupt and OSError.
         """
-        for _ in range(TRIES):
-            try:
-                follower = MetadataFollower(self, self._start(offset))
-                follower.poll(offset)
-            except FileNotFoundError:
-                continue  # the broker has let go of a file since the directory was listed
-            return follower.image
-        raise NoMetadataLog(f"{self.directory} changes too quickly to be read")
+        return self.follow_image(offset).image
 
     def moments(self, start: int | None = None, stop: int | None = None) -> Iterator[Moment]:
         """What was decided, or is still open, in order: whatever has a record from `start` on and below `stop`.
 
         An open transaction at the end comes last. Raises as `image`.
         """
-        follower = MetadataFollower(self, self._start(start, exactly=True))
-        for moment in follower.poll(stop):
+        follower = self.follow(start)
+        for moment in follower.decided(stop):
             if start is None or moment.next_offset > start:
                 yield moment
         pending = follower.pending()
@@ -101,6 +98,17 @@ class MetadataReader:
     def follow(self, offset: int | None = None) -> "MetadataFollower":
         """Begin at `offset` (None: with the oldest there is), then `poll` again and again."""
         return MetadataFollower(self, self._start(offset, exactly=True))
+
+    def follow_image(self, offset: int | None = None) -> "ImageFollower":
+        """Begin with what `image` gives, then `poll` again and again. Raises as `image`."""
+        for _ in range(TRIES):
+            try:
+                follower = ImageFollower(self, self._start(offset))
+                follower.poll(offset)
+            except FileNotFoundError:
+                continue  # the broker has let go of a file since the directory was listed
+            return follower
+        raise NoMetadataLog(f"{self.directory} changes too quickly to be read")
 
     def _start(self, offset: int | None, exactly: bool = False) -> MetadataImage:
         """The image to begin with so as to come to `offset`: of the newest snapshot, or for history the oldest."""
@@ -123,17 +131,105 @@ class MetadataReader:
         raise NoMetadataLog(f"{self.directory} goes back to offset {self.first_offset()} only")
 
 
-class MetadataFollower:
-    """Reads on from where it is, as often as it is asked."""
+class LogPosition:
+    """A place in the log of `directory` up to which somebody has read: `batches` goes on from there."""
 
-    def __init__(self, reader: MetadataReader, image: MetadataImage) -> None:
-        self._reader = reader
-        self._history = MetadataHistory(image)
+    def __init__(self, directory: Path, next_offset: int) -> None:
+        self._directory = directory
         self._segment: int | None = None
         self._position = 0
+        self.next_offset = next_offset
+        """The offset after the last batch that was taken."""
         self.tail: str | None = None
         """What stands behind the last whole batch that was read, where that is neither the end nor reserved room: a
         batch that is being written, or damage. Look again to tell them apart."""
+
+    def batches(self, stop: int | None = None) -> Iterator[LoggedBatch]:
+        """The batches from where it is, each told of once; ends before the first that reaches beyond `stop`.
+
+        Raises NoMetadataLog where what should come next is gone, MetadataCorrupt for a record that makes no sense, and
+        OSError.
+        """
+        self.tail = None
+        bases = segment_bases(file_names(self._directory))
+        behind = [base for base in bases if base <= self.next_offset]
+        if not behind:
+            if not bases:
+                return
+            raise NoMetadataLog(f"{self._directory} goes back to offset {bases[0]} only")
+        for base in [behind[-1], *(base for base in bases if base > self.next_offset)]:
+            if stop is not None and base >= stop:
+                return
+            if base != self._segment:
+                self._segment, self._position = base, 0
+            segment = ReadSegment(self._directory, base)
+            try:
+                yield from self._segment_batches(segment, stop)
+            finally:
+                segment.file.close()
+
+    def _segment_batches(self, segment: ReadSegment, stop: int | None) -> Iterator[LoggedBatch]:
+        """The batches from where it is; ends before the first that is not whole."""
+        try:
+            for position, header, data in batches(segment, self._position):
+                if not check_crc(data, 0, header):
+                    raise CorruptBatch("the batch does not match its CRC-32C")
+                if stop is not None and header.next_offset > stop:
+                    return
+                if header.next_offset > self.next_offset:
+                    entries = None
+                    if not header.is_control:
+                        values = [record.value or b"" for record in decode_records(data, 0, header)]
+                        entries = [*decode_metadata_records(values)]
+                    self.next_offset = header.next_offset
+                    yield LoggedBatch(header.base_offset, header.next_offset, header.max_timestamp, entries)
+                self._position = position + header.size_bytes
+        except MetadataRecordError as error:
+            raise MetadataCorrupt(self.next_offset, str(error)) from error
+        except (CorruptLogFile, CorruptBatch) as error:
+            mark = segment.file.read(self._position, len(END_MARK))
+            if mark.rstrip(b"\0") and mark != END_MARK:
+                self.tail = f"{segment.file.place} at byte {self._position}: {error}"
+
+
+class ImageFollower:
+    """The committed metadata as of the log's end, as often as it is asked; made once for all that came in between."""
+
+    def __init__(self, reader: MetadataReader, image: MetadataImage) -> None:
+        self._log = LogPosition(reader.directory, image.offset)
+        self._loader = MetadataLoader(image)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed image."""
+        return self._loader.image
+
+    @property
+    def tail(self) -> str | None:
+        """As `MetadataFollower.tail`."""
+        return self._log.tail
+
+    def poll(self, stop: int | None = None) -> bool:
+        """Read on, with `stop` no batch that reaches beyond that offset; whether the image is another one now.
+
+        Raises as `MetadataFollower.poll`; who goes on after that begins anew.
+        """
+        before = self._loader.image
+        self._loader.holding = True
+        for batch in self._log.batches(stop):
+            if batch.entries is None:
+                self._loader.pass_over(batch.base_offset, batch.next_offset)
+            else:
+                self._loader.load_batch(batch.base_offset, batch.entries)
+        return self._loader.release() is not before
+
+
+class MetadataFollower:
+    """Reads on from where it is, as often as it is asked, and tells of each step."""
+
+    def __init__(self, reader: MetadataReader, image: MetadataImage) -> None:
+        self._log = LogPosition(reader.directory, image.offset)
+        self._history = MetadataHistory(image)
 
     @property
     def image(self) -> MetadataImage:
@@ -150,6 +246,12 @@ class MetadataFollower:
         """Up to here everything is decided."""
         return self._history.last_stable_offset
 
+    @property
+    def tail(self) -> str | None:
+        """What stands behind the last whole batch that was read, where that is neither the end nor reserved room: a
+        batch that is being written, or damage. Look again to tell them apart."""
+        return self._log.tail
+
     def pending(self) -> Moment | None:
         """The open transaction as far as it was read."""
         return self._history.pending()
@@ -160,51 +262,15 @@ class MetadataFollower:
         Raises NoMetadataLog where what should come next is gone, MetadataCorrupt for a record that makes no sense, and
         OSError.
         """
-        moments: list[Moment] = []
-        for batch in self._batches():
-            if stop is not None and batch.next_offset > stop:
-                break
+        return list(self.decided(stop))
+
+    def decided(self, stop: int | None = None) -> Iterator[Moment]:
+        """As `poll`, one by one: each holds images of its own, and of a long log nobody wants to hold all of them.
+
+        A batch is read when its first moment is asked for. To the end of it, or what was left is not told of again.
+        """
+        for batch in self._log.batches(stop):
             if batch.entries is None:
                 self._history.pass_over(batch.base_offset, batch.next_offset)
             else:
-                moments += self._history.take(batch.base_offset, batch.timestamp_ms, batch.entries)
-        return moments
-
-    def _batches(self) -> Iterator[LoggedBatch]:
-        directory = self._reader.directory
-        self.tail = None
-        bases = segment_bases(file_names(directory))
-        behind = [base for base in bases if base <= self.next_offset]
-        if not behind:
-            if not bases:
-                return
-            raise NoMetadataLog(f"{directory} goes back to offset {bases[0]} only")
-        for base in [behind[-1], *(base for base in bases if base > self.next_offset)]:
-            if base != self._segment:
-                self._segment, self._position = base, 0
-            segment = ReadSegment(directory, base)
-            try:
-                yield from self._segment_batches(segment)
-            finally:
-                segment.file.close()
-
-    def _segment_batches(self, segment: ReadSegment) -> Iterator[LoggedBatch]:
-        """The batches from where it is; ends before the first that is not whole."""
-        position = self._position
-        try:
-            for position, header, data in batches(segment, self._position):
-                if not check_crc(data, 0, header):
-                    raise CorruptBatch("the batch does not match its CRC-32C")
-                if header.next_offset > self.next_offset:
-                    entries = None
-                    if not header.is_control:
-                        values = [record.value or b"" for record in decode_records(data, 0, header)]
-                        entries = [*decode_metadata_records(values)]
-                    yield LoggedBatch(header.base_offset, header.next_offset, header.max_timestamp, entries)
-                self._position = position + header.size_bytes
-        except MetadataRecordError as error:
-            raise MetadataCorrupt(self.next_offset, str(error)) from error
-        except (CorruptLogFile, CorruptBatch) as error:
-            mark = segment.file.read(self._position, len(END_MARK))
-            if mark.rstrip(b"\0") and mark != END_MARK:
-                self.tail = f"{segment.file.place} at byte {self._position}: {error}"
+                yield from self._history.take(batch.base_offset, batch.timestamp_ms, batch.entries)

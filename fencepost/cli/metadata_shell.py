@@ -13,7 +13,7 @@ import click
 from fencepost.cli.connect import EXIT_INTERRUPTED, fail
 
 if TYPE_CHECKING:
-    from fencepost.broker.metadata_reader import MetadataReader
+    from fencepost.broker.metadata_reader import ImageFollower, MetadataReader
     from fencepost.cli.metadata_history_text import HistoryText
     from fencepost.coordinator.metadata.image import MetadataImage
 
@@ -97,6 +97,8 @@ class Shell:
         self._offset = offset
         self._as_json = as_json
         self._here = "/"
+        self._follower: ImageFollower | None = None
+        """Of `_offset`: what the last command has read no other reads again."""
 
     def tell(self, words: list[str]) -> None:
         """Run one command."""
@@ -116,7 +118,22 @@ class Shell:
             raise BadCommand(f"{words[0]!r} is no command; there are {', '.join(USAGES)}")
 
     def _image(self) -> "MetadataImage":
-        return self._reader.image(self._offset)
+        from fencepost.broker.metadata_reader import NoMetadataLog
+        from fencepost.coordinator.metadata.delta import MetadataCorrupt
+
+        if self._follower is not None:
+            try:
+                self._follower.poll(self._offset)
+                return self._follower.image
+            except (NoMetadataLog, MetadataCorrupt, FileNotFoundError):
+                self._follower = None  # the log does not go on from there any more, or is damaged: begin anew to tell
+        self._follower = self._reader.follow_image(self._offset)
+        return self._follower.image
+
+    def _go_to(self, offset: int | None) -> None:
+        """From here on show the metadata as of that offset, or of the log's end."""
+        self._follower = self._reader.follow_image(offset)
+        self._offset = offset
 
     def _history(self, words: list[str]) -> Iterator[str]:
         import json
@@ -154,16 +171,16 @@ class Shell:
         self._check(words)
         from fencepost.cli.metadata_words import run
 
-        follower = self._reader.follow()
+        seen: MetadataImage | None = None
         before: list[str] | None = None
         while True:
-            moved = bool(follower.poll())
-            if before is None or moved:
-                lines = _or_why(run(follower.image, self._here, words))
+            image = self._image()
+            if image is not seen:
+                lines = _or_why(run(image, self._here, words))
                 if lines != before:
-                    click.echo(f"-- at offset {follower.image.offset}")
+                    click.echo(f"-- at offset {image.offset}")
                     _echo(lines)
-                before = lines
+                seen, before = image, lines
             time.sleep(POLL_SECONDS)
 
     def _follow_history(self, words: list[str]) -> None:
@@ -175,7 +192,7 @@ class Shell:
         follower = self._reader.follow()
         tail = None
         while True:
-            for one in follower.poll():
+            for one in follower.decided():
                 lines = list(text.lines(one))
                 _echo([json.dumps(moment_json(one))] if self._as_json and lines else lines)
             if follower.tail is not None and follower.tail == tail:
@@ -226,10 +243,9 @@ class Shell:
             case ["pwd"]:
                 click.echo(f"{self._here}, at offset {self._image().offset}")
             case ["at", "end"]:
-                self._offset = None
+                self._go_to(None)
             case ["at", number] if number.isascii() and number.isdigit():
-                self._reader.image(int(number))
-                self._offset = int(number)
+                self._go_to(int(number))
             case ["at", *_]:
                 raise BadCommand("at OFFSET, or at end")
             case ["help", *_]:

@@ -175,6 +175,22 @@ def test_the_image_is_the_fold_of_the_log(drawn) -> None:
     assert one.image == other.image
 
 
+@given(st.lists(TRANSACTIONS, max_size=6), st.sets(st.integers(0, 80)), st.sets(st.integers(0, 80)))
+@settings(max_examples=200, deadline=None)
+def test_who_looks_now_and_then_sees_what_who_looks_always_sees(drawn, wanted, looks) -> None:
+    """Rows M2 and M6: images that are made only when somebody looks are the same ones, within transactions, too."""
+    found = history(drawn)
+    one, other = MetadataLoader(), MetadataLoader()
+    other.holding = True
+    for start, stop in pairwise(cuts(found, {place for place in wanted if place <= len(found.records)})):
+        one.load_batch(start, found.records[start:stop])
+        other.load_batch(start, found.records[start:stop])
+        if stop in looks or stop == len(found.records):
+            assert other.release() == one.image
+            assert (other.open, other.deleted_topic_ids) == (one.open, one.deleted_topic_ids)
+            other.holding = True
+
+
 ACTIONS = st.one_of(
     st.tuples(
         st.just("create"), st.lists(st.tuples(st.sampled_from(NAMES), st.integers(1, 9)), min_size=1, max_size=3)

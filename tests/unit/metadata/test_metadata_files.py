@@ -1,5 +1,6 @@
 """The metadata log and its snapshots as files (rows M1, M2, M6): lives of a broker on them, and a reader beside it."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ from fencepost.broker.verification import verify
 from fencepost.coordinator.metadata.commands import FeatureUpdate, MorePartitions, NewTopic, TopicRef, UpgradeType
 from fencepost.coordinator.metadata.history import Verdict
 from fencepost.coordinator.metadata.image import MetadataImage
+from fencepost.coordinator.metadata.image_fold import ImageFold
 from fencepost.coordinator.metadata.ports import Bounds
 from fencepost.coordinator.metadata.snapshot import read_snapshot
 from fencepost.protocol.metadata_records import (
@@ -244,13 +246,60 @@ async def test_m6_an_open_transaction_and_a_torn_end_are_told_apart_from_what_co
     assert opened.verdict is Verdict.OPEN
     assert opened.first_offset == before.offset
     assert reader.image().topics_by_name == before.topics_by_name
-    follower = reader.follow()
+    follower, newest = reader.follow(), reader.follow_image()
     follower.poll()
     assert log.name in (follower.tail or "")
+    assert log.name in (newest.tail or "")
     log.write_bytes(whole)
+    assert newest.poll()
+    assert "later" in newest.image.topics_by_name
     [moment] = follower.poll()
     assert moment.verdict is Verdict.COMMITTED
     assert follower.tail is None
+
+
+async def test_m6_an_image_is_followed_over_everything_that_comes(tmp_path: Path) -> None:
+    """Whoever looks, however seldom, sees the committed image; a log that was cut meanwhile is told of."""
+    settings = ("metadata.max.retention.bytes=1",)
+    async with Life(node_on(tmp_path, *settings)) as node:
+        node.metadata.journal.bounds = Bounds(append_records_max=4)
+        reader = MetadataReader(tmp_path)
+        follower, late = reader.follow_image(), reader.follow_image()
+        assert follower.image == node.metadata.image
+        assert not follower.poll()
+        for edits in ([NewTopic("a", 9)], [MorePartitions("a", 12), NewTopic("b")], [TopicRef("a")]):
+            await node.metadata.apply(edits, name="step")
+            assert follower.poll()
+            assert follower.image == node.metadata.image
+        for number in range(3):
+            await node.metadata.create_topics([NewTopic(f"t-{number}")])
+            assert await node.metadata.take_snapshot()
+        with pytest.raises(NoMetadataLog, match="goes back to offset"):
+            late.poll()
+        assert reader.follow_image().image == node.metadata.image
+
+
+async def test_m6_a_long_log_is_folded_once_and_its_history_let_go_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An image for each batch of a long log took gigabytes."""
+    async with Life(node_on(tmp_path)) as node:
+        for number in range(60):
+            await node.metadata.create_topics([NewTopic(f"t-{number}")])
+        expected = node.metadata.image
+    folds = []
+    apply = ImageFold.apply
+    monkeypatch.setattr(ImageFold, "apply", lambda fold, offset: folds.append(offset) or apply(fold, offset))
+    assert MetadataReader(tmp_path).image() == expected
+    assert len(folds) < 10
+    gc.collect()
+    before = sum(isinstance(one, MetadataImage) for one in gc.get_objects())
+    seen = 0
+    for moment in MetadataReader(tmp_path).moments():
+        seen += moment.delta is not None
+        if seen == 60:
+            assert sum(isinstance(one, MetadataImage) for one in gc.get_objects()) - before < 10
+    assert seen > 60
 
 
 def test_m6_where_there_is_no_metadata_log(tmp_path: Path) -> None:
