@@ -26,9 +26,9 @@ class Subject(NamedTuple):
     @property
     def named(self) -> dict[str, Any]:
         """As the client's admin calls take it."""
-        if self.kind != "broker":
-            return {self.kind: self.name}
-        return {"broker": "" if self.name == ALL_BROKERS else int(self.name)}
+        from fencepost.client.admin.plan_types import subject_of
+
+        return subject_of(self.kind, "" if self.kind == "broker" and self.name == ALL_BROKERS else self.name)
 
 
 def _subject(kind: str, name: str) -> Subject:
@@ -192,19 +192,13 @@ def _change(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    from fencepost.cli import config_text
     from fencepost.cli.config_change import changed
+    from fencepost.cli.config_text import tell_steps
 
     async def talk(admin: "Admin") -> Any:
         return await changed(admin, subject.named, changes, **lists, dry_run=dry_run)
 
-    steps = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
-        tell_json([config_text.step_json(step, dry_run) for step in steps])
-        return
-    click.echo(config_text.steps_text(steps))
-    if dry_run:
-        click.echo("Nothing was changed; without --dry-run it would be.", err=True)
+    tell_steps(ask(bootstrap, timeout_s, CLIENT_ID, talk), dry_run, as_json)
 
 
 @config.command("list")

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.cli.config_text import is_without_effect
-from fencepost.client.admin.types import ConfigSource, is_secret
+from fencepost.client.admin.plan_types import own_source
+from fencepost.client.admin.types import is_secret
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin, ConfigEntry
@@ -47,7 +48,8 @@ async def changed(
     before = await settings_of(admin, subject)
     await admin.alter_configs(changes, append=append, subtract=subtract, validate_only=dry_run, **subject)
     names = [*changes, *(append or {}), *(subtract or {})]
-    planned = {name: _planned(before, name, _own(subject), changes, append or {}, subtract or {}) for name in names}
+    own = own_source(*next(iter(subject.items())))
+    planned = {name: _planned(before, name, own, changes, append or {}, subtract or {}) for name in names}
     steps = []
     for name in names:
         entry = before.get(name)
@@ -78,14 +80,6 @@ def _planned(
         return changes[name]
     behind = [one for one in entry.synonyms if one.source != own] if entry is not None else []
     return behind[0].value if behind else None
-
-
-def _own(subject: Mapping[str, Any]) -> int:
-    """The source of what is set on the subject itself."""
-    ((kind, name),) = subject.items()
-    if kind == "broker":
-        return ConfigSource.ALL_BROKERS if name == "" else ConfigSource.BROKER
-    return ConfigSource.TOPIC if kind == "topic" else ConfigSource.GROUP
 
 
 def _shown(subject: Mapping[str, Any]) -> str:

@@ -5,6 +5,9 @@ import re
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from fencepost.cli.connect import tell_json
 from fencepost.cli.plain_text import cell, table
 from fencepost.client.admin.types import HIDDEN, ConfigSource
 
@@ -107,6 +110,16 @@ def nearest(name: str, there: "Iterable[str]") -> str:
     """The setting that was perhaps meant."""
     close = difflib.get_close_matches(name, list(there), n=1, cutoff=0.4)
     return f"; the nearest is {close[0]!r}" if close else ""
+
+
+def tell_steps(steps: "Sequence[Step]", dry_run: bool, as_json: bool) -> None:
+    """Print what was set, or would be."""
+    if as_json:
+        tell_json([step_json(step, dry_run) for step in steps])
+        return
+    click.echo(steps_text(steps))
+    if dry_run:
+        click.echo("Nothing was changed; without --dry-run it would be.", err=True)
 
 
 def steps_text(steps: "Sequence[Step]") -> str:

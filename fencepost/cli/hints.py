@@ -1,5 +1,6 @@
 """What to do about an error that a broker told, by its code."""
 
+from collections.abc import Iterable
 from typing import Final
 
 from fencepost.client import AuthenticationError, KafkaError
@@ -40,6 +41,11 @@ _HINTS: Final = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: _RIGHTS,
 }
 _TRUST = "how this broker is to be trusted stands in a file: --command-config FILE (security.protocol, sasl.*, ssl.*)"
+
+
+def hints_for(errors: Iterable[KafkaError], bootstrap: str) -> list[str]:
+    """What to do next about several errors, each hint once."""
+    return list(dict.fromkeys(hint for hint in (hint_for(error, bootstrap) for error in errors) if hint is not None))
 
 
 def hint_for(error: KafkaError, bootstrap: str) -> str | None:

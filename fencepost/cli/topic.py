@@ -216,7 +216,7 @@ def delete_command(
 def _report(outcomes: "Sequence[Any]", done: str, dry_run: bool, as_json: bool, bootstrap: str) -> None:
     """Say what became of each topic; exit code 1 where one was refused."""
     from fencepost.cli import topic_text
-    from fencepost.cli.hints import hint_for
+    from fencepost.cli.hints import hints_for
 
     if as_json:
         tell_json([topic_text.outcome_json(one, done, dry_run) for one in outcomes])
@@ -225,8 +225,7 @@ def _report(outcomes: "Sequence[Any]", done: str, dry_run: bool, as_json: bool, 
             click.echo(topic_text.outcome_text(one, done, dry_run), err=one.error is not None)
     errors = [one.error for one in outcomes if one.error is not None]
     if errors:
-        hints = dict.fromkeys(hint for hint in (hint_for(error, bootstrap) for error in errors) if hint is not None)
-        fail("\n  ".join([f"{len(errors)} of {len(outcomes)} could not be {done}", *hints]))
+        fail("\n  ".join([f"{len(errors)} of {len(outcomes)} could not be {done}", *hints_for(errors, bootstrap)]))
 
 
 def _add_further() -> None:

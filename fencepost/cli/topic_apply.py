@@ -142,7 +142,7 @@ async def _enforces(admin: "Admin") -> bool:
 def _refused(some: Any, bootstrap: str, as_json: bool, dry_run: bool) -> None:
     """Say of each thing why it can not be, and what was done all the same; then end with exit code 1."""
     from fencepost.cli import plan_text
-    from fencepost.cli.hints import hint_for
+    from fencepost.cli.hints import hints_for
 
     changes = [change for step in some.results.values() for change in step]
     if as_json:
@@ -151,7 +151,7 @@ def _refused(some: Any, bootstrap: str, as_json: bool, dry_run: bool) -> None:
         for subject, error in some.errors.items():
             told = str(error)
             click.echo(told if told.startswith(f"{subject}:") else f"{subject}: {told}", err=True)
-    hints = dict.fromkeys(hint for hint in (hint_for(one, bootstrap) for one in some.errors.values()) if hint)
+    hints = hints_for(some.errors.values(), bootstrap)
     if changes and not dry_run:
         click.echo(plan_text.changes_text(changes), err=True)
         fail("\n  ".join(["the above was done, and then it was refused; mend the plan and apply it again", *hints]))

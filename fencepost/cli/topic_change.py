@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import ask, broker_options, fail, tell_json
+from fencepost.cli.connect import ask, broker_options, tell_json
 from fencepost.cli.setting_words import SETTING, Setting, as_mapping
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def alter(
       fencepost topic alter orders --set retention.ms=86400000 --unset retention.bytes
       fencepost topic alter orders billing --set min.insync.replicas=2 --dry-run
     """
-    from fencepost.cli import config_text
+    from fencepost.cli.config_text import tell_steps
 
     changes = {**as_mapping(settings), **dict.fromkeys(unset)}
     if not changes:
@@ -86,12 +86,4 @@ def alter(
 
         return [await changed(admin, {"topic": name}, changes, dry_run=dry_run) for name in names]
 
-    steps = [step for some in ask(bootstrap, timeout_s, CLIENT_ID, talk) for step in some]
-    if as_json:
-        tell_json([config_text.step_json(step, dry_run) for step in steps])
-        return
-    click.echo(config_text.steps_text(steps))
-    if dry_run:
-        click.echo("Nothing was changed; without --dry-run it would be.", err=True)
-    if not steps:
-        fail("there is nothing to change")
+    tell_steps([step for some in ask(bootstrap, timeout_s, CLIENT_ID, talk) for step in some], dry_run, as_json)

@@ -1,5 +1,6 @@
 """A plan on a Kafka that knows no plans: what differs is found out, checked, and changed thing by thing."""
 
+from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -11,11 +12,13 @@ from fencepost.client.admin.plan_types import (
     Settings,
     WantedConfigs,
     WantedTopic,
+    own_source,
     shown_rule,
+    subject_of,
 )
 from fencepost.client.admin.security_types import Acl, AclFilter
 from fencepost.client.admin.topics import NO_TOPIC
-from fencepost.client.admin.types import HIDDEN, ConfigEntry, ConfigSource, TopicDescription, is_secret
+from fencepost.client.admin.types import HIDDEN, ConfigEntry, TopicDescription, is_secret
 from fencepost.client.errors import KafkaError
 from fencepost.protocol.errors import ErrorCode
 
@@ -70,17 +73,11 @@ class _Growth(_Step):
 class _Settings(_Step):
     def __init__(self, wanted: WantedConfigs, changes: list[PlannedChange]) -> None:
         super().__init__(f"{wanted.kind} {wanted.name or 'all'}", changes)
-        self._kind, self._name = wanted.kind, wanted.name
+        self._subject = subject_of(wanted.kind, wanted.name)
         self._values = {change.setting: wanted.configs[change.setting] for change in changes}
 
     def run(self, admin: "Admin", validate_only: bool) -> Awaitable[object]:
-        values = self._values
-        if self._kind == "topic":
-            return admin.alter_configs(values, topic=self._name, validate_only=validate_only)
-        if self._kind == "group":
-            return admin.alter_configs(values, group=self._name, validate_only=validate_only)
-        broker = int(self._name) if self._name else ""
-        return admin.alter_configs(values, broker=broker, validate_only=validate_only)
+        return admin.alter_configs(self._values, validate_only=validate_only, **self._subject)
 
 
 class _Rule(_Step):
@@ -139,6 +136,9 @@ async def _run(admin: "Admin", steps: list[_Step], *, validate_only: bool) -> No
 
 async def _steps(admin: "Admin", plan: ClusterPlan) -> list[_Step]:
     """What differs: first what is added, in the end what goes. Raises ItemErrors for what no step can change."""
+    torn = _torn(plan)
+    if torn:
+        raise ItemErrors(STEP_BY_STEP, torn)
     there = await _there(admin, [one.name for one in plan.topics])
     steps: list[_Step] = []
     last: list[_Step] = []
@@ -164,6 +164,18 @@ async def _steps(admin: "Admin", plan: ClusterPlan) -> list[_Step]:
     if errors:
         raise ItemErrors(STEP_BY_STEP, errors)
     return [*steps, *last]
+
+
+def _torn(plan: ClusterPlan) -> dict[str, KafkaError]:
+    """What the plan says in two ways; a broker that knows plans refuses the same."""
+    named = Counter(
+        [*(f"topic {one.name}" for one in plan.topics), *(f"{one.kind} {one.name or 'all'}" for one in plan.configs)]
+    )
+    why = {subject: "the plan names it more than once" for subject, count in named.items() if count > 1}
+    absent = {one.rule for one in plan.acls if one.absent}
+    both = [one.rule for one in plan.acls if not one.absent and one.rule in absent]
+    why |= {f"acl {shown_rule(rule)}": "the plan wants it to be there, and not to be there" for rule in both}
+    return {subject: KafkaError(f"{subject}: {text}", code=ErrorCode.INVALID_REQUEST) for subject, text in why.items()}
 
 
 async def _there(admin: "Admin", names: list[str]) -> Mapping[str, TopicDescription]:
@@ -193,14 +205,8 @@ def _impossible(wanted: WantedTopic, there: TopicDescription) -> KafkaError | No
 async def _changed_settings(admin: "Admin", wanted: WantedConfigs) -> list[_Step]:
     if not wanted.configs:
         return []
-    own = ConfigSource.TOPIC
-    if wanted.kind == "topic":
-        found = await admin.configs(topic=wanted.name)
-    elif wanted.kind == "group":
-        found, own = await admin.configs(group=wanted.name), ConfigSource.GROUP
-    else:
-        own = ConfigSource.BROKER if wanted.name else ConfigSource.ALL_BROKERS
-        found = await admin.configs(broker=int(wanted.name) if wanted.name else "")
+    found = await admin.configs(**subject_of(wanted.kind, wanted.name))
+    own = own_source(wanted.kind, wanted.name)
     secret = {key for key in wanted.configs if is_secret(key, found.get(key))}
     changes = _differences(wanted.kind, wanted.name, _own(found, own), wanted.configs, secret)
     return [_Settings(wanted, changes)] if changes else []

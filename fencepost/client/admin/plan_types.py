@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fencepost.client.admin.security_types import Acl
+from fencepost.client.admin.types import ConfigSource
 
 Settings = Mapping[str, str | None]
 NOTHING: Settings = MappingProxyType({})
@@ -91,6 +92,18 @@ class Applied(NamedTuple):
 
     changes: tuple[PlannedChange, ...]
     atomic: bool
+
+
+def subject_of(kind: str, name: str) -> dict[str, Any]:
+    """Whose settings: as the admin calls take it. Of a broker `name` is its id, or "" for all."""
+    return {kind: int(name) if kind == "broker" and name else name}
+
+
+def own_source(kind: str, name: object) -> ConfigSource:
+    """The source of what is set on a topic, broker or group itself."""
+    if kind == "broker":
+        return ConfigSource.ALL_BROKERS if name == "" else ConfigSource.BROKER
+    return ConfigSource.TOPIC if kind == "topic" else ConfigSource.GROUP
 
 
 def shown_rule(rule: Acl) -> str:

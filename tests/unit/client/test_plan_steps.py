@@ -8,7 +8,20 @@ import trio
 import fencepost
 from fencepost.cli.config_change import changed
 from fencepost.cli.config_text import step_json, steps_text
-from fencepost.client.admin import Applied, ClusterPlan, ConfigSource, PlannedChange, WantedConfigs
+from fencepost.client.admin import (
+    Acl,
+    AclOperation,
+    Applied,
+    ClusterPlan,
+    ConfigSource,
+    ItemErrors,
+    PlannedChange,
+    ResourceType,
+    WantedAcl,
+    WantedConfigs,
+    WantedTopic,
+)
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api32_describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
@@ -104,3 +117,23 @@ async def test_a_secret_that_is_new_to_the_broker_is_not_shown_by_the_command(nu
     assert [(step.name, step.sensitive) for step in steps] == [(PASSWORD, True), (THREADS, False)]
     assert "hunter2" not in steps_text(steps)
     assert [step_json(step, False)["after"] for step in steps] == [None, "3"]
+
+
+async def test_what_a_plan_says_in_two_ways_is_refused_before_anything_is_done(
+    nursery: trio.Nursery, broker: Keeper
+) -> None:
+    """As by a broker that knows plans: no order of the steps would make it true."""
+    await nursery.start(broker.serve)
+    rule = Acl(ResourceType.TOPIC, "t", "User:a", AclOperation.READ)
+    plan = ClusterPlan(
+        (WantedTopic("t", 2), WantedTopic("t", absent=True), WantedTopic("u")),
+        (WantedConfigs("broker", "", {THREADS: "3"}), WantedConfigs("broker", "", {THREADS: "4"})),
+        (WantedAcl(rule), WantedAcl(rule, absent=True), WantedAcl(rule._replace(name="u"))),
+    )
+    async with fencepost.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
+        with pytest.raises(ItemErrors) as refused:
+            await admin.apply(plan, atomic=False)
+    assert {what: error.code for what, error in refused.value.errors.items()} == dict.fromkeys(
+        ["topic t", "broker all", "acl User:a READ TOPIC t, ALLOW from *"], ErrorCode.INVALID_REQUEST
+    )
+    assert set(broker.names()) <= {"ApiVersions", "Metadata"}
