@@ -4,6 +4,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +15,8 @@ TOOLS_POM = HERE / "pom.xml"
 CACHE = HERE / ".jars"
 """Not under version control: the class path found for each pom as it is, and what Ivy has fetched."""
 RESOLVE_TIMEOUT_SECONDS = 300
+FAILED_SECONDS = 1800
+"""How long nobody tries again to fetch what could not be had: each try may take all the time it is given."""
 
 
 class Unavailable(Exception):
@@ -33,15 +36,17 @@ def java() -> str:
 def class_path(pom: Path = TOOLS_POM) -> str:
     """The jars of a pom as Java's -cp wants them, resolved once per checkout. Raises Unavailable."""
     key = hashlib.sha256(pom.read_bytes()).hexdigest()[:16]
-    known = CACHE / f"classpath-{key}"
+    known, failed = CACHE / f"classpath-{key}", CACHE / f"failed-{key}"
     with one_at_a_time(CACHE / "lock"):
         found = known.read_text() if known.exists() else ""
         if found and all(Path(jar).exists() for jar in found.split(os.pathsep)):
             return found
-        return _resolve(pom, known)
+        if failed.exists() and time.time() - failed.stat().st_mtime < FAILED_SECONDS:
+            raise Unavailable(failed.read_text())
+        return _resolve(pom, known, failed)
 
 
-def _resolve(pom: Path, known: Path) -> str:
+def _resolve(pom: Path, known: Path, failed: Path) -> str:
     fresh = CACHE / f"classpath-{os.getpid()}"
     command = _command(pom, fresh)
     try:
@@ -52,7 +57,9 @@ def _resolve(pom: Path, known: Path) -> str:
     except subprocess.TimeoutExpired:
         said = f"nothing for {RESOLVE_TIMEOUT_SECONDS} s"
     if not fresh.exists():
-        raise Unavailable(f"Kafka's jars could not be fetched (no network?): {command[0]} said: {said}")
+        why = f"Kafka's jars could not be fetched (no network?): {command[0]} said: {said}"
+        failed.write_text(f"{why} (to try again at once, remove {failed})")
+        raise Unavailable(why)
     fresh.replace(known)
     return known.read_text()
 

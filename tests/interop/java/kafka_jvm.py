@@ -11,6 +11,7 @@ from typing import Any, Self
 from tests.interop.java.jars import Unavailable, class_path, java
 
 MINUTE_MS = 60_000
+STOP_TIMEOUT_SECONDS = 100
 COMMANDS = {"ConfigCommand": "kafka.admin", "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign"}
 """The packages of those commands that are not where the others are."""
 
@@ -72,7 +73,11 @@ class KafkaJvm:
         self._gateway.shutdown()
         with contextlib.suppress(OSError):
             self._process.stdin.close()
-        self._process.wait(20)
+        try:
+            self._process.wait(STOP_TIMEOUT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def dump(self, files: Iterable[Path], *options: str) -> str:
         """What DumpLogSegments prints of `files`. Raises ToolFailed."""
@@ -125,7 +130,7 @@ class KafkaJvm:
     def groups(self, bootstrap: str, *words: str) -> str:
         """What ConsumerGroupCommand (kafka-consumer-groups.sh) prints. Raises ToolFailed."""
         tool = self._jvm.org.apache.kafka.tools.consumer.group.ConsumerGroupCommand
-        return self.run(tool, "--bootstrap-server", bootstrap, *words)
+        return self.run(tool, "--bootstrap-server", bootstrap, "--timeout", str(2 * MINUTE_MS), *words)
 
     def transactions(self, bootstrap: str, *words: str) -> str:
         """What TransactionsCommand (kafka-transactions.sh) prints. Raises ToolFailed.

@@ -17,7 +17,7 @@ from fencepost.protocol.record_batch import build_batch
 from tests.interop.java.kafka_jvm import KafkaJvm, ToolFailed
 from tests.kit.wire import NOW_MS, Wire
 
-WAIT_S = 30.0
+WAIT_S = 100.0
 Command = Callable[..., str]
 
 

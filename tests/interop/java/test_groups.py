@@ -16,19 +16,24 @@ from tests.kit.settings import QUICK_GROUPS
 from tests.kit.wire import Wire, batch_of
 
 PARTITIONS = 4
+WAIT_SECONDS = 200.0
+"""Of a JVM that starts, joins, reads and ends beside others."""
 JVM_OPTIONS = ["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx128m"]
 QUICK = ["auto.commit.interval.ms=100"]
+SESSION_MS = 10_000
+"""A member that is missed while it only was slow reads again what it had not committed; these print all they read."""
 PROTOCOLS = {
-    "classic": ["session.timeout.ms=2000", "heartbeat.interval.ms=200"],
+    "classic": [f"session.timeout.ms={SESSION_MS}", "heartbeat.interval.ms=200"],
     "consumer": ["group.protocol=consumer"],
 }
-"""Group protocol -> what makes its members quick to be missed."""
+"""Group protocol -> what its members are told."""
+SETTINGS = {**QUICK_GROUPS, "group.consumer.session.timeout.ms": str(SESSION_MS)}
 
 
 @pytest.fixture
 def broker(kafka: KafkaJvm, tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker of the test's own; `t` has four partitions."""
-    with BrokerProcess(tmp_path, settings=QUICK_GROUPS) as running:
+    with BrokerProcess(tmp_path, settings=SETTINGS) as running:
         with Wire(running.connect()) as wire:
             wire.create_topic("t", PARTITIONS)
         yield running
@@ -69,8 +74,8 @@ class ConsoleConsumer:
 
     def ended(self) -> None:
         """Wait for its end."""
-        self._process.wait(30)
-        self._reader.join(30)
+        self._process.wait(WAIT_SECONDS)
+        self._reader.join(WAIT_SECONDS)
         self._out.close()
 
 

@@ -30,7 +30,10 @@ async def test_a_producer_over_its_quota_waits_and_loses_nothing(
     with trio.fail_after(SECONDS):
         async with fencepost.Client(real_kafka.address) as kafka, kafka.admin() as admin:
             await admin.create_topic(name, partitions=1)
-            await admin.alter_client_quotas({QuotaEntity(client_id=name): {"producer_byte_rate": float(QUOTA_BYTES)}})
+            quota = {QuotaEntity(client_id=name): {"producer_byte_rate": float(QUOTA_BYTES)}}
+            await admin.alter_client_quotas(quota)
+            while await admin.describe_client_quotas(*quota) != quota:  # noqa: ASYNC110
+                await trio.sleep(0.02)  # the broker learns of it a moment after its controller
         try:
             began = trio.current_time()
             async with fencepost.Client(real_kafka.address, client_id=name, request_timeout_ms=2000) as kafka:

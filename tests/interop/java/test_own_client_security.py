@@ -24,7 +24,7 @@ PATIENCE_MS = 10 * 1000 * SECONDS
 """What a client would go on trying for: whatever is over within SECONDS was not tried again."""
 USER, PASSWORD = "alice", 'a,lice="s=ecret" ñ'
 OTHER_PASSWORD = "of-the-sha-512-user"
-SESSION_MS = 4000
+SESSION_MS = 8000
 EARLY = 0.25
 """When a session is renewed, as a share of its life: long before its end, so that a slow machine is no matter."""
 LISTENERS = {
@@ -239,14 +239,14 @@ async def test_a_session_is_renewed_on_the_same_connection_under_load(
         ):
             await producer.send(name, b"first", partition=0)
             before = connections_of(kafka)
-            ends = trio.current_time() + 1.5 * SESSION_MS / 1000
+            ends = trio.current_time() + 1.1 * SESSION_MS / 1000
             sent = 0
             while sent <= 20 or trio.current_time() < ends:
                 await producer.send(name, b"%d" % sent, partition=0)
                 sent += 1
             assert connections_of(kafka) == before, "no connection was lost"
             if mechanism == "OAUTHBEARER":
-                assert len(asked) >= 3 * len(before)
+                assert len(asked) >= 2 * len(before)
 
 
 def connections_of(kafka: fencepost.Client) -> set[int]:

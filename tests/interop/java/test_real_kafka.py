@@ -10,7 +10,7 @@ import trio
 
 import fencepost
 from tests.interop.conftest import StartKafka
-from tests.interop.java.real_kafka import RealKafka
+from tests.interop.java.real_kafka import QUICK_RESTART, RealKafka
 
 SECONDS = 100
 
@@ -35,7 +35,7 @@ async def test_our_client_and_the_levels_of_transactions(real_kafka: RealKafka, 
 
 
 async def test_a_kill_and_a_restart_keep_the_records(start_kafka: StartKafka, name: str) -> None:
-    kafka = start_kafka()
+    kafka = start_kafka(settings=QUICK_RESTART)
     with trio.fail_after(SECONDS):
         async with fencepost.Client(kafka.address) as client, client.producer() as producer:
             await producer.send(name, b"kept")
