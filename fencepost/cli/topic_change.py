@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import ask, broker_options, tell_json
+from fencepost.cli.connect import advice, ask, broker_options, fail, tell_json
 from fencepost.cli.setting_words import SETTING, Setting, as_mapping
 
 if TYPE_CHECKING:
+    from fencepost.cli.config_change import Step
     from fencepost.client.admin import Admin
 
 CLIENT_ID = "fencepost-topic"
@@ -64,7 +65,8 @@ def alter(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    """Change what is set on topics; settings that are not named stay. On each topic it is all or nothing.
+    """Change what is set on topics; settings that are not named stay. On each topic it is all or nothing; the first
+    topic that is refused ends it.
 
     More about settings, also of brokers and groups, and how lists are changed: fencepost config.
 
@@ -83,7 +85,21 @@ def alter(
 
     async def talk(admin: "Admin") -> Any:
         from fencepost.cli.config_change import changed
+        from fencepost.client import KafkaError
 
-        return [await changed(admin, {"topic": name}, changes, dry_run=dry_run) for name in names]
+        steps: list[Step] = []
+        try:
+            for name in names:
+                steps += await changed(admin, {"topic": name}, changes, dry_run=dry_run)
+        except KafkaError as error:
+            if not steps:
+                raise
+            return steps, error
+        return steps, None
 
-    tell_steps([step for some in ask(bootstrap, timeout_s, CLIENT_ID, talk) for step in some], dry_run, as_json)
+    steps, error = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    tell_steps(steps, dry_run, as_json)
+    if error is not None:
+        fail(
+            f"{advice(error, bootstrap)}\n  the topics above {'would be' if dry_run else 'were'} changed, and no others"
+        )

@@ -8,6 +8,7 @@ from fencepost.client.cluster import Cluster
 from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of, error_for
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.registry import KNOWN_BY_KEY
+from fencepost.protocol.schema import EncodeError
 from fencepost.protocol.topics import TopicPartition
 
 T = TypeVar("T")
@@ -106,7 +107,12 @@ class AdminRequests:
 
     async def _ask(self, node: int | None, api_key: int, request: Any, **bounds: int) -> Any:
         """One request, one answer. Raises KafkaError (UNSUPPORTED_VERSION where the broker does not speak it)."""
-        return await self._cluster.ask(node, KNOWN_BY_KEY[api_key], request, purpose=self._purpose, **bounds)
+        api = KNOWN_BY_KEY[api_key]
+        try:
+            return await self._cluster.ask(node, api, request, purpose=self._purpose, **bounds)
+        except EncodeError as error:
+            field, _, _ = str(error).partition(" = ")  # the value may be a secret
+            raise KafkaError(f"{field}: the protocol can not say what was given", api=api.name, node=node) from error
 
     async def _each(
         self,

@@ -192,3 +192,30 @@ def test_a_topic_that_is_not_there_is_told(broker: BrokerProcess) -> None:
     for words in (("describe", "nope"), ("offsets", "nope"), ("delete", "nope"), ("trim", "nope:0", "--all")):
         result = topic(broker, *words)
         assert (result.exit_code, "`fencepost topic list` shows" in result.stderr) == (1, True), result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (("create", "wide", "-p", "3000000000"), "num_partitions"),
+        (("create", "wide", "-r", "40000"), "replication_factor"),
+        (("add-partitions", "wide-there", "--to", "3000000000"), "count"),
+        (("alter", "wide-there", "--set", "retention.ms=\udcff"), "value"),
+    ],
+)
+def test_what_the_protocol_can_not_say_is_explained(broker: BrokerProcess, words: tuple[str, ...], field: str) -> None:
+    """Numbers beyond the wire's, and arguments that are no text in UTF-8, which Python keeps as lone surrogates."""
+    topic(broker, "create", "wide-there", "--if-not-exists")
+    refused = topic(broker, *words)
+    assert isinstance(refused.exception, SystemExit), refused.exception
+    assert (refused.exit_code, f"{field}: the protocol can not say what was given" in refused.output) == (1, True)
+
+
+def test_what_was_changed_before_a_topic_was_refused_is_told(broker: BrokerProcess) -> None:
+    topic(broker, "create", "altered-first")
+    some = topic(broker, "alter", "altered-first", "altered-nowhere", "--set", "retention.ms=5", "--json")
+    assert some.exit_code == 1
+    assert [(one["subject"], one["after"]) for one in json.loads(some.stdout)] == [("topic altered-first", "5")]
+    assert "UNKNOWN_TOPIC_OR_PARTITION" in some.stderr
+    assert "the topics above were changed, and no others" in some.stderr
+    assert told(broker, "describe", "altered-first")[0]["configs"] == {"retention.ms": "5"}
