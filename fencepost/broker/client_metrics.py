@@ -64,7 +64,7 @@ def _is_pattern(text: str) -> bool:
         return False
     try:
         re.compile(expression.strip())
-    except re.error:
+    except (re.error, OverflowError, RecursionError):  # the last two: too large, too deep
         return False
     return True
 

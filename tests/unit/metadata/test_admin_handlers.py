@@ -103,6 +103,15 @@ async def test_d2_every_setting_is_explained() -> None:
         assert all(entry.documentation for entry in (await described(on, kind, name)).values())
 
 
+@pytest.mark.parametrize("expression", ["(", "a{99999999999999}", "(" * 5000 + ")" * 5000])
+async def test_d2_expressions_of_a_subscription_that_python_can_not_compile(expression: str) -> None:
+    """KIP-714: an illegal pattern is INVALID_CONFIG, also where it is too large or too deep to be one at all."""
+    on = await node()
+    match = f"client_id={expression}"
+    code, message = await alter(on, CLIENT_METRICS, "m", ("match", SET, match))
+    assert (code, message) == (ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {match}")
+
+
 @versions(74)
 async def test_d3_resources_with_settings_are_listed(version: int) -> None:
     """KIP-1142; v0 knows client metrics only."""
