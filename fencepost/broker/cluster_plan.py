@@ -176,12 +176,15 @@ def _parts(image: MetadataImage, plan: Any) -> list[_Part]:
         kind = ResourceType(wanted.resource_type)
         altered += _settings(image, KINDS[kind], ConfigResource(kind, wanted.resource_name), wanted.settings)
     there = set(image.acls.values())
-    rules = [
-        _Part(ACL, str(number), DeleteAcl(acl) if wanted.absent else CreateAcl(acl))
-        for number, wanted in enumerate(plan.acls)
-        if ((acl := _acl(wanted)) in there) == wanted.absent
-    ]
-    return [*gone, *new, *grown, *altered, *rules]
+    revoked: dict[Acl, _Part] = {}
+    granted: dict[Acl, _Part] = {}
+    for number, wanted in enumerate(plan.acls):
+        acl = _acl(wanted)
+        if wanted.absent and acl in there:
+            revoked.setdefault(acl, _Part(ACL, str(number), DeleteAcl(acl)))
+        elif not wanted.absent and acl not in there:
+            granted.setdefault(acl, _Part(ACL, str(number), CreateAcl(acl)))
+    return [*gone, *new, *grown, *altered, *revoked.values(), *granted.values()]
 
 
 def _new_topic(wanted: Any) -> NewTopic:

@@ -1,6 +1,9 @@
 """Decides on ACLs: which may be there, and which of them go. Pure; serving them is the authorizer's work."""
 
-from fencepost.coordinator.metadata.commands import Outcome
+from collections.abc import Sequence
+
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.metadata.commands import DONE, Outcome
 from fencepost.coordinator.metadata.image import Acl, MetadataImage
 from fencepost.coordinator.metadata.ports import IdSource
 from fencepost.protocol.errors import ErrorCode
@@ -10,6 +13,7 @@ from fencepost.protocol.metadata_records import (
     RemoveAccessControlEntryRecord,
 )
 
+Acls = Decision[MetadataRecord, list[Outcome], None]
 RESOURCE_TYPES = range(2, 8)
 """Topic, group, cluster, transactional id, delegation token, user: all but UNKNOWN (0) and ANY (1)."""
 CLUSTER_TYPE, CLUSTER_NAME = 4, "kafka-cluster"
@@ -26,18 +30,19 @@ class AclController:
     def __init__(self, new_id: IdSource) -> None:
         self._new_id = new_id
 
-    def create(self, image: MetadataImage, acl: Acl) -> list[MetadataRecord] | Outcome:
-        """What brings an ACL; nothing where it is there already."""
-        problem = acl_problem(acl)
-        if problem is not None:
-            return Outcome(ErrorCode.INVALID_REQUEST, problem)
-        if acl in image.acls.values():
-            return []
-        return [AccessControlEntryRecord(self._new_id(), *acl)]
+    def create(self, image: MetadataImage, acls: Sequence[Acl]) -> Acls:
+        """What brings different ACLs, nothing for one that is there already; one outcome for each, in their order."""
+        there = set(image.acls.values())
+        problems = [acl_problem(acl) for acl in acls]
+        outcomes = [DONE if problem is None else Outcome(ErrorCode.INVALID_REQUEST, problem) for problem in problems]
+        new = [acl for acl, problem in zip(acls, problems, strict=True) if problem is None and acl not in there]
+        return Decision(outcomes, tuple(AccessControlEntryRecord(self._new_id(), *acl) for acl in new))
 
-    def delete(self, image: MetadataImage, acl: Acl) -> list[MetadataRecord]:
-        """What takes an ACL away; nothing where there is none like it."""
-        return [RemoveAccessControlEntryRecord(acl_id) for acl_id, found in image.acls.items() if found == acl]
+    def delete(self, image: MetadataImage, acls: Sequence[Acl]) -> Acls:
+        """What takes ACLs away; nothing where there is none like it, which is no error."""
+        going = set(acls)
+        gone = (RemoveAccessControlEntryRecord(acl_id) for acl_id, found in image.acls.items() if found in going)
+        return Decision([DONE] * len(acls), tuple(gone))
 
 
 def acl_problem(acl: Acl) -> str | None:

@@ -80,11 +80,12 @@ class EditsController:
         """All of `edits` on `image`, or an error for the first that can not be."""
         fold, now = ImageFold(image), image
         records: list[MetadataEntry] = []
-        place = 0
+        place = count = 0
         while place < len(edits):
             alike = _alike(edits, place)
             outcomes, found = self._decide_alike(now, edits[place : place + alike])
-            if len(records) + record_count(found) > self._records_max:
+            count += record_count(found)
+            if count > self._records_max:
                 text = f"The request needs more than the {self._records_max} metadata records it may have"
                 outcomes[0] = Outcome(ErrorCode.POLICY_VIOLATION, text)
             if any(outcome.code is not ErrorCode.NONE for outcome in outcomes):
@@ -108,9 +109,11 @@ class EditsController:
             case NewTopic():
                 created = self._topics.create_topics(image, [edit for edit in edits if isinstance(edit, NewTopic)])
                 return [reply.outcome for reply in created.reply], list(created.log)
-            case TopicRef() as ref:
-                deleted = self._topics.delete_topics(image, [ref])
-                return [reply.outcome for reply in deleted.reply], list(deleted.log)
+            case TopicRef():
+                refs = [edit for edit in edits if isinstance(edit, TopicRef)]
+                deleted = self._topics.delete_topics(image, refs)
+                wrong = {TopicRef(r.name, r.topic_id): r.outcome for r in deleted.reply if r.outcome.code}
+                return [wrong.get(ref, DONE) for ref in refs], list(deleted.log)
             case MorePartitions():
                 grown = self._topics.create_partitions(
                     image, [edit for edit in edits if isinstance(edit, MorePartitions)]
@@ -119,24 +122,28 @@ class EditsController:
             case ConfigEdits():
                 altered = self._configs.alter(image, [edit for edit in edits if isinstance(edit, ConfigEdits)])
                 return list(altered.reply), list(altered.log)
-            case CreateAcl(acl):
-                made = self._acls.create(image, acl)
-                return ([made], []) if isinstance(made, Outcome) else ([DONE], list(made))
-            case DeleteAcl(acl):
-                return [DONE], list(self._acls.delete(image, acl))
+            case CreateAcl():
+                made = self._acls.create(image, [edit.acl for edit in edits if isinstance(edit, CreateAcl)])
+                return list(made.reply), list(made.log)
+            case DeleteAcl():
+                gone = self._acls.delete(image, [edit.acl for edit in edits if isinstance(edit, DeleteAcl)])
+                return list(gone.reply), list(gone.log)
 
 
 def _alike(edits: Sequence[ClusterEdit], start: int) -> int:
     """How many from `start` on can be decided together: of one kind, each about another thing."""
-    kind, seen = type(edits[start]), set()
-    if kind in (TopicRef, CreateAcl, DeleteAcl):
-        return 1
+    kind, seen = _kind(edits[start]), set()
     for place in range(start, len(edits)):
         edit = edits[place]
-        if type(edit) is not kind or (what := _what(edit)) in seen:
+        if _kind(edit) != kind or (what := _what(edit)) in seen:
             return place - start
         seen.add(what)
     return len(edits) - start
+
+
+def _kind(edit: ClusterEdit) -> object:
+    """A topic's name and its id can mean the same, so these do not go together."""
+    return (TopicRef, edit.name is None) if isinstance(edit, TopicRef) else type(edit)
 
 
 def _what(edit: ClusterEdit) -> object:

@@ -2,14 +2,19 @@
 
 import pytest
 
+from fencepost.broker.config import load_config
+from fencepost.broker.topic_rules import TopicRules, cluster_facts
+from fencepost.coordinator.metadata.acl_controller import AclController
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, MorePartitions, NewTopic, TopicRef
+from fencepost.coordinator.metadata.config_controller import ConfigController
+from fencepost.coordinator.metadata.controller import TopicController
 from fencepost.coordinator.metadata.delta import AclsChanged, PartitionsAdded, TopicConfigChanged, TopicCreated
-from fencepost.coordinator.metadata.edits import CreateAcl, DeleteAcl
-from fencepost.coordinator.metadata.image import Acl, MetadataImage
+from fencepost.coordinator.metadata.edits import CreateAcl, DeleteAcl, EditsController
+from fencepost.coordinator.metadata.image import EMPTY_IMAGE, Acl, MetadataImage
 from fencepost.coordinator.metadata.ports import Bounds
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import BeginTransactionRecord, EndTransactionRecord
-from tests.unit.metadata.kit import PowerCut, started, user_topics
+from tests.unit.metadata.kit import CLUSTER_ID, PowerCut, started, user_topics
 
 ALLOW = Acl(2, "a", 3, "User:ann", "*", 3, 3)
 NOT_TRIED = ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -137,3 +142,40 @@ async def test_d_acls_that_can_not_be(changed: dict[str, object], part: str) -> 
     [outcome] = (await cluster.service.apply([CreateAcl(ALLOW._replace(**changed))])).outcomes  # type: ignore[arg-type]
     assert outcome.code is ErrorCode.INVALID_REQUEST
     assert part in (outcome.message or "")
+
+
+async def test_m2_what_is_alike_is_decided_together_so_that_ten_thousand_are_no_pause() -> None:
+    """It shows in that all who are wrong among them are told, as those of one CreateTopics request are."""
+    cluster = await started()
+    await cluster.service.create_topics([NewTopic("old", 1), NewTopic("older", 1)])
+    before = cluster.service.image
+    refs = [TopicRef(name="old"), TopicRef(name="none"), TopicRef(name="older"), TopicRef(name="never")]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    refused = await cluster.service.apply(refs)
+    assert [one.code for one in refused.outcomes] == [NOT_TRIED, unknown, NOT_TRIED, unknown]
+    acls = [ALLOW._replace(host=""), ALLOW, ALLOW._replace(principal="ann")]
+    refused = await cluster.service.apply([CreateAcl(acl) for acl in acls])
+    bad = ErrorCode.INVALID_REQUEST
+    assert [one.code for one in refused.outcomes] == [bad, NOT_TRIED, bad]
+    assert cluster.service.image is before
+    again = TopicRef(topic_id=before.topics_by_name["old"].topic_id)
+    refused = await cluster.service.apply([TopicRef(name="older"), TopicRef(name="old"), again])
+    assert [one.code for one in refused.outcomes] == [NOT_TRIED, NOT_TRIED, ErrorCode.UNKNOWN_TOPIC_ID]
+    others = [ALLOW._replace(principal=f"User:{name}") for name in "abc"]
+    done = await cluster.service.apply([*map(CreateAcl, others), DeleteAcl(others[1]), DeleteAcl(ALLOW), refs[0]])
+    assert not done.refused
+    assert [*cluster.service.image.acls.values()] == [others[0], others[2]]
+    assert user_topics(cluster.service) == {"older": 1}
+
+
+def test_m2_the_bound_counts_every_partition_of_a_request() -> None:
+    """Of a run of partitions that are alike each is a record (`change_records_max`)."""
+    rules = TopicRules(load_config())
+    facts = cluster_facts(load_config(), CLUSTER_ID)
+    topics = TopicController(facts, rules, lambda: bytes(16))
+    bounded = EditsController(topics, ConfigController(facts, rules), AclController(lambda: bytes(16)), 100)
+    edits = [NewTopic("a", 60), MorePartitions("a", 99)]
+    assert not bounded.decide(EMPTY_IMAGE, edits).applied.refused, "60 and 39, and the topic's own: 100"
+    over = bounded.decide(EMPTY_IMAGE, [edits[0], MorePartitions("a", 100)])
+    assert over.records == ()
+    assert [one.code for one in over.applied.outcomes] == [NOT_TRIED, ErrorCode.POLICY_VIOLATION]
