@@ -5,10 +5,21 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 WAIT_SECONDS = 100.0
+LONG_OPEN = {"transaction.timeout.ms": 300_000}
+"""No transaction ends because this process was slow."""
 READ_COMMITTED = {"isolation.level": "read_committed"}
 READ_UNCOMMITTED = {"isolation.level": "read_uncommitted"}
 
@@ -20,16 +31,28 @@ def admin_client(bootstrap: str) -> AdminClient:
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int = 1, **config: str) -> str:
-    """Make a topic and return its name; dots of configuration names are written as underscores."""
+    """Make a topic that brokers know, return its name; dots of configuration names are written as underscores."""
     dotted = {key.replace("_", "."): value for key, value in config.items()}
     new = NewTopic(topic, partitions, 1, config=dotted)
     admin_client(bootstrap).create_topics([new])[topic].result(WAIT_SECONDS)
+    until_led(admin_client(bootstrap), topic, partitions)
     return topic
+
+
+def until_led(admin: AdminClient, topic: str, partitions: int) -> None:
+    """Wait until a broker tells of all partitions: Kafka's learn of a topic a moment after it was made."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        known = admin.list_topics(topic, WAIT_SECONDS).topics[topic].partitions
+        if len(known) == partitions and all(one.leader >= 0 for one in known.values()):
+            return
+        assert time.monotonic() < deadline, f"{topic} is not known: {known}"
+        time.sleep(0.02)
 
 
 def transactional_producer(bootstrap: str, transactional_id: str, **options: Any) -> Producer:
     """A producer that has its id and epoch: every older one of the same name is fenced."""
-    settings = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0}
+    settings = {"bootstrap.servers": bootstrap, "transactional.id": transactional_id, "linger.ms": 0, **LONG_OPEN}
     producer = Producer(settings | {key.replace("_", "."): value for key, value in options.items()})
     producer.init_transactions(WAIT_SECONDS)
     return producer
@@ -43,7 +66,7 @@ def consumer_of(bootstrap: str, group: str, *settings: dict[str, Any]) -> Consum
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "enable.partition.eof": True,
-        "session.timeout.ms": 6000,
+        "session.timeout.ms": 60_000,
         "heartbeat.interval.ms": 500,
     }
     for more in settings:
@@ -72,6 +95,21 @@ def read_to_end(bootstrap: str, topic: str, partitions: Iterable[int], isolation
             raise KafkaException(error)
     consumer.close()
     return sorted(found, key=lambda one: (one.partition(), one.offset()))
+
+
+def until_decided(bootstrap: str, topic: str, partitions: Iterable[int]) -> None:
+    """Wait until no transaction is open: Kafka says that one is committed before its markers are written."""
+    places = [TopicPartition(topic, partition) for partition in partitions]
+
+    def ends(isolation: IsolationLevel) -> list[int]:
+        latest = {place: OffsetSpec.latest() for place in places}
+        asked = admin_client(bootstrap).list_offsets(latest, isolation_level=isolation)
+        return [asked[place].result(WAIT_SECONDS).offset for place in places]
+
+    deadline = time.monotonic() + WAIT_SECONDS
+    while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED):
+        assert time.monotonic() < deadline, f"a transaction in {topic} is open"
+        time.sleep(0.05)
 
 
 def poll_records(consumer: Consumer, count: int) -> list[Message]:

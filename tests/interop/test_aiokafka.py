@@ -33,7 +33,7 @@ def consumer_of(bootstrap: str, *topics: str, group: str | None = None, **option
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        session_timeout_ms=6000,
+        session_timeout_ms=60_000,
         heartbeat_interval_ms=500,
         **options,
     )

@@ -147,7 +147,8 @@ def test_the_metadata_shell_reads_the_directory_of_a_living_kafka(real_kafka: Re
     while shell("cat", f"/quotas/user={name}").exit_code:
         assert time.monotonic() < deadline
     told = json.loads(shell("cat", f"/topics/{name}").stdout)
-    assert told["id"] == commands.told("topic", "describe", name)[0]["topic_id"]
+    known = commands.until(lambda found: found[0]["topic_id"], "topic", "describe", name)
+    assert told["id"] == known[0]["topic_id"]
     assert (told["configs"], list(told["partitions"])) == ({"retention.ms": "5000"}, ["0", "1"])
     assert json.loads(shell("cat", f"/quotas/user={name}").stdout) == {"producer_byte_rate": 1024.0}
     assert json.loads(shell("cat", f"/scram/{name}").stdout) == {"SCRAM-SHA-512": {"iterations": 8192}}

@@ -43,15 +43,6 @@ def until(ask: Callable[[], T], enough: Callable[[T], object]) -> T:
     return told
 
 
-def ready(admin: AdminClient, bootstrap: str, name: str, partitions: int = 1, **configs: str) -> None:
-    """Create a topic, and return when the brokers know it."""
-    create_topic(bootstrap, name, partitions=partitions, **configs)
-    until(
-        lambda: admin.list_topics(name, WAIT_SECONDS).topics[name].partitions,
-        lambda known: len(known) == partitions and all(one.leader >= 0 for one in known.values()),
-    )
-
-
 def refusal(work: Callable[[], object]) -> str:
     """The name of the error that something ends with."""
     with pytest.raises(KafkaException) as caught:
@@ -104,7 +95,7 @@ def test_topics_are_made_only_as_they_may_be_d1(admin: AdminClient, name: str) -
 
 
 def test_topics_grow_d1(admin: AdminClient, bootstrap: str, name: str) -> None:
-    ready(admin, bootstrap, name, partitions=2)
+    create_topic(bootstrap, name, partitions=2)
 
     def grow(*wanted: NewPartitions, **options: bool) -> None:
         [grown] = admin.create_partitions(list(wanted), **options).values()
@@ -121,7 +112,7 @@ def test_topics_grow_d1(admin: AdminClient, bootstrap: str, name: str) -> None:
 
 def test_topics_are_described_with_their_ids_d3(admin: AdminClient, bootstrap: str, name: str) -> None:
     """KIP-516, KIP-430."""
-    ready(admin, bootstrap, name, partitions=2)
+    create_topic(bootstrap, name, partitions=2)
     asked = TopicCollection([name])
     described = admin.describe_topics(asked, include_authorized_operations=True)[name].result(WAIT_SECONDS)
     assert uuid.UUID(int=0) != described.topic_id
@@ -136,7 +127,7 @@ def test_topics_are_described_with_their_ids_d3(admin: AdminClient, bootstrap: s
 
 def test_settings_of_a_topic_d2(admin: AdminClient, bootstrap: str, name: str) -> None:
     """KIP-226 and KIP-339: sources, synonyms, set, append, subtract, delete, all edits or none."""
-    ready(admin, bootstrap, name, max_message_bytes="3600000")
+    create_topic(bootstrap, name, max_message_bytes="3600000")
     told = settings(admin, ResourceType.TOPIC, name)
     assert (told["max.message.bytes"].value, told["max.message.bytes"].source) == (
         "3600000",
@@ -171,7 +162,7 @@ def test_settings_of_a_broker_d2(admin: AdminClient) -> None:
 
 
 def test_offsets_and_deleted_records_d8(admin: AdminClient, bootstrap: str, name: str) -> None:
-    ready(admin, bootstrap, name)
+    create_topic(bootstrap, name)
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(10):
         producer.produce(name, b"%d" % number, partition=0, timestamp=1_700_000_000_000 + number)
@@ -196,7 +187,7 @@ def test_offsets_and_deleted_records_d8(admin: AdminClient, bootstrap: str, name
 
 def test_an_election_is_never_needed_d8(admin: AdminClient, bootstrap: str, name: str) -> None:
     """KIP-460."""
-    ready(admin, bootstrap, name)
+    create_topic(bootstrap, name)
     for kind in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         told = admin.elect_leaders(kind, [TopicPartition(name, 0)]).result(WAIT_SECONDS)
         assert [error.name() for error in told.values()] == ["ELECTION_NOT_NEEDED"]

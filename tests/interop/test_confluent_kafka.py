@@ -131,7 +131,7 @@ def test_a_group_works_with_cooperative_rebalances(bootstrap: str, name: str) ->
 def test_a_static_member_comes_back_to_its_place(bootstrap: str, name: str) -> None:
     """KIP-345: the same group.instance.id takes over without a rebalance of the others."""
     topic = create_topic(bootstrap, name, partitions=2)
-    static = {"group.instance.id": f"{name}-a", "session.timeout.ms": 20_000}
+    static = {"group.instance.id": f"{name}-a"}
     member = consumer_of(bootstrap, name, static)
     member.subscribe([topic])
     poll_until([member], lambda: len(member.assignment()) == 2)

@@ -34,6 +34,7 @@ def consumer_of(bootstrap: str, *topics: str, **options: Any) -> Iterator[KafkaC
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         consumer_timeout_ms=WAIT_SECONDS * 1000,
+        session_timeout_ms=60_000,
         **options,
     )
     try:

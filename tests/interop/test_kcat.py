@@ -18,11 +18,11 @@ pytestmark = [
 def kcat(bootstrap: str, *words: str, stdin: str = "") -> str:
     """Run kcat and return its standard output. Its configuration file and environment are kept out."""
     run = subprocess.run(
-        ["kcat", "-F", os.devnull, "-b", bootstrap, *words],
+        ["kcat", "-F", os.devnull, "-b", bootstrap, "-m", "100", *words],
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
     assert run.returncode == 0, run.stderr

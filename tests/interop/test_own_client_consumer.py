@@ -10,6 +10,7 @@ import trio
 
 import fencepost
 from fencepost import IsolationLevel, TopicPartition
+from tests.interop.confluent_steps import LONG_OPEN
 
 pytestmark = pytest.mark.interop
 SECONDS = 100
@@ -195,7 +196,7 @@ async def test_an_open_transaction_holds_readers_back(address: str, name: str) -
         await one_partition(address, name)
         partition = TopicPartition(name, 0)
         later = int(time.time() * 1000) + 60_000  # markers have timestamps of their own: those of now
-        producer = Producer({"bootstrap.servers": address, "transactional.id": f"o-{name}"})
+        producer = Producer({"bootstrap.servers": address, "transactional.id": f"o-{name}", **LONG_OPEN})
         await trio.to_thread.run_sync(producer.init_transactions, SECONDS)
         producer.begin_transaction()
         producer.produce(name, b"first", timestamp=1_000)

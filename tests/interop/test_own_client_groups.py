@@ -8,6 +8,7 @@ import pytest
 
 from tests.interop.confluent_steps import READ_UNCOMMITTED, admin_client, read_to_end
 from tests.interop.long import LONG
+from tests.interop.members.process import MemberProcess
 from tests.interop.test_groups import PARTITIONS, Play, play_of
 
 pytestmark = pytest.mark.interop
@@ -74,14 +75,16 @@ def test_every_record_once_in_mixed_company(
         play.until_shared()
         enter(play, "b", second, pause_s=10.0)  # there is time to hit it in the middle
         play.until_shared()
+        opened = play.members["b"].heard("open")
         play.feed(20)
-        play.members["b"].next("open")
+        play.members["b"].next("open", opened)
         play.members.pop("b").kill()
         play.until_shared()
         enter(play, "b", second)
         play.until_shared()
+        committed = play.members["b"].heard("committed")
         play.feed(10)
-        play.members["b"].next("committed")
+        play.members["b"].next("committed", committed)
         play.exit("a")
         play.until_shared()
         play.feed(10)
@@ -136,6 +139,18 @@ def test_from_eager_to_cooperative_to_the_consumer_protocol_and_back(each_bootst
         play.seen()
 
 
+def freeze_in_a_transaction(play: Play, member: MemberProcess) -> None:
+    """Stop a member between "open" and "committed"; again, if that one was over before this process came to it."""
+    while True:
+        opened = member.heard("open")
+        play.feed(20)
+        member.next("open", opened)
+        member.freeze()
+        if member.in_a_transaction():
+            return
+        member.thaw()
+
+
 @pytest.mark.parametrize("variant", ["range", "cooperative-sticky", "consumer"])
 def test_a_member_that_froze_in_its_transaction_does_nothing_twice(bootstrap: str, name: str, variant: str) -> None:
     """Its session ends, others get what it had, and it wakes up in the middle of it all.
@@ -148,16 +163,15 @@ def test_a_member_that_froze_in_its_transaction_does_nothing_twice(bootstrap: st
         enter(play, "a", ("fencepost", variant))
         enter(play, "b", ("fencepost", variant), pause_s=0.5)
         play.until_shared()
-        play.feed(20)
         frozen = play.members["b"]
-        frozen.next("open")
-        frozen.freeze()
+        freeze_in_a_transaction(play, frozen)
+        committed = frozen.heard("committed")
         play.members.pop("b")
         play.until_shared()
         play.feed(10)
         frozen.thaw()
         play.members["b"] = frozen
-        frozen.next("committed")
+        frozen.next("committed", committed)
         play.until_shared()
         play.feed(10)
         play.until_done(admin_client(bootstrap))

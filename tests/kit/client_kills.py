@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 import trio
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 import fencepost
 from tests.kit.broker_process import BrokerProcess
@@ -81,10 +81,10 @@ class Run:
                     "bootstrap.servers": self._broker.address,
                     "linger.ms": 1,
                     "transactional.id": "writer",
-                    "transaction.timeout.ms": 30_000,
+                    "transaction.timeout.ms": 100_000,
                 }
             )
-            self._writer.init_transactions(30)
+            self._writer.init_transactions(100)
             try:
                 for number in range(WORKERS):
                     self._workers.append(self._worker(number))
@@ -125,7 +125,7 @@ class Run:
                 value = b"%d.%d" % (name, self.verdict.written)
                 self._writer.produce(SOURCE, value, partition=self._random.randrange(PARTITIONS))
                 self.verdict.written += 1
-            self._writer.commit_transaction(60)
+            self._writer.commit_transaction(100)
 
     def _kill(self) -> None:
         victim = self._random.randrange(WORKERS + 1)
@@ -168,13 +168,15 @@ class Run:
         try:
             reader.assign([TopicPartition(TARGET, number, 0) for number in range(PARTITIONS)])
             seen: Counter[bytes] = Counter()
-            at_end = 0
-            while at_end < PARTITIONS:
+            at_end: set[int] = set()
+            while len(at_end) < PARTITIONS:
                 for message in reader.consume(1000, 5.0):
-                    if message.error() is not None:
-                        at_end += 1
-                    else:
+                    if message.error() is None:
                         seen[message.value()] += 1
+                    elif message.error().code() == KafkaError._PARTITION_EOF:
+                        at_end.add(message.partition())  # librdkafka says so again where something came meanwhile
+                    else:
+                        raise KafkaException(message.error())
             return seen
         finally:
             reader.close()

@@ -13,7 +13,7 @@ JVM_OPTIONS = ["-Xshare:auto", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-Xlog:dis
 def java_member() -> list[str]:
     """The command. Raises Unavailable without a JDK, whose compiler runs it, or without the jars."""
     command = java()
-    modules = subprocess.run([command, "--list-modules"], capture_output=True, text=True, timeout=60, check=False)
+    modules = subprocess.run([command, "--list-modules"], capture_output=True, text=True, timeout=300, check=False)
     if "jdk.compiler" not in modules.stdout:
         raise Unavailable("a member in Java needs a JDK, not only a JRE: install openjdk-17-jdk-headless")
     return [command, *JVM_OPTIONS, "-cp", class_path(), str(HERE / "JavaMember.java")]

@@ -50,10 +50,21 @@ class MemberProcess:
         """The last that was heard of it."""
         return "".join(self._lines[-40:])
 
-    def next(self, word: str) -> None:
-        """Return when it says this once more."""
-        before = self.words.count(word)
-        wait_until(lambda: self.words.count(word) > before, f"to say {word!r}", [self])
+    def heard(self, word: str) -> int:
+        """How often it has said this."""
+        return self.words.count(word)
+
+    def next(self, word: str, beyond: int) -> None:
+        """Return when it has said this more often than `beyond`.
+
+        That is to be counted before whatever makes it say so: it may be quicker than the test.
+        """
+        wait_until(lambda: self.heard(word) > beyond, f"to say {word!r}", [self])
+
+    def in_a_transaction(self) -> bool:
+        """Whether the last that was heard is of a transaction that is open."""
+        told = [word for word in self.words if word in ("open", "committed", "aborted")]
+        return told[-1:] == ["open"]
 
     def kill(self) -> None:
         """End it as a crash would (SIGKILL)."""

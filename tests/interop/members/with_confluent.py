@@ -62,13 +62,20 @@ def transform(given: Given, voice: Voice, consumer: Consumer, producer: Producer
             consumer.seek(TopicPartition(given.source, partition, moved[partition][0]))
 
 
+def only_in_consume(*_: object) -> None:
+    """That there is a callback makes librdkafka rebalance within `consume` only.
+
+    Else it does so by the way, and a transaction would be fenced by a generation that its records are not of.
+    """
+
+
 def main() -> None:
     """Be a member until asked to leave."""
     given, voice = Given.read(), Voice()
     producer = Producer({"bootstrap.servers": given.bootstrap, "transactional.id": given.transactional_id})
     producer.init_transactions(WAIT_SECONDS)
     consumer = consumer_of(given)
-    consumer.subscribe([given.source])
+    consumer.subscribe([given.source], on_assign=only_in_consume, on_revoke=only_in_consume, on_lost=only_in_consume)
     while not voice.asked_to_stop:
         records = consumer.consume(BATCH, POLL_SECONDS)
         voice.holds(one.partition for one in consumer.assignment())

@@ -18,13 +18,16 @@ def transform(
 ) -> None:
     """One transaction; where it is refused, the consumer goes back to its beginning."""
     count = sum(map(len, found.values()))
+    member = consumer.group_metadata()
+    if member.generation_id < 0:
+        return  # its session has ended since: without a generation nothing would fence it (KIP-447)
     producer.begin_transaction()
     try:
         for place, records in found.items():
             for record in records:
                 producer.send(given.target, record.value, partition=place.partition)
         ends = {place: OffsetAndMetadata(records[-1].offset + 1, "", -1) for place, records in found.items()}
-        producer.send_offsets_to_transaction(ends, consumer.group_metadata())
+        producer.send_offsets_to_transaction(ends, member)
         producer.flush(WAIT_SECONDS)
         voice.say("open", count)
         time.sleep(given.pause_s)
