@@ -2,6 +2,7 @@
 
 import logging
 import os
+import socket
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -40,11 +41,13 @@ from fencepost.broker.topic_rules import TopicRules, cleaner_settings, cluster_f
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.metadata.delta import Change, PartitionsAdded, TopicCreated, TopicDeleted
 from fencepost.coordinator.metadata.image import GROUP_VERSION
+from fencepost.coordinator.metadata.registration import Registration
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC, is_internal
-from fencepost.coordinator.ports import Clock
+from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_records import BrokerEndpoint
 from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -247,6 +250,7 @@ class Node:
             await services.start(self.commit.run)
             await self._start_services(services)
             server = self.server = self._make_server()
+            await self._register()
             await self._serve_metrics(services)
             async with trio.open_nursery() as serving:
                 await serving.start(server.run)
@@ -294,6 +298,16 @@ class Node:
             server.listen(listener.host, listener.port) if self._listening else Endpoint(listener.host, listener.port)
         )
         return server
+
+    async def _register(self) -> None:
+        """Tell the metadata where this life of the broker is found. Nobody's requests depend on it."""
+        advertised, rack = self.config.advertised or self.endpoint, self.config.broker_rack
+        host = socket.gethostname() if advertised.host in ("", "0.0.0.0", "::") else advertised.host
+        end_point = BrokerEndpoint(self.config.listener.name, host, advertised.port)
+        try:
+            await self.metadata.register_broker(Registration(self._entropy(16), (end_point,), rack))
+        except LogWriteFailed as error:
+            logger.error("the broker can not be registered in the metadata: %s", error)
 
     async def _serve_metrics(self, services: trio.Nursery) -> None:
         if self.config.metrics_listen is None:

@@ -284,6 +284,8 @@ def encode_metadata_record(record: MetadataRecord) -> bytes:
         version += 1
     elif isinstance(record, PartitionRecord) and not record.directories:
         version = 0  # directories came with version 1 (KIP-858)
+    elif isinstance(record, RegisterBrokerRecord) and not record.log_dirs and not record.is_migrating_zk_broker:
+        version = 1  # directories came with version 3: software of an older metadata.version reads it, too
     value = form.message(**{name: _to_wire(getattr(record, name)) for name in form.message.fields})
     head = unsigned_varint(FRAME_VERSION) + unsigned_varint(form.api_key) + unsigned_varint(version)
     return head + form.message.encode(value, version)

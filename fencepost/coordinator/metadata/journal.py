@@ -92,6 +92,11 @@ class MetadataJournal:
         return self._loader.open
 
     @property
+    def next_record_offset(self) -> int:
+        """Where the first record of the next change will stand, if it is one without a name that fits one append."""
+        return self._log.end_offset + (self._loader.open is not None)
+
+    @property
     def is_aligned(self) -> bool:
         """Whether `image` ends where the log does, at the end of a batch, and nothing is open or under way.
 

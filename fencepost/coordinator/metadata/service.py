@@ -34,6 +34,7 @@ from fencepost.coordinator.metadata.ports import (
     Observer,
     Snapshots,
 )
+from fencepost.coordinator.metadata.registration import Registration, registration_record
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
@@ -118,6 +119,17 @@ class MetadataService:
         observer, self.observer = self.observer, None
         await journal.settle()
         self.observer = observer
+
+    async def register_broker(self, registration: Registration) -> int:
+        """Say in the metadata that this broker lives, and where; once a life, for each replaces the one before.
+
+        Returns the life's epoch, the offset of the record. Raises LogWriteFailed; the broker can do without.
+        """
+        await self.journal.turn()
+        epoch = self.journal.next_record_offset
+        await self.journal.write([registration_record(self.facts.node_id, registration, epoch)])
+        await self.journal.settle()
+        return epoch
 
     async def follow(self) -> None:
         """Read and show what the controller has written since, while this is a standby. Raises as `start`."""

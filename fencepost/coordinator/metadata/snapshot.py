@@ -8,6 +8,7 @@ in the file's name. It says what is, not how it came to be: no transaction recor
 import re
 import struct
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
@@ -110,7 +111,8 @@ def _entries(image: MetadataImage) -> Iterator[MetadataEntry]:
     for name, finalized in {**first, **image.features}.items():
         yield FeatureLevelRecord(name, finalized)
     yield from image.controllers.values()
-    yield from image.brokers.values()
+    for broker in image.brokers.values():
+        yield broker if level >= DIRECTORIES_SINCE else replace(broker, log_dirs=(), cordoned_log_dirs=None)
     for topic in image.topics_by_id.values():
         yield TopicRecord(topic.name, topic.topic_id)
         yield from _partitions(topic, level)

@@ -1,8 +1,9 @@
-"""The metadata log and its snapshots as files (rows M1, M2, M6): lives of a broker on them, and a reader beside it."""
+"""The metadata log and its snapshots as files (rows M1, M2, M6, M8): lives of a broker on them, and a reader beside it."""
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,15 @@ from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.image_fold import ImageFold
 from fencepost.coordinator.metadata.ports import Bounds
 from fencepost.coordinator.metadata.snapshot import read_snapshot
+from fencepost.coordinator.ports import LogWriteFailed
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import (
     BeginTransactionRecord,
+    BrokerEndpoint,
+    BrokerFeature,
     PartitionRecord,
     PartitionRun,
+    RegisterBrokerRecord,
     TopicRecord,
     record_count,
 )
@@ -72,6 +78,54 @@ async def snapshot_lives(path: Path, count: int, *settings: str) -> MetadataImag
         return node.metadata.image
 
 
+def but_for_this_life(image: MetadataImage, before: MetadataImage) -> MetadataImage:
+    """The image without what each start of a broker adds to it: its registration."""
+    return replace(image, offset=before.offset, brokers=before.brokers)
+
+
+async def test_m8_each_life_of_a_broker_is_registered(tmp_path: Path) -> None:
+    """As Kafka's: the record's offset is the life's epoch, and a next life takes the place of the one before."""
+    lives = []
+    for number in range(3):
+        async with Life(node_on(tmp_path, "broker.rack=r", "advertised.listeners=PLAINTEXT://here:7")) as node:
+            [registered] = node.metadata.image.brokers.values()
+            lives.append(registered)
+            assert node.metadata.image.offset == registered.broker_epoch + 1
+            for level in (16,) * (number == 1):  # also where records of directories are not known
+                update = FeatureUpdate("metadata.version", level, UpgradeType.UNSAFE_DOWNGRADE)
+                assert (await node.metadata.update_features([update])).code == 0
+            assert number != 1 or await node.metadata.take_snapshot()
+    assert (registered.broker_id, registered.rack, registered.fenced) == (1, "r", False)
+    assert registered.end_points == (BrokerEndpoint("PLAINTEXT", "here", 7, 0),)
+    assert BrokerFeature("metadata.version", 7, 25) in registered.features
+    assert len({life.incarnation_id for life in lives}) == 3
+    told = [
+        (logged.offset, logged.entry)
+        for moment in MetadataReader(tmp_path).moments()
+        for logged in moment.entries
+        if isinstance(logged.entry, RegisterBrokerRecord)
+    ]
+    assert told == [(life.broker_epoch, life) for life in lives]
+    assert MetadataReader(tmp_path).image().brokers == {1: lives[-1]}
+
+
+async def test_m8_a_broker_that_can_not_be_registered_serves_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Life(node_on(tmp_path)) as node:
+        await node.metadata.create_topics([NewTopic("a")])
+    node = node_on(tmp_path)
+    full = LogWriteFailed(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+
+    async def refuse(registration: object) -> int:
+        raise full
+
+    monkeypatch.setattr(node.metadata, "register_broker", refuse)
+    async with Life(node):
+        assert user_topics(node.metadata) == {"a": 1}
+    assert "can not be registered in the metadata" in caplog.text
+
+
 async def test_m1_a_start_loads_the_newest_snapshot_and_what_follows(tmp_path: Path) -> None:
     """metadata.max.retention.bytes: of log and snapshots only what a start needs is left."""
     before = await snapshot_lives(tmp_path, 4, "metadata.max.retention.bytes=1")
@@ -79,7 +133,7 @@ async def test_m1_a_start_loads_the_newest_snapshot_and_what_follows(tmp_path: P
     first = int(log_files(tmp_path, ".log")[0].stem)
     assert 0 < first <= int(log_files(tmp_path, ".checkpoint")[0].name[:20])
     async with Life(node_on(tmp_path)) as node:
-        assert node.metadata.image == before
+        assert but_for_this_life(node.metadata.image, before) == before
         assert node.metadata_log.log_start_offset == first
         await node.metadata.create_topics([NewTopic("later")])
     async with Life(node_on(tmp_path)) as node:
@@ -94,7 +148,7 @@ async def test_m1_a_damaged_snapshot_is_passed_over_for_the_one_before(tmp_path:
     verify(tmp_path, report)
     assert any(newest.name in str(finding) for finding in report.findings)
     async with Life(node_on(tmp_path)) as node:
-        assert node.metadata.image == before
+        assert but_for_this_life(node.metadata.image, before) == before
 
 
 async def test_m1_a_log_that_is_damaged_before_a_snapshot_goes_on_behind_it(tmp_path: Path) -> None:

@@ -67,6 +67,10 @@ FRAMES: list[tuple[MetadataRecord, str]] = [
         f"010003 00000001 00 {ID_HEX} 0000000000000009 02 0a 504c41494e54455854 0268 2384 0000 00"
         f" 02 11 6d657461646174612e76657273696f6e 0007 0019 00 0272 00 00 01 00 11 02 {ID_HEX}",
     ),
+    (
+        RegisterBrokerRecord(1, ID, 9, (BrokerEndpoint("PLAINTEXT", "h", 9092, 0),), fenced=False),
+        f"010001 00000001 {ID_HEX} 0000000000000009 02 0a 504c41494e54455854 0268 2384 0000 00 01 00 00 00 00",
+    ),
     (UnregisterBrokerRecord(1, 9), "010100 00000001 0000000000000009 00"),
     (PartitionChangeRecord(7, ID), f"010501 00000007 {ID_HEX} 00"),
     (
