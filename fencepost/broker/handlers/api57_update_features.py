@@ -25,7 +25,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     ]
     code, message = await node.metadata.update_features(updates, request.validate_only)
     if code is not ErrorCode.NONE:
-        why = f"The update failed for all features since one of them had an error: {message}"
+        why = f"The update failed for all features since the following feature had an error: {message}"
         return UpdateFeaturesResponse(error_code=code, error_message=why)
     results = []
     if context.api_version < NO_RESULTS_SINCE:
