@@ -119,6 +119,7 @@ async def test_transactions_with_offsets(old: OldKafka, name: str) -> None:
                                 await txn.send(f"{name}-out", record.value, partition=0)
                             await txn.send_offsets(consumer)
                             if turns == 1:
+                                await producer.flush()  # what is to be sent again at an abort would need a new epoch
                                 raise AbortableError("on purpose")
                     except AbortableError:
                         continue
