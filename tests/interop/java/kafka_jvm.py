@@ -12,7 +12,11 @@ from tests.interop.java.jars import Unavailable, class_path, java
 
 MINUTE_MS = 60_000
 STOP_TIMEOUT_SECONDS = 100
-COMMANDS = {"ConfigCommand": "kafka.admin", "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign"}
+COMMANDS = {
+    "ConfigCommand": "kafka.admin",
+    "ConsumerGroupCommand": "org.apache.kafka.tools.consumer.group",
+    "ReassignPartitionsCommand": "org.apache.kafka.tools.reassign",
+}
 """The packages of those commands that are not where the others are."""
 
 
@@ -89,8 +93,8 @@ class KafkaJvm:
         """What the main function of a tool's class prints. Raises ToolFailed."""
         return self._printed(lambda out: tool.main(self._array("String", words)))
 
-    def tool(self, name: str, *words: str) -> str:
-        """What a command of Kafka prints on both its streams: `TopicCommand` is what kafka-topics.sh runs.
+    def tool(self, name: str, *words: str, errors_too: bool = True) -> str:
+        """What a command of Kafka prints (with `errors_too` on both its streams): `TopicCommand` is kafka-topics.sh.
 
         Raises ToolFailed, with what was printed, for an exit code other than 0.
         """
@@ -99,7 +103,7 @@ class KafkaJvm:
         main = self._accessible(mains.get("mainNoExit", mains["main"]))
         given, returned = self._array("Object", [self._array("String", words)]), []
         with self._exits() as exits:
-            printed = self._printed(lambda _: returned.append(main.invoke(None, given)), errors_too=True)
+            printed = self._printed(lambda _: returned.append(main.invoke(None, given)), errors_too=errors_too)
             code = exits[0] if len(exits) else returned[0]
         if code:
             raise ToolFailed(printed)
@@ -128,41 +132,13 @@ class KafkaJvm:
             exits.resetExitProcedure()
 
     def groups(self, bootstrap: str, *words: str) -> str:
-        """What ConsumerGroupCommand (kafka-consumer-groups.sh) prints. Raises ToolFailed."""
-        tool = self._jvm.org.apache.kafka.tools.consumer.group.ConsumerGroupCommand
-        return self.run(tool, "--bootstrap-server", bootstrap, "--timeout", str(2 * MINUTE_MS), *words)
+        """What ConsumerGroupCommand (kafka-consumer-groups.sh) prints on standard output. Raises ToolFailed."""
+        patience = ("--timeout", str(2 * MINUTE_MS))
+        return self.tool("ConsumerGroupCommand", "--bootstrap-server", bootstrap, *patience, *words, errors_too=False)
 
     def transactions(self, bootstrap: str, *words: str) -> str:
-        """What TransactionsCommand (kafka-transactions.sh) prints. Raises ToolFailed.
-
-        Its main function would end the JVM, so its parser and its commands are called by what lies behind. What the
-        command reports by exiting ends the JVM still.
-        """
-        jvm = self._jvm
-        tool = jvm.java.lang.Class.forName("org.apache.kafka.tools.TransactionsCommand")
-        parser = self._call(tool, None, "buildBaseParser")
-        subparsers, commands = parser.addSubparsers().dest("command"), {}
-        for kind in tool.getDeclaredClasses():
-            made = self._accessible(kind.getDeclaredConstructors()[0])
-            command = made.newInstance(self._array("Object", [jvm.org.apache.kafka.common.utils.Time.SYSTEM]))
-            self._call(kind, command, "addSubparser", subparsers)
-            commands[self._call(kind, command, "name")] = (kind, command)
-        given = parser.parseArgs(self._array("String", ["--bootstrap-server", bootstrap, *words]))
-        kind, command = commands[given.getString("command")]
-        admin = jvm.org.apache.kafka.clients.admin.Admin.create({"bootstrap.servers": bootstrap})
-        try:
-            return self._printed(lambda out: self._call(kind, command, "execute", admin, given, out))
-        finally:
-            admin.close()
-
-    def _call(self, kind: Any, target: Any, name: str, *arguments: Any) -> Any:
-        """Call a method that its class keeps to its package, by name and number of arguments."""
-        [method] = [
-            method
-            for method in kind.getDeclaredMethods()
-            if method.getName() == name and method.getParameterCount() == len(arguments)
-        ]
-        return self._accessible(method).invoke(target, self._array("Object", arguments))
+        """What TransactionsCommand (kafka-transactions.sh) prints on standard output. Raises ToolFailed."""
+        return self.tool("TransactionsCommand", "--bootstrap-server", bootstrap, *words, errors_too=False)
 
     def _accessible(self, member: Any) -> Any:
         member.setAccessible(True)

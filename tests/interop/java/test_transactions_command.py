@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fencepost.protocol.errors import ErrorCode
-from tests.interop.java.kafka_jvm import KafkaJvm
+from tests.interop.java.kafka_jvm import KafkaJvm, ToolFailed
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import NOW_MS, Wire, batch_of
 
@@ -58,6 +58,9 @@ def test_it_lists_and_describes(kafka: KafkaJvm, broker: BrokerProcess) -> None:
         [described] = rows(kafka.transactions(where, "describe", "--transactional-id", "orders-1"))
         assert described["ProducerEpoch"] == str(held[1])
         assert (described["TransactionState"], described["TopicPartitions"]) == ("Ongoing", "t-0")
+        with pytest.raises(ToolFailed):
+            kafka.transactions(where, "describe", "--transactional-id", "nobody")
+        assert "orders-1" in kafka.transactions(where, "list"), "a failure does not end the JVM"
 
 
 def test_it_describes_producers(kafka: KafkaJvm, broker: BrokerProcess) -> None:
