@@ -12,7 +12,7 @@ from tests.interop.long import LONG
 from tests.kit.client_kills import Run
 
 
-@pytest.mark.timeout(500)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(("level", "whole"), [(2, False), (2, True), *([(1, False)] if LONG else [])])
 def test_nothing_is_lost_and_nothing_comes_twice(tmp_path: Path, level: int, whole: bool) -> None:
     """T2, T5, T7, T10, T16, KIP-447: two copying processes, a few kills of each side, both protocols."""

@@ -14,7 +14,8 @@ HERE = Path(__file__).resolve().parent
 TOOLS_POM = HERE / "pom.xml"
 CACHE = HERE / ".jars"
 """Not under version control: the class path found for each pom as it is, and what Ivy has fetched."""
-RESOLVE_TIMEOUT_SECONDS = 300
+RESOLVE_TIMEOUT_SECONDS = 180
+"""Two of them, one after the other, are less than pytest gives a test."""
 FAILED_SECONDS = 1800
 """How long nobody tries again to fetch what could not be had: each try may take all the time it is given."""
 

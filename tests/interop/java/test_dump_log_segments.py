@@ -14,7 +14,7 @@ from tests.interop.java.kafka_jvm import KafkaJvm, ToolFailed
 from tests.interop.java.written import CODECS, COMPACTED, COPIER, GROUP, TOMBSTONE, Place, Shown
 from tests.kit.segment_files import batches_in, batches_of, txn_entries
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(RESOLVE_TIMEOUT_SECONDS + 60)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(2 * RESOLVE_TIMEOUT_SECONDS + 300)]
 
 DEEP = ("--deep-iteration", "--print-data-log")
 ALL_SUFFIXES = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")

@@ -9,7 +9,7 @@ from tests.interop.java.kafka_jvm import KafkaJvm, OpenedLog
 from tests.interop.java.written import COMPACTED, Shown, Wrote
 from tests.kit.wire import Wire, batch_of, records_in, values_in
 
-pytestmark = [pytest.mark.interop, pytest.mark.timeout(RESOLVE_TIMEOUT_SECONDS + 60)]
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(2 * RESOLVE_TIMEOUT_SECONDS + 300)]
 
 
 @pytest.mark.parametrize(

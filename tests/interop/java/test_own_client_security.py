@@ -25,7 +25,7 @@ PATIENCE_MS = 10 * 1000 * SECONDS
 USER, PASSWORD = "alice", 'a,lice="s=ecret" ñ'
 OTHER_PASSWORD = "of-the-sha-512-user"
 SESSION_MS = 8000
-EARLY = 0.25
+EARLY = 0.25  # of less than a second Kafka takes none
 """When a session is renewed, as a share of its life: long before its end, so that a slow machine is no matter."""
 LISTENERS = {
     "TLS": "SSL",
