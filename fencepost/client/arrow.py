@@ -66,6 +66,7 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
         consumer = self._consumer
         await consumer._done_with_last()
         while True:
+            await consumer._let_act()
             found = self._next_ready()
             if found is not None:
                 # From here on nothing waits, so that a cancelled read has either moved the position or not.

@@ -1,14 +1,14 @@
 """What a consumer commits: by itself, when it is told, and in transactions; and going back after one that aborted."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import trio
 
 from fencepost.client.errors import STALE_MEMBER, AbortableError, FatalError, KafkaError, RetriableError
 from fencepost.client.group_requests import commit_offsets
 from fencepost.client.positions import Positions
-from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
+from fencepost.client.txn_requests import MOMENTS, CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -119,6 +119,31 @@ class Committing(Positions):
                 "the group has given this batch's partitions away", code=ErrorCode.ILLEGAL_GENERATION, api="Heartbeat"
             )
         return self._group(), self._whole.offsets() if self._whole is not None else self._positions()
+
+    def _note_loss(self, partitions: Collection[TopicPartition]) -> None:
+        """These go: if records of them were given and not committed, whoever gets them will read these again."""
+        states = [state for p in partitions if (state := self._fetcher.states.get(p)) is not None]
+        moved = any(state.position is not None and state.position != state.rewind_point for state in states)
+        if self._whole._given if self._whole is not None else moved:
+            self._lost_at = next(MOMENTS)
+
+    def _vouch(self, since: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Raise AbortableError where `offsets` must not become part of a transaction that began at `since`.
+
+        That is so where the group has given this member up: a commit without a member's name is not checked by the
+        group (KIP-447). And where partitions went with records that the transaction may rest on, but whose offsets it
+        lacks: their next owner reads these records again.
+        """
+        if self._lost_at > since:
+            raise AbortableError(
+                "the group has taken partitions away since the transaction began, whose records were not committed",
+                code=ErrorCode.ILLEGAL_GENERATION,
+                api="Heartbeat",
+            )
+        if offsets and self._membership is not None and not self._membership.is_member:
+            raise AbortableError(
+                "this consumer is no member of its group now", code=ErrorCode.UNKNOWN_MEMBER_ID, api="Heartbeat"
+            )
 
     def committed_in_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
         """These offsets are committed: an abort goes back no further."""

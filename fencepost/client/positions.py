@@ -44,6 +44,7 @@ class Positions:
         self._asked = 0
         self._waits = False
         self._lost_in_hand = False
+        self._lost_at = 0
         self._minds_hand = config.enable_auto_commit
         self._handled: dict[TopicPartition, CommittedOffset] = {}
         self._rewind_due = False

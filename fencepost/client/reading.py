@@ -103,6 +103,7 @@ class Reading(Committing, Generic[K, V]):
         while True:
             await self._wait_available(1)
             await trio.lowlevel.checkpoint()
+            await self._let_act()
             self._check()
             for state in self._in_turn():
                 try:
@@ -129,6 +130,7 @@ class Reading(Committing, Generic[K, V]):
                     await self._wait_available(limit)
             await self._unpack_ahead(limit, self._order())
             await trio.lowlevel.checkpoint()
+            await self._let_act()
             self._check()
             runs = self._take(limit)
             if runs:
@@ -140,12 +142,16 @@ class Reading(Committing, Generic[K, V]):
         """The program asks for more: what it had is done with."""
         self._rest()
         self._gave_one = False
-        if self._membership is not None:
-            await self._membership.let_act()
+        await self._let_act()
         if self._config.enable_auto_commit:
             await self._commit_if_due()
         if self._minds_hand:
             self._handled = self._positions()
+
+    async def _let_act(self) -> None:
+        """Give nothing while the group takes partitions away: what `on_revoked` commits is what was asked past."""
+        if self._membership is not None:
+            await self._membership.let_act()
 
     async def _next_record(self) -> ConsumerRecord[K, V]:
         """The slow way to the next record; `_Records` takes the quick one while nothing else is due."""
@@ -161,9 +167,11 @@ class Reading(Committing, Generic[K, V]):
             if state is not None and self._in_a_row < self._config.max_poll_records:
                 if not state.at_hand():
                     await self._unpack_ahead(1, [state])
+                await self._let_act()
                 record = self._one_of(state)
             if record is None:
                 await self._unpack_ahead(1, self._order())
+                await self._let_act()
                 state, record = self._one_of_another()
             if state is not None and record is not None:
                 self._in_a_row += 1

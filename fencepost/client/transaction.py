@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.client.errors import AbortableError, FatalError, KafkaError
 from fencepost.client.producer import BATCH_LINGER_S, Headers, Tracker
 from fencepost.client.ready_batches import whole_batches
-from fencepost.client.txn_requests import CommittedOffset, GroupMetadata, abortable
+from fencepost.client.txn_requests import MOMENTS, CommittedOffset, GroupMetadata, abortable
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ class Transaction:
         self.consumers: list[Consumer[Any, Any]] = [] if consumer is None else [consumer]
         self.offsets: list[tuple[Consumer[Any, Any], Mapping[TopicPartition, int]]] = []
         self.error: KafkaError | None = None
+        self._begun = next(MOMENTS)
         self.ending = False
         self.over = False
         self.offsets_under_way = 0
@@ -77,7 +78,8 @@ class Transaction:
         """Make the consumer's positions (or `offsets`) part of the transaction, under its member and generation.
 
         If the transaction aborts, the consumer goes back to where it last committed. Raises AbortableError when the
-        member is not part of the group's current generation any more (KIP-447).
+        member is not part of the group's current generation any more (KIP-447), or has lost partitions since the
+        transaction began, with records given and not committed.
         """
         self.check()
         if consumer not in self.consumers:
@@ -85,6 +87,11 @@ class Transaction:
         group, positions = consumer.offsets_in_hand()
         if offsets is not None:
             positions = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
+        try:
+            consumer._vouch(self._begun, positions)
+        except AbortableError as error:
+            self.fail(error)
+            raise
         if positions:
             await self.send_group_offsets(group, positions)
             self.offsets.append((consumer, {partition: place.offset for partition, place in positions.items()}))

@@ -194,6 +194,7 @@ class Subscriber(Reading[K, V]):
         """These partitions go: commit what is due (unless they are lost), tell the program, stop reading."""
         if lost:
             self._lost_in_hand = not self._resting
+            self._note_loss(partitions)
             self._put_down(partitions)
             await self._tell("lost", partitions)
             return
@@ -202,6 +203,7 @@ class Subscriber(Reading[K, V]):
         if self._config.enable_auto_commit:
             await self._auto_commit({p: place for p, place in self._positions().items() if p in partitions})
         await self._tell("revoked", partitions)
+        self._note_loss(partitions)
         self._put_down(partitions)
 
     async def take(self, partitions: frozenset[TopicPartition]) -> None:
