@@ -97,6 +97,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         self._assembler = Assembler()
         self._spill = Spill(max_bytes, to_file=overflow == "spill")
         self._known: dict[TopicPartition, tuple[PartitionState, int]] = {}
+        self._begun: dict[TopicPartition, int] = {}
         self._waiting: list[tuple[RawFetch, PartitionState, int]] = []
         self._in_hand: Unit | None = None
         self._safe: dict[TopicPartition, Place] = {}
@@ -131,16 +132,22 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         self._in_hand = None
         while True:
             await self._follow_assignment()
-            self._feed_waiting()
+            too_large = self._feed_waiting()
             await self._ask_for_ends()
+            await trio.lowlevel.checkpoint()
+            await consumer._let_act()
+            consumer._check()
+            if self._has_changed():
+                continue
+            # From here on nothing waits: a cancelled read has either given a unit or left it where it is.
             unit = self._assembler.ready() if self._all_placed() else None
             self._drop()
             if unit is not None:
                 self._in_hand, self._given = unit, True
-                await trio.lowlevel.checkpoint()
-                consumer._check()
                 consumer._give()
                 return WholeTransaction(self, unit)
+            if too_large is not None:
+                raise too_large
             if not self._assembler.wants_fence():
                 raw = await consumer.next_raw()
                 state = self._states()[raw.partition]
@@ -156,11 +163,20 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         """Whether every assigned partition is read: nothing is complete while one of them is not."""
         return all(partition in self._known for partition in self._states())
 
+    def _has_changed(self) -> bool:
+        """Whether a partition that is read has gone or jumped: what is complete may not be ours to give."""
+        states = self._states()
+        return any(states.get(p) is not state or state.turn != turn for p, (state, turn) in self._known.items())
+
     async def _follow_assignment(self) -> None:
         """Begin with partitions that have come or jumped, and let go of those that have gone."""
         states = self._states()
         for partition, (state, turn) in list(self._known.items()):
-            if states.get(partition) is not state or state.turn != turn:
+            if states.get(partition) is state and state.turn != turn and state.position == self._reached(partition):
+                # Only what was fetched ahead is dropped, to make room: what was seen before stays as it is.
+                self._known[partition] = (state, state.turn)
+                self._waiting = [(raw, its, its.turn if its is state else at) for raw, its, at in self._waiting]
+            elif states.get(partition) is not state or state.turn != turn:
                 del self._known[partition]
                 if states.get(partition) is not state:
                     self._safe.pop(partition, None)  # somebody else may have gone on with it meanwhile
@@ -176,6 +192,11 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
                     self._assembler.advance(partition, state.position)
             elif state.position is not None:
                 await self._begin(partition, state)
+
+    def _reached(self, partition: TopicPartition) -> int | None:
+        """Where what was taken from a partition ends."""
+        ends = [raw.next_offset for raw, _, _ in self._waiting if raw.partition == partition]
+        return ends[-1] if ends else self._assembler.frontier(partition)
 
     def _is_waiting(self, partition: TopicPartition) -> bool:
         return any(raw.partition == partition for raw, _, _ in self._waiting)
@@ -196,50 +217,60 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
                 return
         self._assembler.start(partition, start, note)
         self._safe[partition] = Place(start, note or "")
+        self._begun[partition] = start
         self._known[partition] = (state, turn)
 
     # -- what comes in
 
-    def _feed_waiting(self) -> None:
-        later = []
-        for raw, state, turn in self._waiting:
-            if self._known.get(raw.partition) != (state, turn):
-                later.append((raw, state, turn))  # it is placed in the next round
-                continue
-            try:
-                self._feed(raw)
-            except CorruptBatch as wrong:
-                raise CorruptRecords(raw.partition, raw.start_offset, str(wrong)) from wrong
-        self._waiting = later
+    def _feed_waiting(self) -> TransactionTooLarge | None:
+        """Take in what was fetched, as far as there is room; the error where there is none.
 
-    def _feed(self, raw: RawFetch) -> None:
-        for at, header in raw.batches:
-            if header.next_offset <= raw.start_offset:
+        What is left waits for the next round: units that are given make room. Nothing is taken in twice.
+        """
+        waiting, self._waiting = self._waiting, []
+        for number, (raw, state, turn) in enumerate(waiting):
+            if self._known.get(raw.partition) != (state, turn):
+                self._waiting.append((raw, state, turn))  # it is placed in the next round
                 continue
-            if header.is_control:
-                kind = control_type(raw.buffer, at, header)
-                if kind in (ControlType.COMMIT, ControlType.ABORT):
-                    self._assembler.end(
-                        raw.partition,
-                        header.base_offset,
-                        header.producer_id,
-                        header.producer_epoch,
-                        commit=kind is ControlType.COMMIT,
-                    )
-                    self._tell_of_cut_ones(raw.partition, header.base_offset)
-                continue
-            data = memoryview(raw.buffer)[at : at + header.size_bytes]
-            held = self._hold(data, header, raw.partition)
-            piece = Piece(raw.partition, header.base_offset, header.next_offset, header.size_bytes, held)
-            if not self._assembler.add(
-                piece,
-                header.producer_id,
-                header.producer_epoch,
-                header.base_sequence,
-                transactional=header.is_transactional,
-            ):
-                self._spill.free(held)
-        self._assembler.advance(raw.partition, raw.next_offset)
+            for fed, (at, header) in enumerate(raw.batches):
+                try:
+                    if header.next_offset > raw.start_offset:
+                        self._feed(raw, at, header)
+                except (CorruptBatch, TransactionTooLarge, OSError) as wrong:
+                    rest = raw._replace(batches=raw.batches[fed:])
+                    self._waiting += [(rest, state, turn), *waiting[number + 1 :]]
+                    if isinstance(wrong, TransactionTooLarge):
+                        return wrong
+                    if isinstance(wrong, OSError):
+                        raise
+                    raise CorruptRecords(raw.partition, header.base_offset, str(wrong)) from wrong
+            self._assembler.advance(raw.partition, raw.next_offset)
+        return None
+
+    def _feed(self, raw: RawFetch, at: int, header: BatchHeader) -> None:
+        if header.is_control:
+            kind = control_type(raw.buffer, at, header)
+            if kind in (ControlType.COMMIT, ControlType.ABORT):
+                self._assembler.end(
+                    raw.partition,
+                    header.base_offset,
+                    header.producer_id,
+                    header.producer_epoch,
+                    commit=kind is ControlType.COMMIT,
+                )
+                self._tell_of_cut_ones(raw.partition, header.base_offset)
+            return
+        data = memoryview(raw.buffer)[at : at + header.size_bytes]
+        held = self._hold(data, header, raw.partition)
+        piece = Piece(raw.partition, header.base_offset, header.next_offset, header.size_bytes, held)
+        if not self._assembler.add(
+            piece,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            transactional=header.is_transactional,
+        ):
+            self._spill.free(held)
 
     def _tell_of_cut_ones(self, partition: TopicPartition, offset: int) -> None:
         if self._assembler.left_out > self._told_of:
@@ -284,8 +315,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
 
     def _records(self, piece: Piece) -> Iterator[ConsumerRecord[K, V]]:
         data = self._spill.get(piece.held)
-        known = self._known.get(piece.partition)
-        start = self._safe[piece.partition].offset if known is not None and piece.partition in self._safe else 0
+        start = self._begun.get(piece.partition, 0)  # where reading began: its first batch may begin before
         for record in decode_records(data, 0, read_header(data)):
             if record.offset >= start:
                 yield deserialized(piece.partition, record, self._consumer._config)
@@ -306,8 +336,8 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
                     f" note has {len(place.note)} bytes",
                     code=ErrorCode.OFFSET_METADATA_TOO_LARGE,
                 )
-            if place != self._safe.get(partition):
-                state = self._known[partition][0]
+            state = self._known[partition][0]
+            if place != self._safe.get(partition) and self._states().get(partition) is state:
                 found[partition] = CommittedOffset(place.offset, state.leader_epoch, place.note)
         return found
 
@@ -321,11 +351,13 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         if self._given:
             self._given = False
             for partition, (state, _) in self._known.items():
-                state.start_at(self._safe[partition].offset)
+                if partition in self._safe:
+                    state.start_at(self._safe[partition].offset)
 
     def forget(self) -> None:
         """Nobody knows what is committed: the group is asked."""
         self._safe.clear()
+        self._given = False
 
     def close(self) -> None:
         """The consumer is closed."""
