@@ -74,8 +74,11 @@ class Batch(SequencedBatch):
         """(offset, timestamp in ms) of the record at `index`; raises the batch's error. Only when `done`."""
         for half in self.halves:
             if index < len(half.records):
-                self.told = True
-                return half.place_of(index)
+                try:
+                    return half.place_of(index)
+                except KafkaError:
+                    self.told = True
+                    raise
             index -= len(half.records)
         if self.error is not None:
             self.told = True

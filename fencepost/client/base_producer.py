@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
+from operator import index
 from typing import Any
 
 import trio
@@ -23,6 +24,7 @@ _FAIRNESS = 64
 _CHUNK = 256
 _NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 _LARGEST_OVERHEAD = 100
+_LAST_MS = 2**63 - 1
 Headers = Sequence[tuple[str, bytes | None]] | Mapping[str, bytes | None]
 """Pairs of name and value, or a mapping where no name comes twice."""
 
@@ -165,8 +167,10 @@ class BaseProducer:
         """The record as it is sent. Raises SerializationError, TypeError, ValueError."""
         if timestamp_ms is None:
             timestamp_ms = int(self._cluster.wall_clock() * 1000)
-        elif timestamp_ms < 0:
-            raise ValueError(f"a timestamp of {timestamp_ms} ms: it must not be negative")
+        elif type(timestamp_ms) is not int:
+            timestamp_ms = _whole_ms(timestamp_ms)
+        if not 0 <= timestamp_ms <= _LAST_MS:
+            raise ValueError(f"a timestamp of {timestamp_ms} ms: it must not be negative, nor beyond 64 bits")
         pairs = _NO_HEADERS if not headers else _checked_headers(headers)
         if self._key is not None or self._value is not None:
             more = list(pairs)
@@ -359,6 +363,13 @@ def _checked_headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
             raise TypeError(f"a header's name must be str, not {type(name).__name__}")
         found.append((name, None if content is None else _bytes_of(content, f"header {name!r}")))
     return tuple(found)
+
+
+def _whole_ms(timestamp_ms: Any) -> int:
+    try:
+        return index(timestamp_ms)
+    except TypeError:
+        raise TypeError(f"a timestamp must be int, ms since 1970, not {type(timestamp_ms).__name__}") from None
 
 
 def _bytes_of(value: Any, what: str) -> bytes:

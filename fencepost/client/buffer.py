@@ -51,7 +51,11 @@ class BufferMemory:
     async def wait(self, size_bytes: int) -> None:
         """Take room, after everybody who came before. If this is cancelled nothing is taken."""
         if self.take(size_bytes):
-            await trio.lowlevel.checkpoint()
+            try:
+                await trio.lowlevel.checkpoint()
+            except trio.Cancelled:
+                self.give_back(size_bytes)
+                raise
             return
         waiter = _Waiter(size_bytes)
         self._waiters.append(waiter)

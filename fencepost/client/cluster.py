@@ -342,7 +342,7 @@ class Cluster:
             raise error_for(
                 code_of(found.error_code), found.error_message or f"coordinator of {key!r}", api="FindCoordinator"
             )
-        self.brokers.setdefault(found.node_id, (found.host, found.port))
+        self.brokers[found.node_id] = (found.host, found.port)  # as of now, whatever was known of that broker
         self._coordinators[kind, key] = found.node_id
         return int(found.node_id)
 

@@ -152,6 +152,8 @@ class Sender:
             if not queue.in_flight:
                 self._settle_identity(queue, producer)
                 producer = self._identity.current or producer
+            elif self._identity.transactional_id is not None and queue.producer != producer:
+                continue  # what is unanswered is of a transaction that is over: nothing may follow under its epoch
             due = queue.wakes_at(now)
             if due > now:
                 wakes_at = min(wakes_at, due)
@@ -193,8 +195,7 @@ class Sender:
         if lane.connection.quiet_until > now:
             return lane.connection.quiet_until  # the broker has asked for it (KIP-219)
         self._turn += 1
-        start = self._turn % len(queues)
-        queues = queues[start:] + queues[:start]
+        queues = queues[self._turn % len(queues) :] + queues[: self._turn % len(queues)]
         while lane.in_flight < self._config.max_in_flight_requests_per_connection:
             batches = self._take(queues, now)
             if not batches or not self._post(nursery, lane, lane.connection, batches):
@@ -274,8 +275,7 @@ class Sender:
             self.fail(error)
             return False
         self._count(batches)
-        lane.in_flight += 1
-        self.in_flight += 1
+        lane.in_flight, self.in_flight = lane.in_flight + 1, self.in_flight + 1
         self.quiet = trio.Event() if self.quiet.is_set() else self.quiet
         nursery.start_soon(self._settle, nursery, lane, pending, batches)
         return True
@@ -360,8 +360,8 @@ class Sender:
             misplaced = self._judge(lane, batch, code, told)
             leader = getattr(told, "current_leader", None) if misplaced else None
             if leader is not None and leader.leader_id >= 0:
-                endpoints = answer.node_endpoints or ()
-                if self._cluster.leader_hint(partition, leader.leader_id, leader.leader_epoch, endpoints):
+                where = leader.leader_id, leader.leader_epoch, answer.node_endpoints or ()
+                if self._cluster.leader_hint(partition, *where):
                     batch.queue.backoff_until = 0.0  # the answer says where to go instead (KIP-951)
                     misplaced = False
             stale |= misplaced

@@ -200,9 +200,12 @@ class TransactionalProducer(BaseProducer):
         batch.queue.muted = True
         transaction.pending.add(partition)
         if not self._adding:
-            self._adding = True
-            self._added = trio.Event()
-            self._background.start_soon(self._add_partitions, transaction)
+            self._begin_adding(transaction)
+
+    def _begin_adding(self, transaction: Transaction) -> None:
+        self._adding = True
+        self._added = trio.Event()
+        self._background.start_soon(self._add_partitions, transaction)
 
     async def _add_partitions(self, transaction: Transaction) -> None:
         assert self._sender is not None
@@ -211,20 +214,28 @@ class TransactionalProducer(BaseProducer):
                 some = sorted(transaction.pending)
 
                 async def attempt(some: list[TopicPartition] = some) -> None:
+                    if transaction.error is not None:  # meanwhile: these must not become part of the next one
+                        raise transaction.error
                     with Doubt(self._driver):
                         await self._link.add_partitions(self._driver.state.producer, some)
 
                 await self._policy.run(attempt, what="adding partitions to the transaction")
                 transaction.pending.difference_update(some)
+                if transaction.over:
+                    break
                 for partition in some:
                     self._accumulator.queues[partition].muted = False
                 self._sender.wake()
         except KafkaError as error:
             transaction.fail(error)
-            self._accumulator.drop(transaction.error or error, resend_too=True)
+            if not transaction.over:
+                self._accumulator.drop(transaction.error or error, resend_too=True)
         finally:
             self._adding = False
             self._added.set()
+            following = self._transaction
+            if following is not None and following is not transaction and following.pending:
+                self._begin_adding(following)
 
     async def _commit_offsets(
         self, transaction: Transaction, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]
