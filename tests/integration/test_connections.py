@@ -190,7 +190,7 @@ def test_max_connections_closes_what_is_too_many(start_broker: StartBroker) -> N
 
 
 def test_a_silent_connection_is_closed(start_broker: StartBroker) -> None:
-    broker = start_broker(settings={"connections.max.idle.ms": "2000"})
+    broker = start_broker(settings={"connections.max.idle.ms": "5000"})
     with Wire(broker.connect()) as wire:
         assert wire.call(METADATA, 9, MetadataRequest(topics=[])).brokers
         wire.expect_end()

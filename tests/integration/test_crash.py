@@ -90,7 +90,7 @@ def test_an_open_transaction_times_out_after_a_crash(file_broker: BrokerProcess)
     """T10: its clock goes on over the restart; the abort frees the readers."""
     with Wire(file_broker.connect()) as wire:
         wire.create_topic("t")
-        producer = wire.init_producer_id("tx", timeout_ms=1500)
+        producer = wire.init_producer_id("tx", timeout_ms=5000)
         wire.add_partitions("tx", producer, "t", 0)
         left = batch_of(
             b"left", transactional=True, producer_id=producer[0], producer_epoch=producer[1], base_sequence=0
@@ -99,7 +99,7 @@ def test_an_open_transaction_times_out_after_a_crash(file_broker: BrokerProcess)
     file_broker.restart()
     with Wire(file_broker.connect()) as wire:
         wire.produce("t", batch_of(b"after"))
-        answer = wire.fetch("t", isolation=READ_COMMITTED, max_wait_ms=10_000, version=11)
+        answer = wire.fetch("t", isolation=READ_COMMITTED, max_wait_ms=60_000, version=11)
         assert committed_values(answer) == [b"after"]
         assert wire.end_txn("tx", producer, commit=True).error_code == ErrorCode.PRODUCER_FENCED
 

@@ -94,6 +94,13 @@ def restart(broker: BrokerProcess) -> int:
     return told
 
 
+def until_quiet(members: Iterable[Watched]) -> None:
+    """Poll until nobody was given anything for a while: the last to hear of a generation may hear of it now."""
+    members, heard = list(members), -1
+    while heard != (heard := sum(len(one.assigned) for one in members)):
+        poll_until([one.consumer for one in members], after(seconds=1.5))
+
+
 def poll_until(consumers: list[Consumer], done: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_S
     while not done():
@@ -115,6 +122,7 @@ def test_a_group_goes_on_in_its_generation_after_the_broker_was_killed(file_brok
     make_topic(file_broker, "t", 4)
     members = [Watched(file_broker, **settings) for settings in KINDS[kind]]
     until_shared(members, [2, 2])
+    until_quiet(members)
     commit(members, 7)
     before = [one.assigned.copy() for one in members]
 
@@ -140,6 +148,7 @@ def test_a_static_member_finds_its_place_in_the_broker_that_came_back(file_broke
     make_topic(file_broker, "t", 4)
     stays, goes = members = [Watched(file_broker, **settings) for settings in KINDS["static"]]
     until_shared(members, [2, 2])
+    until_quiet(members)
     place, before = goes.held, stays.assigned.copy()
     goes.consumer.close()  # a static member does not leave
 
@@ -221,15 +230,16 @@ def test_positions_of_a_transaction_nobody_ends_go_when_its_time_is_over(start_b
     reader = member(broker, "g", **{"isolation.level": "read_committed"})
     reader.commit(offsets=[TopicPartition("t", 0, 1)], asynchronous=False)
     producer = Producer(
-        {"bootstrap.servers": broker.address, "transactional.id": "x", "transaction.timeout.ms": 4000, "log_level": 0}
+        {"bootstrap.servers": broker.address, "transactional.id": "x", "transaction.timeout.ms": 10_000, "log_level": 0}
     )
+    began = time.monotonic()
     begin_with_position(producer, reader, 5)
 
     told = restart(broker)
 
-    assert is_unstable(reader)
+    assert is_unstable(reader) or time.monotonic() - began > 10
     assert position(reader) == 1
-    assert "aborted after its 4000 ms" in broker.log()[told:]
+    assert "aborted after its 10000 ms" in broker.log()[told:]
     reader.close()
 
 

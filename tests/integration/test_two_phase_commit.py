@@ -169,14 +169,14 @@ class Deciding:
 
     def _stop_at(self, step: str) -> None:
         self._worked.set()
-        assert self._goes_on.wait(30)
+        assert self._goes_on.wait(100)
 
     def wait(self) -> None:
-        assert self._worked.wait(30)
+        assert self._worked.wait(100)
 
     def go_on(self) -> None:
         self._goes_on.set()
-        self._thread.join(30)
+        self._thread.join(100)
 
 
 def decisions_in(database: Database) -> Decisions:
@@ -196,7 +196,7 @@ def test_a_successor_that_claims_late_waits_for_the_decision_and_learns_it(datab
     claiming.join(0.3)
     assert claiming.is_alive(), "it does not look while the old one may still commit"
     deciding.go_on()
-    claiming.join(30)
+    claiming.join(100)
     assert deciding.error is None
     assert learnt == ["1:0"]
 

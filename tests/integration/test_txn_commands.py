@@ -192,7 +192,7 @@ def test_errors_say_what_to_do_next(broker: BrokerProcess, words: tuple[str, ...
 
 
 def test_no_broker() -> None:
-    result = CliRunner().invoke(cli, ["txn", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "0.3"])
+    result = CliRunner().invoke(cli, ["txn", "list", "--bootstrap", "127.0.0.1:1", "--timeout", "3"])
     assert result.exit_code == 1
     assert "is a broker running at 127.0.0.1:1?" in result.output
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-START_SECONDS_MAX = 60.0
+START_SECONDS_MAX = 100.0
 USER = "postgres"
 UNPRIVILEGED = ("postgres", "nobody")
 """Who runs the server where we are root, which PostgreSQL refuses to run as."""
@@ -49,7 +49,7 @@ class PostgresServer:
     @property
     def conninfo(self) -> str:
         """For `psycopg.connect`."""
-        return f"host={self._directory} user={USER} dbname=postgres connect_timeout=5"
+        return f"host={self._directory} user={USER} dbname=postgres connect_timeout=60"
 
     @property
     def pid(self) -> int:

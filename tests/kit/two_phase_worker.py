@@ -23,7 +23,7 @@ TOPIC = "payments"
 def connector(database: str) -> tuple[Connect, str]:
     """What opens a connection to `database`, and how its driver marks a parameter."""
     if not database.startswith("host="):
-        return partial(sqlite3.connect, database), "?"
+        return partial(sqlite3.connect, database, timeout=100), "?"
     import psycopg  # here: where no PostgreSQL is, its library is not either
 
     return partial(psycopg.connect, database), "%s"

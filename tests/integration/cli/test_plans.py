@@ -148,7 +148,7 @@ def test_no_answer_means_that_it_may_be_done(broker: BrokerProcess) -> None:
     """A plan may be applied again, which a program that gives up has to know."""
     broker.pause()
     try:
-        silent = apply(broker, "[topics.silent]\n", "--timeout", "0.5")
+        silent = apply(broker, "[topics.silent]\n", "--timeout", "3")
     finally:
         broker.resume()
     assert silent.exit_code == 1
@@ -237,3 +237,24 @@ def test_wrong_plans_are_explained_before_the_broker_is_asked(tmp_path: Path) ->
     for file, says in ((tmp_path / "plan.toml", "the nearest is 'partitions'"), (tmp_path / "none", "does not exist")):
         result: Any = CliRunner().invoke(cli, ["topic", "apply", str(file), "--bootstrap", "127.0.0.1:1"])
         assert (result.exit_code, says in result.stderr) == (2, True), result.output
+
+
+@pytest.mark.parametrize("words", [(), ("--json",), ("--dry-run",)])
+def test_thing_by_thing_a_name_that_can_not_be_is_refused_as_a_part_of_the_plan(
+    broker: BrokerProcess, words: tuple[str, ...]
+) -> None:
+    """What was only looked at before it was refused was not done."""
+    command(broker, "topic", "create", "step-there", "--if-not-exists")
+    refused = apply(broker, '[topics.step-there]\npartitions = 3\n[topics."in valid"]\n', "--not-atomic", *words)
+    assert isinstance(refused.exception, SystemExit), refused.exception
+    assert refused.exit_code == 1
+    assert "nothing was changed" in refused.stderr
+    if "--json" in words:
+        told = json.loads(refused.stdout)
+        assert told["changes"] == []
+        assert [(one["what"], one["error"]) for one in told["refused"]] == [
+            ("topic in valid", "INVALID_TOPIC_EXCEPTION")
+        ]
+    else:
+        assert refused.stderr.startswith("topic in valid: "), refused.stderr
+    assert topics(broker, "step-*") == {"step-there": 1}

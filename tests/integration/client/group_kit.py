@@ -10,7 +10,11 @@ import fencepost
 from fencepost import TopicPartition
 from tests.kit.settings import QUICK_GROUPS
 
-QUICKER_GROUPS = {**QUICK_GROUPS, "group.consumer.heartbeat.interval.ms": "100"}
+QUICKER_GROUPS = {
+    **QUICK_GROUPS,
+    "group.consumer.heartbeat.interval.ms": "100",
+    "group.consumer.session.timeout.ms": "45000",  # a machine that stands still for some seconds expels nobody
+}
 GIVEN = os.environ.get("FENCEPOST_TEST_BOOTSTRAP")
 PATIENCE_S = 100
 COOPERATIVE = {"partition_assignment_strategy": "cooperative-sticky"}

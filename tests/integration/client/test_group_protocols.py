@@ -195,6 +195,8 @@ async def test_a_static_place_of_a_dead_predecessor_is_waited_for(kafka: fencepo
     """KIP-848: it is released when its session is over; until then the broker says UNRELEASED_INSTANCE_ID."""
     await create(kafka, name, partitions=1, records=1)
     options = {"group": name, "group_instance_id": "1", **CONSUMER}
+    async with kafka.admin() as admin:
+        await admin.alter_configs({"consumer.session.timeout.ms": "2000"}, group=name)
     with trio.fail_after(PATIENCE_S):
         dead = kafka.consumer(name, **options)
         await dead.__aenter__()

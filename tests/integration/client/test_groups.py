@@ -19,7 +19,7 @@ class Reader:
     """A member that reads, commits after every batch, and can be told to stop."""
 
     def __init__(self, client: fencepost.Client, topic: str, **options: object) -> None:
-        options = {"group": topic, "heartbeat_interval_ms": 50, "session_timeout_ms": 6_000, **options}
+        options = {"group": topic, "heartbeat_interval_ms": 50, "session_timeout_ms": 45_000, **options}
         self.consumer = client.consumer(topic, **options)
         self.values: list[bytes] = []
         self.stop = trio.CancelScope()

@@ -13,7 +13,7 @@ from tests.kit import workload_proxy
 from tests.kit.broker_process import BrokerProcess
 
 StartBroker = Callable[..., BrokerProcess]
-PARTITIONS, SENDERS, EACH = 3, 6, 500
+PARTITIONS, SENDERS, EACH = 3, 6, 200
 
 
 async def read_all(address: str, topic: str) -> list[list[bytes]]:

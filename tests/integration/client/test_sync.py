@@ -182,12 +182,12 @@ def test_errors_and_deadlines_reach_the_calling_thread(address: str, name: str) 
 
 
 def test_the_clients_timeout_bounds_calls_and_not_the_wait_for_records(address: str, name: str) -> None:
-    with Client(address) as patient, patient.producer() as producer, Client(address, timeout=2) as kafka:
+    with Client(address) as patient, patient.producer() as producer, Client(address, timeout=5) as kafka:
         filled(patient, name, 0)
         with kafka.admin() as admin, pytest.raises(TimedOut):
             admin.list_offsets([TopicPartition(f"{name}-none", 0)])
         with kafka.consumer(name) as consumer:
-            late = threading.Timer(3, producer.send, (name, b"late"))
+            late = threading.Timer(7, producer.send, (name, b"late"))
             late.start()
             assert next(iter(consumer)).value == b"late"
             late.join()

@@ -71,11 +71,19 @@ print(isinstance(kafka.admin().__enter__().list_topics(), list), flush=True)
 
 STORM = """
 import os, random, signal, sys, threading, time
-from fencepost import KafkaError, TopicPartition
+from fencepost import OutcomeUnknown, TopicPartition
 from fencepost.sync import Client, TimedOut, fail_after
 
 address, name = sys.argv[1:]
-committed, open_at, interrupts, over = set(), set(), 0, threading.Event()
+committed, open_at, interrupts, over, armed = set(), set(), 0, threading.Event(), False
+
+def interrupt(*_):                      # Ctrl-C, but not in the lines of this program that are no part of the test
+    global armed
+    if armed:
+        armed = False
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGINT, interrupt)
 
 def storm():
     pauses = random.Random(7)
@@ -92,23 +100,23 @@ with Client(address) as kafka:
         while time.monotonic() < end or interrupts <= 10:
             turn += 1
             try:
-                with producer.transaction() as txn:
-                    open_at.add(turn)
-                    for n in range(5):
-                        txn.send(name, b"%d" % turn)
-                committed.add(turn)
+                try:
+                    armed = True
+                    with producer.transaction() as txn:
+                        open_at.add(turn)
+                        for n in range(5):
+                            txn.send(name, b"%d" % turn)
+                    committed.add(turn)
+                finally:
+                    armed = False
             except KeyboardInterrupt:
                 interrupts += 1
             except RuntimeError:
                 pass                    # two in a row: the abort of the last one is still under way
-            except KafkaError:
-                break                   # nobody knows how the last one ended: enough
-        while thread.is_alive():
-            try:
-                over.set()
-                thread.join()
-            except KeyboardInterrupt:
-                pass
+            except OutcomeUnknown:
+                producer.reinitialise() # there or not, as a whole
+        over.set()
+        thread.join()
     seen = {}
     with kafka.consumer(name) as consumer:
         here = TopicPartition(name, 0)

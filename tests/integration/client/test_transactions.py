@@ -253,7 +253,7 @@ async def test_a_transaction_that_stood_open_too_long_is_aborted(address: str, n
     """T10: the coordinator ended it; the producer learns that nobody newer is there and goes on."""
     async with fencepost.Client(address) as kafka, kafka.admin() as admin:
         await create(kafka, name, partitions=1)
-        async with kafka.transactional_producer(name, timeout=4) as producer:
+        async with kafka.transactional_producer(name, timeout=8) as producer:
 
             async def dawdle() -> None:
                 async with producer.transaction() as txn:

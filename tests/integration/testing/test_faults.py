@@ -76,7 +76,7 @@ def committing(writer: Fencepost) -> Iterator[None]:
     with ThreadPoolExecutor(1) as pool:
         commit = pool.submit(writer.commit)
         yield
-        commit.result(30)
+        commit.result(100)
 
 
 def test_between_prepare_and_the_markers_nobody_sees_a_thing(fencepost_broker: Broker) -> None:
@@ -86,7 +86,7 @@ def test_between_prepare_and_the_markers_nobody_sees_a_thing(fencepost_broker: B
     writer.send("orders", b"one")
     fault = fencepost_broker.fail("EndTxn", after="prepare")
     with committing(writer):
-        fault.wait()
+        fault.wait(timeout=100)
         assert states(fencepost_broker) == ["PrepareCommit"]
         assert fencepost_broker.log("orders").verdicts == ["open"]
         assert fencepost_broker.committed("orders") == []
@@ -116,7 +116,7 @@ def test_a_crash_between_the_steps_of_a_commit_is_mended_by_the_next_life(
         writer.send(topic, b"one", b"two")
     fault = fencepost_broker.fail("EndTxn", after=step)
     with committing(writer):
-        fault.wait()
+        fault.wait(timeout=100)
         assert [sorted(set(fencepost_broker.log(topic).verdicts)) for topic in topics] == left_behind
         fencepost_broker.restart()
     writer.close()
@@ -132,7 +132,7 @@ def test_then_kill_leaves_the_broker_dead_at_that_step(fencepost_broker: Broker)
     writer.send("orders", b"one")
     fault = fencepost_broker.fail("EndTxn", after="prepare", then="kill")
     with committing(writer):
-        fault.wait()
+        fault.wait(timeout=100)
         with pytest.raises(BrokerGone):
             fencepost_broker.topics()
         assert not fencepost_broker.running
@@ -168,7 +168,7 @@ def test_heal_forgets_them_all_and_lets_go(fencepost_broker: Broker) -> None:
     fault = fencepost_broker.fail("EndTxn", after="prepare")
     fencepost_broker.drop()
     with committing(writer):
-        fault.wait()
+        fault.wait(timeout=100)
         fencepost_broker.heal()
     writer.close()
     fencepost_broker.assert_exactly_once("orders", ["one"])

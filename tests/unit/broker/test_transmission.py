@@ -192,7 +192,7 @@ async def test_a_reader_who_is_gone_in_the_middle_ends_the_sending(
     tcp_pair: Pair, content: tuple[bytes, Descriptor]
 ) -> None:
     _, descriptor = content
-    with trio.fail_after(20):
+    with trio.fail_after(100):
         async with trio.open_nursery() as nursery:
             errors = await stopped_in_the_middle(nursery, tcp_pair[0], [FileRegion(descriptor, 0, 3 << 20)] * 6)
             assert not errors
@@ -229,7 +229,8 @@ async def test_a_file_cut_in_the_middle_ends_the_sending(
         errors = await stopped_in_the_middle(nursery, tcp_pair[0], [FileRegion(descriptor, 0, len(data))] * 6)
         os.truncate(tmp_path / "segment", 1 << 20)
         while not errors:
-            await trio.lowlevel.wait_readable(tcp_pair[1])
-            tcp_pair[1].recv(1 << 20)
+            with trio.move_on_after(0.05):  # the sender may see the end when nothing is left to be read
+                await trio.lowlevel.wait_readable(tcp_pair[1])
+                tcp_pair[1].recv(1 << 20)
             await trio.lowlevel.checkpoint()
     assert "the log file ended" in str(errors[0])

@@ -23,7 +23,7 @@ async def test_files_are_flushed_side_by_side_once_the_disk_is_known_to_be_slow(
                 running[0] += 1
                 peak[0] = max(peak[0], running[0])
             if self.meet:
-                together.wait(10)  # four at once, or this breaks
+                together.wait(100)  # four at once, or this breaks
             else:
                 threading.Event().wait(0.002)
             with lock:
