@@ -22,6 +22,15 @@ WAIT_S = 0.005
 """How long a record waits for others on this side, while the program hands in more."""
 
 
+class _Handed:
+    """How many records of a row have come to the other side."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
 class Sending(Mirror):
     """What takes records one by one: they cross in batches. Several threads may hand in records.
 
@@ -43,9 +52,15 @@ class Sending(Mirror):
             now = time.monotonic()
             if not self._records:
                 self._since = now
-            self._records.append(((topic, value), more))
+            record = ((topic, value), more)
+            self._records.append(record)
             if len(self._records) >= CHUNK or now - self._since > WAIT_S:
-                self._settle()
+                try:
+                    self._settle()
+                except BaseException:
+                    if self._records and self._records[-1] is record:
+                        self._records.pop()  # as with the async one: what a call that raises was about is not in
+                    raise
 
     def send_many(self, topic: str, records: Iterable[tuple[Any, Any]], **more: Any) -> None:
         """Hand in (key, value) pairs of one topic, 500 at a time; `records` is iterated in this thread."""
@@ -61,12 +76,23 @@ class Sending(Mirror):
     def _settle(self) -> None:
         with self._lock:
             records, self._records = self._records, []
-            if records:
-                self._loop.call(self._hand_over, records)
+            if not records:
+                return
+            handed = _Handed()
+            try:
+                self._loop.call(self._hand_over, records, handed)
+            except BaseException:
+                self._records = records[handed.count :]  # those that it did not come to wait for another call
+                raise
 
-    async def _hand_over(self, records: list[tuple[tuple[Any, ...], dict[str, Any]]]) -> None:
+    async def _hand_over(self, records: list[tuple[tuple[Any, ...], dict[str, Any]]], handed: "_Handed") -> None:
         for args, more in records:
-            await self._inner.send(*args, **more)
+            try:
+                await self._inner.send(*args, **more)
+            except Exception:
+                handed.count += 1  # it is wrong, or too late for any
+                raise
+            handed.count += 1
 
 
 class Batch(Sending, Opened, of=SendMany):
