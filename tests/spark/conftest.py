@@ -14,6 +14,7 @@ import pytest
 from tests.kit.broker_process import BrokerProcess
 
 ROOT = Path(__file__).resolve().parents[2]
+WAIT_SECONDS = 100
 
 
 def java_is_there() -> bool:
@@ -40,7 +41,8 @@ def spark() -> Iterator[Any]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.streaming.stopTimeout", "30s")
+        .config("spark.sql.streaming.stopTimeout", "200s")
+        .config("spark.python.authenticate.socketTimeout", "200s")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
@@ -75,8 +77,11 @@ def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
 
 def new_topic(bootstrap: str, name: str, partitions: int = 3) -> str:
     admin_module = pytest.importorskip("confluent_kafka.admin")
+    from tests.interop.confluent_steps import until_led
+
     admin = admin_module.AdminClient({"bootstrap.servers": bootstrap})
-    admin.create_topics([admin_module.NewTopic(name, partitions, 1)])[name].result(30)
+    admin.create_topics([admin_module.NewTopic(name, partitions, 1)])[name].result(WAIT_SECONDS)
+    until_led(admin, name, partitions)
     return name
 
 
@@ -98,19 +103,21 @@ def transactions_of(bootstrap: str, topic: str, **settings: Any) -> Transact:
         for partition, value in records:
             producer.produce(topic, value, partition=partition)
         if commit:
-            producer.commit_transaction(30)
+            producer.commit_transaction(WAIT_SECONDS)
         else:
-            producer.flush(30)
-            producer.abort_transaction(30)
+            producer.flush(WAIT_SECONDS)
+            producer.abort_transaction(WAIT_SECONDS)
 
     return write
 
 
 def new_producer(bootstrap: str, **settings: Any) -> Any:
     confluent = pytest.importorskip("confluent_kafka")
+    from tests.interop.confluent_steps import LONG_OPEN
+
     name = f"spark-{os.urandom(4).hex()}"
     producer = confluent.Producer(
-        {"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0, **settings}
+        {"bootstrap.servers": bootstrap, "transactional.id": name, "linger.ms": 0, **LONG_OPEN, **settings}
     )
-    producer.init_transactions(30)
+    producer.init_transactions(WAIT_SECONDS)
     return producer

@@ -80,7 +80,7 @@ class FakeBroker:
         self._sockets: list[socket.socket] = []
 
     def settings(self, **options: Any) -> ConnectionSettings:
-        return ConnectionSettings(bootstrap=(self.address,), **{"api_timeout_ms": 5000, **options})
+        return ConnectionSettings(bootstrap=(self.address,), **{"api_timeout_ms": 100_000, **options})
 
     def fetch_offsets(self) -> list[int]:
         """The offsets that were fetched from, in order."""
@@ -99,7 +99,7 @@ class FakeBroker:
             except OSError:
                 continue
         for thread in self._threads:
-            thread.join(10)
+            thread.join(100)
             assert not thread.is_alive()
 
     def _start(self, target: Callable[..., None], *arguments: Any) -> None:

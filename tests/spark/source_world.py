@@ -18,7 +18,7 @@ from fencepost.spark_connector.offsets import LATEST
 from fencepost.spark_connector.options import parse_options
 from fencepost.spark_connector.source import FencepostDataSource
 
-DEADLINE_SECONDS = 60
+DEADLINE_SECONDS = 100
 _PAUSE_SECONDS = 0.02
 
 Row = dict[str, Any]
@@ -70,6 +70,7 @@ class World:
             return self._idle.pop()
         confluent = pytest.importorskip("confluent_kafka")
         settings = {"transactional.id": f"source-{os.urandom(4).hex()}", "linger.ms": 0, "log_level": 0}
+        settings["transaction.timeout.ms"] = 300_000  # none ends because this process was slow
         producer = confluent.Producer({"bootstrap.servers": self.bootstrap, **settings})
         producer.init_transactions(DEADLINE_SECONDS)
         return producer

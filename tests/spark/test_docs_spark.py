@@ -20,7 +20,7 @@ from tests.spark.killed import SLOW_WORKER
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1200),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]

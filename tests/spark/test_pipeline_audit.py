@@ -16,7 +16,7 @@ from fencepost.spark_pipelines.auditing.findings import PartitionReport, Rule
 from fencepost.spark_pipelines.auditing.picture import html
 from tests.conftest import StartBroker
 from tests.kit import damage
-from tests.spark.conftest import new_producer, new_topic, transactions_of
+from tests.spark.conftest import WAIT_SECONDS, new_producer, new_topic, transactions_of
 from tests.spark.spoilt_logs import TakenApart, spoilt
 
 SPOILT = "orders-1"
@@ -200,7 +200,7 @@ def written(bootstrap: str, topic: str) -> Any:
     left = new_producer(bootstrap)
     left.begin_transaction()
     left.produce(topic, b"open", partition=1)
-    left.flush(30)
+    left.flush(WAIT_SECONDS)
     return left
 
 

@@ -12,9 +12,9 @@ import pytest
 from fencepost.spark_pipelines import PipelineError, Shape, etl
 from fencepost.spark_pipelines.shape import expressions, function_of
 from tests.spark.conftest import Transact, new_topic
-from tests.spark.killed import kill_when
+from tests.spark.killed import kill_when, patiently
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 DEADLINE_SECONDS = 240
 
 
@@ -56,10 +56,14 @@ def test_an_etl_that_is_killed_with_9_and_started_again_has_written_each_record_
     words = ["spark", "etl", topic, "--to", target, "--checkpoint", str(checkpoint), "--sql", sql]
     words += ["--max-records", "25", "--bootstrap", bootstrap, "--master", "local[1]"]
     kill_when(words, tmp_path / "log", lambda: committed(bootstrap, target))
-    query = etl(
-        spark, [topic], target, kafka={"bootstrap.servers": bootstrap}, checkpoint=checkpoint, shape=Shape(sql=sql)
-    )
-    query.awaitTermination(DEADLINE_SECONDS)
+    kafka, shape = {"bootstrap.servers": bootstrap}, Shape(sql=sql)
+
+    def finished() -> Any:
+        query = etl(spark, [topic], target, kafka=kafka, checkpoint=checkpoint, shape=shape)
+        query.awaitTermination(DEADLINE_SECONDS)
+        return query
+
+    query = patiently(finished)
     assert query.exception() is None
     assert not query.isActive
     assert committed(bootstrap, target) == [b"n%04d" % number for number in range(400)]

@@ -14,10 +14,10 @@ import pytest
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_pipelines import PipelineError, Shape, export, manifests
 from fencepost.spark_pipelines.export_store import MANIFEST, ExportStore, Manifest, next_ends
-from tests.spark.conftest import ROOT, Transact, new_topic
+from tests.spark.conftest import ROOT, WAIT_SECONDS, Transact, new_topic
 from tests.spark.killed import kill_when
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(900)
 DEADLINE_SECONDS = 240
 WHAT: dict[str, Any] = {"topics": ["t"]}
 
@@ -188,7 +188,7 @@ def test_a_topic_that_was_made_anew_is_not_mixed_into_the_old_ones_export(
     assert [one.rows for one in export(spark, [topic], tmp_path, kafka=kafka, shape=Shape(select="value, offset"))] == [
         1
     ]
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(WAIT_SECONDS)
     until = time.monotonic() + DEADLINE_SECONDS
     while True:  # a real Kafka deletes a moment later
         try:

@@ -40,7 +40,7 @@ def read(
     start: int = 0,
     stop: int | None = None,
     prepare: Callable[[FakeBroker], None] | None = None,
-    api_timeout_ms: int = 5000,
+    api_timeout_ms: int = 100_000,
     **options: Any,
 ) -> list[tuple[int, bytes | None]]:
     """(offset, value) of everything a task would hand over."""

@@ -33,7 +33,7 @@ def bootstrap(tmp_path: Path) -> Iterator[str]:
         yield broker.address
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_drivers_that_die_around_the_end_of_a_transaction_lose_and_double_nothing(
     bootstrap: str, tmp_path: Path
 ) -> None:

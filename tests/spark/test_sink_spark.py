@@ -11,11 +11,12 @@ import pytest
 from fencepost.client.partitioner import partition_for_key
 from fencepost.spark_connector import write_exactly_once
 from tests.spark.conftest import Transact, new_topic
+from tests.spark.killed import patiently
 from tests.spark.sink_kills import committed
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.timeout(300),
+    pytest.mark.timeout(900),
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
@@ -50,19 +51,24 @@ def test_a_stream_that_is_stopped_in_a_batch_and_started_again_writes_everything
 ) -> None:
     transact([(number % 3, b"%d" % number) for number in range(300)])
     checkpoint = tmp_path / "checkpoint"
-    query = sink(source(spark, bootstrap, topic, maxOffsetsPerTrigger="60"), bootstrap, output, checkpoint).start()
-    eventually(lambda: query.status["isTriggerActive"])
-    query.stop()
-    query = sink(source(spark, bootstrap, topic), bootstrap, output, checkpoint).trigger(availableNow=True).start()
-    assert query.awaitTermination(200)
+
+    def at_work() -> Any:
+        begun = sink(source(spark, bootstrap, topic, maxOffsetsPerTrigger="60"), bootstrap, output, checkpoint).start()
+        eventually(lambda: begun.status["isTriggerActive"] or not begun.isActive)
+        if (failure := begun.exception()) is not None:
+            raise failure
+        return begun
+
+    patiently(at_work).stop()
+    rest = sink(source(spark, bootstrap, topic), bootstrap, output, checkpoint).trigger(availableNow=True)
+    assert patiently(lambda: rest.start().awaitTermination(200))
     assert values(bootstrap, output) == numbered(0, 300)
 
     deleted = sink(source(spark, bootstrap, topic), bootstrap, output, checkpoint)
     for path in sorted(checkpoint.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
-    again = deleted.trigger(availableNow=True).start()
     with pytest.raises(Exception, match="its checkpoint was deleted, or two queries share a name"):
-        again.awaitTermination(200)
+        patiently(lambda: deleted.trigger(availableNow=True).start().awaitTermination(200))
     assert values(bootstrap, output) == numbered(0, 300)
 
 
@@ -104,8 +110,8 @@ def test_foreach_batch_writes_each_batch_once(
             write_exactly_once(frame.select("value"), batch_id, transactional_id=f"{output}-each", options=options)
 
     writer = source(spark, bootstrap, topic, maxOffsetsPerTrigger="40").writeStream.foreachBatch(twice)
-    query = writer.option("checkpointLocation", str(tmp_path / "each")).trigger(availableNow=True).start()
-    assert query.awaitTermination(200)
+    writer = writer.option("checkpointLocation", str(tmp_path / "each")).trigger(availableNow=True)
+    assert patiently(lambda: writer.start().awaitTermination(200))
     assert values(bootstrap, output) == numbered(0, 60)
     with pytest.raises(ValueError, match="which query is this"):
         write_exactly_once(spark.range(1), 0, transactional_id="x", options=options)

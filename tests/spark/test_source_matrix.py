@@ -21,7 +21,7 @@ from tests.kit.broker_process import BrokerProcess
 from tests.spark.source_world import DEADLINE_SECONDS, OpenTransaction, Seen, Topic, World, numbered, until, values, x
 
 confluent = pytest.importorskip("confluent_kafka")
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 CLEANING = {"log.cleaner.backoff.ms": "100", "log.retention.ms": "-1"}
 KINDS = ("fencepost", "kafka")

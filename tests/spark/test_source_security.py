@@ -18,7 +18,7 @@ from tests.interop.java.test_own_client_security import LISTENERS, OTHER_PASSWOR
 from tests.kit.certificates import Authority, Signed
 from tests.spark.source_world import Topic, World, numbered, until, values
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 
 class Secure(NamedTuple):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark.conftest import Transact, new_producer, transactions_of
+from tests.spark.conftest import WAIT_SECONDS, Transact, new_producer, transactions_of
 
 pytestmark = [
     pytest.mark.spark,
@@ -46,7 +46,7 @@ def test_only_committed_records_are_read_whatever_holes_transactions_leave(
     open_one = new_producer(bootstrap)
     open_one.begin_transaction()
     open_one.produce(topic, b"open", partition=1)
-    open_one.flush(30)
+    open_one.flush(WAIT_SECONDS)
 
     frame = load(spark, bootstrap, topic)
     rows = {(row.partition, row.offset, bytes(row.value)) for row in frame.collect()}
@@ -55,18 +55,18 @@ def test_only_committed_records_are_read_whatever_holes_transactions_leave(
     assert load(spark, bootstrap, topic, isolation="read_uncommitted").filter("value = 'x'").count() == 15
     uncommitted = load(spark, bootstrap, topic, **{"kafka.isolation.level": "read_uncommitted"})
     assert uncommitted.filter("value = 'open'").count() == 1
-    open_one.abort_transaction(30)
+    open_one.abort_transaction(WAIT_SECONDS)
 
 
 def test_an_end_that_is_not_stable_is_refused_and_says_who_holds_it(spark: Any, bootstrap: str, topic: str) -> None:
     open_one = new_producer(bootstrap)
     open_one.begin_transaction()
     open_one.produce(topic, b"open", partition=0)
-    open_one.flush(30)
+    open_one.flush(WAIT_SECONDS)
     ending = f'{{"{topic}": {{"0": 1, "1": -1, "2": -1}}}}'
     with pytest.raises(Exception, match=r"stable offset is 0: producer \d+ has a transaction open since offset 0"):
         load(spark, bootstrap, topic, endingOffsets=ending).collect()
-    open_one.abort_transaction(30)
+    open_one.abort_transaction(WAIT_SECONDS)
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
@@ -85,7 +85,7 @@ def test_keys_headers_nulls_and_times_arrive_as_written(spark: Any, bootstrap: s
     producer.produce(topic, b"v", b"k", partition=1, timestamp=1_700_000_000_123, headers=headers)
     producer.produce(topic, None, b"", partition=1, timestamp=1_700_000_000_456)
     producer.produce(topic, b"", None, partition=1, timestamp=1_600_000_000_000)
-    producer.commit_transaction(30)
+    producer.commit_transaction(WAIT_SECONDS)
     rows = load(spark, bootstrap, topic, includeHeaders="true").orderBy("offset").collect()
     found = [(row.key, row.value, row.topic, row.partition, row.offset, row.timestampType) for row in rows]
     assert found == [(b"k", b"v", topic, 1, 0, 0), (b"", None, topic, 1, 1, 0), (None, b"", topic, 1, 2, 0)]
@@ -99,7 +99,7 @@ def test_ranges_by_offset_and_by_time_are_exact(spark: Any, bootstrap: str, topi
     producer.begin_transaction()
     for number in range(20):
         producer.produce(topic, b"%d" % number, partition=0, timestamp=1_700_000_000_000 + number)
-    producer.commit_transaction(30)
+    producer.commit_transaction(WAIT_SECONDS)
     only_0 = f'{{"{topic}": {{"0": %d, "1": %d, "2": %d}}}}'
     chosen = load(spark, bootstrap, topic, startingOffsets=only_0 % (5, -2, -2), endingOffsets=only_0 % (9, -1, 0))
     assert [row.offset for row in chosen.orderBy("offset").collect()] == [5, 6, 7, 8]
@@ -159,7 +159,7 @@ def test_deleted_records_are_data_loss_unless_the_query_reads_on(
     for number in range(5):
         transact([(0, b"%d" % number)])
     (deleted,) = admin.delete_records([confluent.TopicPartition(topic, 0, 4)]).values()
-    deleted.result(30)
+    deleted.result(WAIT_SECONDS)
     start = {"startingOffsets": f'{{"{topic}": {{"0": 0, "1": 0, "2": 0}}}}'}
     with pytest.raises(Exception, match="begins at offset 4: records from 0 on are gone"):
         load(spark, bootstrap, topic, **start).collect()

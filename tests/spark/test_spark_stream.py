@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.kit.broker_process import BrokerProcess
-from tests.spark.conftest import Transact, new_producer, new_topic, transactions_of
+from tests.spark.conftest import WAIT_SECONDS, Transact, new_producer, new_topic, transactions_of
+from tests.spark.killed import patiently
 
 pytestmark = [
     pytest.mark.spark,
@@ -17,6 +18,24 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 Run = Callable[..., Any]
+
+
+class Running:
+    """A query that goes on until it is stopped."""
+
+    def __init__(self, start: Callable[[], Any]) -> None:
+        self._start = start
+        self.query = start()
+
+    def processed(self) -> None:
+        """All that is there now has been through it."""
+
+        def process() -> None:
+            if not self.query.isActive:
+                self.query = self._start()
+            self.query.processAllAvailable()
+
+        patiently(process)
 
 
 class Table:
@@ -49,8 +68,7 @@ class Table:
 
     def run(self, **options: str) -> list[bytes]:
         """Read all that is available now; the values of all runs so far."""
-        query = self.start(**options)
-        assert query.awaitTermination(200)
+        assert patiently(lambda: self.start(**options).awaitTermination(200))
         return self.values()
 
     def values(self) -> list[bytes]:
@@ -72,11 +90,11 @@ def test_available_now_reads_what_is_committed_and_a_restart_goes_on_from_the_ch
     open_one = new_producer(bootstrap)
     open_one.begin_transaction()
     open_one.produce(topic, b"d", partition=0)
-    open_one.flush(30)
+    open_one.flush(WAIT_SECONDS)
     transact([(0, b"behind the open one"), (1, b"c")])
     assert table.run() == [b"a", b"b", b"c"]
 
-    open_one.commit_transaction(30)
+    open_one.commit_transaction(WAIT_SECONDS)
     assert table.run() == [b"a", b"b", b"behind the open one", b"c", b"d"]
     batches = len(table.batches)
     assert table.run() == [b"a", b"b", b"behind the open one", b"c", b"d"]
@@ -106,29 +124,28 @@ def test_a_topic_of_nothing_but_aborted_runs_is_read_in_one_go(table: Table, tra
 
 
 def test_a_running_query_sees_each_commit_and_no_abort(table: Table, transact: Transact) -> None:
-    query = table.start(available_now=False)
+    running = Running(lambda: table.start(available_now=False))
     try:
         for number in range(3):
             transact([(number, b"%d" % number)])
             transact([(number, b"x")], commit=False)
-            query.processAllAvailable()
+            running.processed()
             assert table.values() == [b"%d" % i for i in range(number + 1)]
-        progress = query.lastProgress
-        assert progress is not None
+        assert running.query.lastProgress is not None
     finally:
-        query.stop()
+        running.query.stop()
 
 
 def test_a_query_that_starts_at_latest_sees_only_what_comes_later(table: Table, transact: Transact) -> None:
     transact([(0, b"before")])
-    query = table.start(available_now=False, startingOffsets="latest")
+    running = Running(lambda: table.start(available_now=False, startingOffsets="latest"))
     try:
-        query.processAllAvailable()
+        running.processed()
         transact([(0, b"after")])
-        query.processAllAvailable()
+        running.processed()
         assert table.values() == [b"after"]
     finally:
-        query.stop()
+        running.query.stop()
 
 
 def test_a_query_outlives_a_killed_broker(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,15 +155,15 @@ def test_a_query_outlives_a_killed_broker(spark: Any, tmp_path: Path, monkeypatc
         topic = new_topic(broker.address, f"killed-{os.urandom(4).hex()}")
         table = Table(spark, broker.address, topic, tmp_path / "checkpoint")
         transactions_of(broker.address, topic)([(0, b"a"), (1, b"b")])
-        query = table.start(available_now=False)
+        running = Running(lambda: table.start(available_now=False))
         try:
-            query.processAllAvailable()
+            running.processed()
             broker.restart()
             transactions_of(broker.address, topic)([(0, b"c"), (2, b"d")])
-            query.processAllAvailable()
+            running.processed()
             assert table.values() == [b"a", b"b", b"c", b"d"]
         finally:
-            query.stop()
+            running.query.stop()
 
 
 def test_state_over_several_micro_batches_counts_every_committed_record_once(
@@ -164,12 +181,11 @@ def test_state_over_several_micro_batches_counts_every_committed_record_once(
         }
     )
     counts = source.load().selectExpr("cast(value as string) as carrier").groupBy("carrier").count()
-    query = (
+    writer = (
         counts.writeStream.outputMode("complete")
         .foreachBatch(lambda frame, _: counted.update({row.carrier: row["count"] for row in frame.collect()}))
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
-        .start()
     )
-    assert query.awaitTermination(200)
+    assert patiently(lambda: writer.start().awaitTermination(200))
     assert counted == {"AA": 60, "BB": 60}
