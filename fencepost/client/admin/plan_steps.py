@@ -19,7 +19,7 @@ from fencepost.client.admin.plan_types import (
 from fencepost.client.admin.security_types import Acl, AclFilter
 from fencepost.client.admin.topics import NO_TOPIC
 from fencepost.client.admin.types import HIDDEN, ConfigEntry, TopicDescription, is_secret
-from fencepost.client.errors import KafkaError
+from fencepost.client.errors import KafkaError, RetriableError
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -155,9 +155,9 @@ async def _steps(admin: "Admin", plan: ClusterPlan) -> list[_Step]:
                 errors[f"topic {one.name}"] = problem
             elif one.partitions > len(found.partitions):
                 steps.append(_Growth(one.name, len(found.partitions), one.partitions))
-            steps += await _changed_settings(admin, WantedConfigs("topic", one.name, one.configs))
+            steps += await _changed_settings(admin, WantedConfigs("topic", one.name, one.configs), errors)
     for wanted in plan.configs:
-        steps += await _changed_settings(admin, wanted)
+        steps += await _changed_settings(admin, wanted, errors)
     if plan.acls:
         rules = set(await admin.describe_acls())
         steps += [_Rule(one.rule, one.absent) for one in plan.acls if (one.rule in rules) == one.absent]
@@ -185,8 +185,9 @@ async def _there(admin: "Admin", names: list[str]) -> Mapping[str, TopicDescript
     try:
         return await admin.describe_topics(*names)
     except ItemErrors as some:
-        if any(error.code not in NO_TOPIC for error in some.errors.values()):
-            raise
+        wrong = {f"topic {name}": error for name, error in some.errors.items() if error.code not in NO_TOPIC}
+        if wrong:
+            raise ItemErrors(STEP_BY_STEP, wrong) from None  # without the results, which are no steps
         return some.results
 
 
@@ -202,10 +203,17 @@ def _impossible(wanted: WantedTopic, there: TopicDescription) -> KafkaError | No
     return None
 
 
-async def _changed_settings(admin: "Admin", wanted: WantedConfigs) -> list[_Step]:
+async def _changed_settings(admin: "Admin", wanted: WantedConfigs, errors: dict[str, KafkaError]) -> list[_Step]:
+    """The step that sets them, if there has to be one; a refusal to tell what is set goes into `errors`."""
     if not wanted.configs:
         return []
-    found = await admin.configs(**subject_of(wanted.kind, wanted.name))
+    try:
+        found = await admin.configs(**subject_of(wanted.kind, wanted.name))
+    except RetriableError:
+        raise  # nobody answers: that is no fault of this thing
+    except KafkaError as error:
+        errors[f"{wanted.kind} {wanted.name or 'all'}"] = error
+        return []
     own = own_source(wanted.kind, wanted.name)
     secret = {key for key in wanted.configs if is_secret(key, found.get(key))}
     changes = _differences(wanted.kind, wanted.name, _own(found, own), wanted.configs, secret)

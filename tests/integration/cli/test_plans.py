@@ -245,7 +245,8 @@ def test_thing_by_thing_a_name_that_can_not_be_is_refused_as_a_part_of_the_plan(
 ) -> None:
     """What was only looked at before it was refused was not done."""
     command(broker, "topic", "create", "step-there", "--if-not-exists")
-    refused = apply(broker, '[topics.step-there]\npartitions = 3\n[topics."in valid"]\n', "--not-atomic", *words)
+    plan = '[topics.step-there]\npartitions = 3\n[topics."in valid"]\n'
+    refused = apply(broker, plan, "--not-atomic", *words)
     assert isinstance(refused.exception, SystemExit), refused.exception
     assert refused.exit_code == 1
     assert "nothing was changed" in refused.stderr

@@ -137,3 +137,21 @@ async def test_what_a_plan_says_in_two_ways_is_refused_before_anything_is_done(
         ["topic t", "broker all", "acl User:a READ TOPIC t, ALLOW from *"], ErrorCode.INVALID_REQUEST
     )
     assert set(broker.names()) <= {"ApiVersions", "Metadata"}
+
+
+async def test_who_will_not_tell_what_is_set_is_named_as_a_part_of_the_plan(
+    nursery: trio.Nursery, broker: Keeper
+) -> None:
+    """One error for each thing, and nothing is done for the others either."""
+    await nursery.start(broker.serve)
+    no = DescribeConfigsResult(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="not yours")
+    broker.scripts["DescribeConfigs"].append(DescribeConfigsResponse(results=[no]))
+    plan = ClusterPlan(
+        configs=(WantedConfigs("group", "g", {"a": "1"}), WantedConfigs("broker", "1", {THREADS: "4"})),
+    )
+    async with fencepost.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
+        with pytest.raises(ItemErrors) as refused:
+            await admin.apply(plan, atomic=False)
+    told = {what: error.code for what, error in refused.value.errors.items()}
+    assert (told, refused.value.results) == ({"group g": ErrorCode.TOPIC_AUTHORIZATION_FAILED}, {})
+    assert broker.altered == []
