@@ -140,5 +140,11 @@ TABLE: Final[Mapping[str, Mapping[E, Meaning]]] = MappingProxyType(
 )
 """By API name and code: total over every code that Kafka has."""
 
-INDEFINITE: Final = frozenset({E.COORDINATOR_NOT_AVAILABLE, E.REQUEST_TIMED_OUT, E.NETWORK_EXCEPTION})
-"""Answers to EndTxn after which the coordinator may all the same have written the decision down (row T7)."""
+INDEFINITE: Final = frozenset(
+    {E.COORDINATOR_NOT_AVAILABLE, E.NOT_COORDINATOR, E.REQUEST_TIMED_OUT, E.NETWORK_EXCEPTION}
+)
+"""Answers to EndTxn after which the coordinator may all the same have written the decision down (row T7).
+
+NOT_COORDINATOR as well: one that loses its office between the append and the answer says that (Kafka's
+`TransactionStateManager.appendTransactionToLog`).
+"""

@@ -8,9 +8,10 @@ import pytest
 import trio
 
 import fencepost
-from fencepost import ErrorCode
+from fencepost import ErrorCode, OutcomeUnknown
 from fencepost.client.buffer import BufferMemory
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
+from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
 from fencepost.protocol.record_batch import build_batch
 from tests.unit.client.scripted_broker import SILENCE, ScriptedBroker
 
@@ -104,6 +105,33 @@ async def test_partitions_of_an_aborted_transaction_are_not_added_to_the_next_on
     ]
     assert added == [0]
     assert (broker.logs[0], broker.logs[1]) == ([b"new"], [])
+
+
+@pytest.mark.parametrize("version", [2, 1])
+async def test_a_commit_that_finds_no_coordinator_any_more_may_have_happened(
+    script: Script, autojump_clock: trio.testing.MockClock, version: int
+) -> None:
+    """T7: Kafka answers NOT_COORDINATOR also where it lost the office after it had written the decision down."""
+    broker = await script(transaction_version=version)
+    broker.scripts["EndTxn"] = [EndTxnResponse(error_code=ErrorCode.NOT_COORDINATOR)] * 10_000
+    async with (
+        client(broker, retry_backoff_ms=100, default_api_timeout_ms=5_000) as kafka,
+        kafka.transactional_producer("id") as producer,
+    ):
+        with pytest.raises(OutcomeUnknown):
+            await commit(producer, b"a")
+        broker.scripts["EndTxn"].clear()
+        assert await producer.reinitialise() is True
+    assert {request.committed for name, _, request in broker.requests if name == "EndTxn"} == {True}
+
+
+async def test_an_answer_to_a_commit_that_can_not_be_read_is_no_refusal(script: Script) -> None:
+    """It is asked for once more, as after a connection that was lost: to abort might be to deny what has happened."""
+    broker = await script()
+    broker.scripts["EndTxn"] = [b"?"]
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
+        await commit(producer, b"a")
+    assert [request.committed for name, _, request in broker.requests if name == "EndTxn"] == [True, True]
 
 
 async def test_a_coordinator_that_came_back_elsewhere_is_found(script: Script) -> None:
