@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from fencepost.spark_connector.cluster import Cluster
+from fencepost.spark_connector.lasting_worker import WORKER
 from fencepost.spark_connector.options import Mode, OptionError, SourceOptions, parse_options
 from fencepost.spark_connector.planner import Planner
 from fencepost.spark_connector.stream import stream_reader
@@ -55,6 +56,10 @@ class FencepostDataSource(DataSource):
     Options and schema are those of Spark's Kafka source; see the Spark guide for the ones of our own.
     """
 
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        WORKER.settle()
+        super().__init__(options)
+
     @classmethod
     def name(cls) -> str:
         """The format's name."""
@@ -76,15 +81,18 @@ class FencepostDataSource(DataSource):
         """The writer of a frame, in one transaction."""
         from fencepost.spark_connector.sink import batch_writer
 
+        WORKER.settle()
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """The writer of a streaming query, each micro-batch in one transaction."""
         from fencepost.spark_connector.sink import stream_writer
 
+        WORKER.settle()
         return stream_writer(self.options, schema)
 
     def _options(self, schema: StructType, mode: Mode) -> SourceOptions:
+        WORKER.settle()
         options = parse_options(self.options, mode)
         expected = spark_schema(options.columns)
         if [(f.name, f.dataType) for f in schema.fields] != [(f.name, f.dataType) for f in expected.fields]:

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from fencepost.spark_connector.cluster import Cluster
+from fencepost.spark_connector.lasting_worker import WORKER
 from fencepost.spark_connector.options import SourceOptions
 from fencepost.spark_connector.planner import OffsetRange, fetch_settings
 from fencepost.spark_connector.reader import RangeReader
@@ -27,6 +28,7 @@ def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[An
     """Runs in a Spark task: the partition's visible records as Arrow batches; none for Spark's empty placeholder."""
     if not isinstance(partition, RangePartition):
         return
+    WORKER.settle()
     work: OffsetRange = partition.value
     leaders = {work.tp: work.leader} if work.leader is not None else {}
     cluster = Cluster(options.connection, leaders)
