@@ -140,6 +140,8 @@ class TwoPhaseProducer(TransactionalProducer):
 
     async def _finish(self, transaction: Transaction) -> None:
         """The block ended well: what was prepared in it is decided, what was not commits as always."""
+        if transaction.over:
+            return  # the block has completed it itself
         if self.prepared is None:
             await super()._finish(transaction)
         else:

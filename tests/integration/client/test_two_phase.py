@@ -71,6 +71,20 @@ async def test_after_prepare_only_the_decision_counts(two_phase_broker: BrokerPr
         assert await committed(kafka, topic, 1 + commit) == [b"a", b"next"][not commit :]
 
 
+@pytest.mark.parametrize("commit", [True, False])
+async def test_the_block_may_complete_it_itself(two_phase_broker: BrokerProcess, commit: bool) -> None:
+    """What was decided and carried out inside the block is not ended once more at its end."""
+    topic = f"inside-{commit}"
+    async with fencepost.Client(two_phase_broker.address) as kafka, kafka.two_phase_producer(topic) as producer:
+        async with producer.transaction() as txn:
+            await txn.send(topic, b"a")
+            prepared = await txn.prepare()
+            assert await producer.complete(prepared if commit else None) is commit
+        async with producer.transaction() as txn:
+            await txn.send(topic, b"next")
+        assert await committed(kafka, topic, 1 + commit) == [b"a", b"next"][not commit :]
+
+
 async def test_an_error_before_prepare_aborts_as_always(two_phase_broker: BrokerProcess) -> None:
     async with (
         fencepost.Client(two_phase_broker.address) as kafka,
