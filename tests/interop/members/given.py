@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
 
-WAIT_SECONDS = 100.0
-"""More than a session of Kafka's consumer protocol takes to end by default."""
+WAIT_SECONDS = 150.0
+"""Far more than the transaction of a member that was killed stays open: a minute, which holds up who inherits."""
 BATCH = 10
 POLL_SECONDS = 0.1
 
