@@ -251,12 +251,14 @@ class Accumulator:
             self.active.pop(batch.queue.partition, None)
 
     def end(self, error_of: Callable[[TopicPartition], KafkaError]) -> None:
-        """Nobody reads answers any more: whoever still waits for one hears that."""
+        """Nobody reads answers any more: whoever waits for one, or lost it with its connection, hears that."""
         for queue in list(self.active.values()):
             for batch in queue.in_flight:
                 if not batch.given_up:
                     batch.given_up = True
                     self.finish(batch, error_of(queue.partition), release=False)
+            for batch in [one for one in queue.resend if one.doubtful]:
+                self.finish(batch, error_of(queue.partition), release=queue.give_up(batch))
 
     def drop(self, error: KafkaError, *, resend_too: bool) -> None:
         """Fail everything that is not in flight: waiting batches and, if asked, those to be sent again."""

@@ -15,6 +15,7 @@ from fencepost.client.core.sequences import bumped
 from fencepost.client.deliveries import Delivery, RecordMetadata, Tracker
 from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
 from fencepost.client.sender import Sender
+from fencepost.client.undelivered import unanswered
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
 from fencepost.protocol.registry import API_BY_KEY
 
@@ -114,6 +115,7 @@ class Producer(BaseProducer, Generic[K, V]):
         finally:
             assert self._sender is not None
             assert self._scope is not None
+            self._accumulator.end(unanswered)
             self._sender.fail(KafkaError("the producer was closed"))
             self._scope.cancel()
 

@@ -95,8 +95,8 @@ class Sender:
                         await self._wake.wait()
         finally:
             self._cluster.release(self._purpose)
-            self.fail(KafkaError("the client was closed"))
             self._accumulator.end(unanswered)
+            self.fail(KafkaError("the client was closed"))
 
     # -- deciding
 

@@ -21,6 +21,7 @@ from fencepost.client.sender import Sender
 from fencepost.client.transaction import Transaction, TransactionContext
 from fencepost.client.txn_driver import Doubt, TransactionDriver, error_for_outcome, may_begin
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata, TransactionLink
+from fencepost.client.undelivered import unanswered
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -78,6 +79,7 @@ class TransactionalProducer(BaseProducer):
     ) -> None:
         assert self._sender is not None
         assert self._scope is not None
+        self._accumulator.end(unanswered)
         self._sender.fail(KafkaError("the producer was closed"))
         self._scope.cancel()
         await trio.lowlevel.cancel_shielded_checkpoint()

@@ -12,7 +12,7 @@ from fencepost import ConfigError, DeliveryError, ErrorCode, KafkaError, Retriab
 from fencepost.client.buffer import BufferMemory
 from fencepost.client.config import ProducerConfig, parse
 from fencepost.client.lane import level_of
-from tests.unit.client.scripted_broker import SILENCE, ScriptedBroker
+from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
 
@@ -257,10 +257,14 @@ async def test_a_block_that_fails_sends_nothing_more(script: Script) -> None:
         await producer.send("t", b"late")
 
 
-async def test_whoever_waits_for_an_answer_when_the_producer_is_closed_hears_of_it(script: Script) -> None:
-    """It may be written: the request was on its way. Nobody is left waiting for ever."""
+@pytest.mark.parametrize("lost", [False, True])
+async def test_whoever_waits_for_an_answer_when_the_producer_is_closed_hears_of_it(script: Script, lost: bool) -> None:
+    """It may be written: the request was on its way. Nobody is left waiting for ever.
+
+    With `lost` its connection has ended, and the batch waits to be sent again.
+    """
     broker = await script()
-    broker.scripts["Produce"] = [SILENCE]
+    broker.scripts["Produce"] = [HANG_UP if lost else SILENCE]
     heard: list[KafkaError] = []
 
     async def wait(delivery: fencepost.Delivery) -> None:
@@ -270,9 +274,11 @@ async def test_whoever_waits_for_an_answer_when_the_producer_is_closed_hears_of_
             heard.append(error)
 
     async def work(nursery: trio.Nursery) -> None:
-        async with client(broker) as kafka, kafka.producer() as producer:
+        patient = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
+        async with client(broker, **patient) as kafka, kafka.producer() as producer:
             nursery.start_soon(wait, await producer.submit("t", b"a"))
-            while not broker.batches:  # noqa: ASYNC110 - the broker has no event for it
+            queues = producer._accumulator.queues.values()
+            while not (any(queue.resend for queue in queues) if lost else broker.batches):  # noqa: ASYNC110
                 await trio.sleep(0.01)
             raise ZeroDivisionError
 
