@@ -31,7 +31,10 @@ logger = logging.getLogger(__name__)
 
 
 async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
-    """Describe the one directory; `topics` null asks for every partition, an unknown one is left out."""
+    """Describe the one directory; `topics` null asks for every partition, an unknown one is left out.
+
+    Where the disk does not tell of a log, the directory is KAFKA_STORAGE_ERROR, as in Kafka.
+    """
     if request.topics is None:
         wanted: Iterable[TopicPartition] = sorted(_everything(node))
     else:
@@ -43,23 +46,30 @@ async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
             await trio.lowlevel.checkpoint()  # a log that is not open is looked up on the disk
         if node.is_offline(tp) or not node.metadata.exists(tp):
             continue
+        try:
+            size_bytes = node.logs.size_bytes(tp)
+        except OSError as error:
+            logger.error("the size of %s can not be told: %s", tp, error)
+            return _answer(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=node.logs.place))
         part = DescribeLogDirsPartition(
-            partition_index=tp.partition, partition_size=node.logs.size_bytes(tp), offset_lag=0, is_future_key=False
+            partition_index=tp.partition, partition_size=size_bytes, offset_lag=0, is_future_key=False
         )
         by_topic.setdefault(tp.topic, []).append(part)
     total, usable = _volume(node)
-    return DescribeLogDirsResponse(
-        results=[
-            DescribeLogDirsResult(
-                error_code=ErrorCode.NONE,
-                log_dir=node.logs.place,
-                topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in by_topic.items()],
-                total_bytes=total,
-                usable_bytes=usable,
-                is_cordoned=False,
-            )
-        ]
+    return _answer(
+        DescribeLogDirsResult(
+            error_code=ErrorCode.NONE,
+            log_dir=node.logs.place,
+            topics=[DescribeLogDirsTopic(name=name, partitions=parts) for name, parts in by_topic.items()],
+            total_bytes=total,
+            usable_bytes=usable,
+            is_cordoned=False,
+        )
     )
+
+
+def _answer(directory: Any) -> Any:
+    return DescribeLogDirsResponse(results=[directory])
 
 
 def _everything(node: "Node") -> Iterable[TopicPartition]:

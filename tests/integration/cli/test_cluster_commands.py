@@ -1,7 +1,9 @@
 """`fencepost cluster` against a running broker, as an operator types it (rows D3, D8, M3)."""
 
+import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -95,3 +97,24 @@ def test_leaders_are_elected_and_nothing_moves(broker: BrokerProcess) -> None:
 def test_wrong_usage_is_explained(broker: BrokerProcess, words: tuple[str, ...], says: str) -> None:
     result = cluster(broker, *words)
     assert (result.exit_code, says in result.stderr) == (2, True), result.output
+
+
+def test_a_directory_that_can_not_be_read_is_told_as_offline(tmp_path: Path) -> None:
+    """KIP-113: KAFKA_STORAGE_ERROR for the directory; the broker's log names the cause, and the connection stays."""
+    with BrokerProcess(tmp_path, data_dir=tmp_path / "data") as running:
+        with Wire(running.connect()) as wire:
+            for name in ("spoilt", "beside"):
+                wire.create_topic(name)
+                wire.produce(name, batch_of(b"a"))
+        running.stop()
+        running.restart()
+        place = tmp_path / "data" / "spoilt-0"
+        place.rename(tmp_path / "aside")
+        place.write_bytes(b"")  # a file where a log that is not open yet has its directory
+        told = command(running, "cluster", "log-dirs", "--json")
+        assert (told.exit_code, [one["error"] for one in json.loads(told.stdout)]) == (1, ["KAFKA_STORAGE_ERROR"])
+        assert "the size of spoilt-0 can not be told: " in running.log()
+        beside = command(running, "cluster", "log-dirs", "--topic", "beside", "--by-partition")
+        assert (beside.exit_code, "beside:0" in beside.stdout) == (0, True), beside.output
+        place.unlink()
+        (tmp_path / "aside").rename(place)
