@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -23,7 +24,7 @@ from typing import Any, NamedTuple
 
 from fencepost.client.errors import AuthorizationError, FatalError, FencedError
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.commit import (
     main_producer,
     marker_place,
@@ -41,6 +42,9 @@ _AT_ONCE = 8
 _TRIES = 5
 _OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 _MOST_LANES = 1000
+STABLE_SECONDS = 120.0
+"""So long a claim waits for other sinks' decisions to be stable: longer than the transaction of one that died stays."""
+_LOOK_SECONDS = 0.2
 Decision = Mapping[str, str]
 """Transactional id -> "PRODUCER_ID:EPOCH" of the transaction that is to commit."""
 
@@ -146,20 +150,42 @@ def decide(kafka: Any, options: SinkOptions, mine: Claim, batch: BatchId | None,
 
 
 def read_decision(kafka: Any, options: SinkOptions) -> Decision:
-    """What was decided last; only its owner may rely on it."""
+    """What was decided last; only its owner may rely on it.
+
+    All that stands in the topic now must be read, also what another sink's open transaction still hides (row I2): a
+    decision that went unseen would be taken for none, and what it commits be aborted. Where the rest is aborted, no
+    record comes that would tell of its end, so the position is looked at time and again. Raises SinkError where it
+    does not get there.
+    """
+    from fencepost.sync import TimedOut, fail_after
+
     place = TopicPartition(options.decision_topic, 0)
     found: Decision = {}
+    until = time.monotonic() + STABLE_SECONDS
     with kafka.consumer(isolation="read_committed") as consumer:
         consumer.assign([place])
-        end = consumer.end_offsets(place)[place]
-        if not end:
-            return found
+        end = consumer.end_offsets(place, isolation=IsolationLevel.READ_UNCOMMITTED)[place]
         batches = iter(consumer.batches())
-        while consumer.position(place) < end:
-            for record in next(batches):
+        while end and consumer.position(place) < end:
+            try:
+                with fail_after(_LOOK_SECONDS):
+                    records = next(batches)
+            except TimedOut:
+                if time.monotonic() > until:
+                    raise _unstable(place, consumer.position(place), end) from None
+                continue
+            for record in records:
                 if record.key == options.transactional_id.encode() and record.value is not None:
                     found = json.loads(record.value)["lanes"]
     return found
+
+
+def _unstable(place: TopicPartition, position: int, end: int) -> SinkError:
+    return SinkError(
+        f"the last decision can not be read: {place} could be read up to offset {position} of {end} for"
+        f" {STABLE_SECONDS:g} s. Perhaps it is held there by a transaction that is open, of another sink with the same"
+        " decisionTopic: `fencepost txn why` tells whose. Nothing is lost; start the query again then"
+    )
 
 
 def _commit_lane(kafka: Any, options: SinkOptions, lane: PreparedLane) -> None:
