@@ -19,7 +19,8 @@ from fencepost.client.txn_requests import GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_connector.commit_marker import BatchId, Marker, find_marker, is_done
-from fencepost.spark_connector.encode import Encoded, SinkError
+from fencepost.spark_connector.encode import SinkError
+from fencepost.spark_connector.sink_message import Packed
 from fencepost.spark_connector.sink_options import SinkOptions
 
 log = logging.getLogger(__name__)
@@ -78,19 +79,19 @@ def told_apart(options: SinkOptions) -> Iterator[None]:
         ) from error
 
 
-def commit_batch(options: SinkOptions, parts: Sequence[Encoded], batch: BatchId | None) -> bool:
+def commit_batch(options: SinkOptions, parts: Sequence[Packed], batch: BatchId | None) -> bool:
     """Write a batch in one transaction, with its mark; False if it was there already. `batch` None: without a mark.
 
     May be called again after whatever end, also of the process: what a predecessor left open is aborted first, and
     what it committed is found by the mark. Raises SinkError, and the client's errors for a cluster that is away.
     """
-    size = sum(len(part.data) for part in parts)
+    size = sum(part.size for part in parts)
     if size > options.max_transaction_bytes:
         raise too_large(options, size)
 
     def send(txn: Any) -> None:
         for part in parts:
-            txn.send_batches(part.topic, part.partition, part.data)
+            txn.send_batches(part.topic, part.partition, part.unpacked())
 
     with told_apart(options), connect(options) as kafka, main_producer(kafka, options) as producer:
         if batch is None:

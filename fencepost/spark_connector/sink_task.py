@@ -11,10 +11,12 @@ from typing import Any, Protocol
 from pyspark.sql.datasource import WriterCommitMessage
 
 from fencepost.client.two_phase import PreparedTransaction
+from fencepost.protocol.compression import Compression
 from fencepost.spark_connector.commit import connect, partitions_of, told_apart, too_large
 from fencepost.spark_connector.commit_marker import BatchId
 from fencepost.spark_connector.encode import Encoded, Encoder, SinkError
 from fencepost.spark_connector.sink_lanes import Claim, PreparedLane, open_lane
+from fencepost.spark_connector.sink_message import Packed, Packer
 from fencepost.spark_connector.sink_options import SinkOptions
 
 QUERY_ID, BATCH_ID, SPECULATION = "sql.streaming.queryId", "streaming.sql.batchId", "spark.speculation"
@@ -25,7 +27,7 @@ class Written(WriterCommitMessage):
     """What one task has written: record batches for the driver, or a prepared transaction of its own (`lane`)."""
 
     batch: BatchId | None
-    parts: list[Encoded]
+    parts: list[Packed]
     rows: int
     lane: PreparedLane | None = None
     claim: Claim | None = None
@@ -107,14 +109,15 @@ class Task:
 
         return count
 
-    def _within_limit(self, encoded: Iterator[Encoded]) -> list[Encoded]:
-        parts: list[Encoded] = []
+    def _within_limit(self, encoded: Iterator[Encoded]) -> list[Packed]:
+        packer = Packer(compressed=self.options.producer_config.compression_type is not Compression.NONE)
+        parts: list[Packed] = []
         size = 0
         for part in encoded:
             size += len(part.data)
             if size > self.options.max_transaction_bytes:
                 raise too_large(self.options, size)
-            parts.append(part)
+            parts.append(packer.pack(part))
         return parts
 
     def _prepare(self, encoded: Iterator[Encoded]) -> PreparedLane | None:

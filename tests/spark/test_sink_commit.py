@@ -35,7 +35,7 @@ from tests.spark.conftest import ROOT, new_topic
 from tests.spark.sink_kills import TWO_PHASE, committed
 from tests.spark.sink_points import LANE_POINTS, POINTS
 
-pytestmark = pytest.mark.timeout(200)
+pytestmark = pytest.mark.timeout(600)
 COLUMNS = {"key": 0, "value": 1}
 
 
@@ -184,7 +184,7 @@ def test_two_drivers_at_once_write_a_batch_once(bootstrap: str) -> None:
 
     def drive() -> None:
         for number in range(4):
-            together.wait(60)
+            together.wait(150)
             told[until_known(BatchId("q", number))] += 1
 
     drivers = [threading.Thread(target=drive) for _ in range(2)]
@@ -204,7 +204,7 @@ def test_a_driver_that_was_shut_out_in_its_transaction_writes_nothing(bootstrap:
 
     def overtaken() -> None:
         with connect(options) as zombie, main_producer(zombie, options) as producer, producer.transaction() as txn:
-            txn.send_batches(part.topic, part.partition, part.data)
+            txn.send_batches(part.topic, part.partition, part.unpacked())
             producer.flush()
             assert sink.write(range(10), BatchId("q", 0)) is True
 
@@ -361,7 +361,7 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     yield commit
     into.close()
-    server.wait(60)
+    server.wait(150)
     out.close()
 
 
