@@ -19,16 +19,20 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from tests.kit.broker_process import BrokerProcess
 from tests.spark.conftest import ROOT, compile_imports, new_producer, new_topic
+from tests.spark.killed import SLOW_WORKER
 from tests.spark.sink_driver import Plan
 from tests.spark.sink_points import LANE_POINTS, POINTS
 
 START_SECONDS = 900.0
+MOST_STARTS = 10
+DIED = -signal.SIGKILL
 TWO_PHASE = {"unstable.api.versions.enable": "true", "transaction.two.phase.commit.enable": "true"}
 
 
@@ -36,7 +40,9 @@ class Driver:
     """One driver process and everything it starts."""
 
     def __init__(self, plan: Plan, log: Path) -> None:
+        self._log = log
         self._output = log.open("ab")
+        self._began = self._output.tell()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.spark.sink_driver", plan.text()],
             cwd=ROOT,
@@ -57,13 +63,18 @@ class Driver:
         self._process.stdout.close()
         self._output.close()
 
-    def wait(self, seconds: float = START_SECONDS) -> bool:
-        """Whether it copied all there was; False if it ended in another way."""
+    def wait(self, seconds: float = START_SECONDS) -> int:
+        """Its exit code: 0 where it copied all there was, DIED where it was killed."""
         try:
-            return self._process.wait(seconds) == 0
+            return self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
+
+    def had_no_worker(self) -> bool:
+        """Whether it failed because a busy machine did not bring up a Python worker in the time that Spark waits."""
+        told = self._log.read_bytes()[self._began :].decode(errors="replace")
+        return any(text in told for text in SLOW_WORKER)
 
     def started(self) -> bool:
         """Wait until its query runs; False where it ended before."""
@@ -99,6 +110,7 @@ class World:
         self._producer = new_producer(bootstrap)
         self.written = 0
         self.kills: Counter[str] = Counter()
+        self.restarts = 0
 
     def produce(self, rows: int) -> None:
         """More input, each value another one."""
@@ -134,8 +146,8 @@ class World:
 
     def killed_at(self, point: str, *, later: int = 0, flaky: bool = False) -> None:
         """A driver that dies at a point of its first batch, or of a later one."""
-        with self.driver(point, self.next_batch + later, flaky=flaky) as driver:
-            assert not driver.wait(), f"the driver ended in peace, and should have died: {point}; see {self.log}"
+        ended = self._run(point, self.next_batch + later, flaky=flaky)
+        assert ended == DIED, f"the driver should have died {point}, and ended with {ended}; see {self.log}"
         self.kills[point] += 1
 
     def killed_some_time(self) -> None:
@@ -144,7 +156,7 @@ class World:
             if driver.started():
                 time.sleep(self.random.uniform(0, 6))
                 driver.kill()
-                self.kills["any time"] += 1
+                self.kills["any time"] += driver.wait() == DIED
 
     def zombie(self) -> None:
         """A driver that is frozen in its work and wakes while its successor is at work; then it dies."""
@@ -162,8 +174,18 @@ class World:
 
     def finish(self) -> None:
         """A last driver copies what is left, in peace."""
-        with self.driver() as driver:
-            assert driver.wait(), f"the last driver failed; see {self.log}"
+        ended = self._run()
+        assert ended == 0, f"the last driver failed with {ended}; see {self.log}"
+
+    def _run(self, die_at: str = "", die_in: int = -1, *, flaky: bool = False) -> int:
+        """A driver's exit code; another one is started where Spark did not wait for its Python workers."""
+        for _ in range(MOST_STARTS):
+            with self.driver(die_at, die_in, flaky=flaky) as driver:
+                ended = driver.wait()
+                if ended in (0, DIED) or not driver.had_no_worker():
+                    return ended
+            self.restarts += 1
+        return ended
 
     def check(self) -> None:
         """The committed output is the input, exactly once, and nothing holds readers back."""
@@ -204,10 +226,11 @@ def committed(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
         consumer.close()
 
 
-def play(world: World, kills: int) -> None:
-    """Kill drivers until so many have died."""
+def play(world: World, kills: int, minutes: float = float("inf")) -> None:
+    """Kill drivers until so many have died, or so much time is over; then look at what is there."""
     points = LANE_POINTS if world.two_phase else POINTS
-    while sum(world.kills.values()) < kills:
+    until = time.monotonic() + 60 * minutes
+    while sum(world.kills.values()) < kills and time.monotonic() < until:
         world.produce(150)
         fault = world.random.random()
         if fault < 0.6:
@@ -217,7 +240,8 @@ def play(world: World, kills: int) -> None:
             world.killed_some_time()
         else:
             world.zombie()
-        print(f"{time.strftime('%H:%M:%S')} {world.written} rows, killed: {dict(world.kills)}", flush=True)
+        told = f"{world.written} rows, killed: {dict(world.kills)}, begun again: {world.restarts}"
+        print(f"{time.strftime('%H:%M:%S')} {told}", flush=True)
     world.finish()
     world.check()
 
@@ -226,6 +250,7 @@ def main() -> None:
     """The long run, from the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further round after these")
     parser.add_argument("--seed", type=int, default=int.from_bytes(os.urandom(2)))
     parser.add_argument("--two-phase", action="store_true")
     parser.add_argument("--bootstrap", help="a broker to use instead of one of its own")
@@ -234,12 +259,14 @@ def main() -> None:
     print(f"seed {given.seed}", flush=True)
     with tempfile.TemporaryDirectory(prefix="sink-kills-") as name:
         work_dir = Path(name)
-        if given.bootstrap:
-            play(World(given.bootstrap, work_dir, two_phase=given.two_phase, seed=given.seed), given.kills)
-        else:
-            with BrokerProcess(work_dir / "broker", data_dir=work_dir / "data", settings=TWO_PHASE) as broker:
-                play(World(broker.address, work_dir, two_phase=given.two_phase, seed=given.seed), given.kills)
-    print("the output is the input, exactly once")
+        with ExitStack() as stack:
+            bootstrap = given.bootstrap
+            if not bootstrap:
+                own = BrokerProcess(work_dir / "broker", data_dir=work_dir / "data", settings=TWO_PHASE)
+                bootstrap = stack.enter_context(own).address
+            world = World(bootstrap, work_dir, two_phase=given.two_phase, seed=given.seed)
+            play(world, given.kills, given.minutes)
+    print(f"{world.written} rows, {sum(world.kills.values())} kills: the output is the input, exactly once")
 
 
 if __name__ == "__main__":
