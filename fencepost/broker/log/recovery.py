@@ -88,9 +88,13 @@ def _clear_leftovers(store: Store, names: Mapping[str, int]) -> list[int]:
 
 
 def _drop_reserves(segments: list[Segment], recovery_point: int) -> None:
-    """Take away the room that a crash has left behind the batches of the last file, and of those closed just before."""
+    """Take away the room that a crash has left behind the batches of the last file, and of those closed just before.
+
+    One that ends just at the recovery point may have been closed when all of it was durable: that its room was cut off
+    then is made durable by the next flush, which comes with the next batch.
+    """
     for segment in segments:
-        if (segment is segments[-1] or segment.next_offset > recovery_point) and (dropped := drop_reserve(segment)):
+        if (segment is segments[-1] or segment.next_offset >= recovery_point) and (dropped := drop_reserve(segment)):
             logger.info("%s: %d reserved bytes were never used", segment.file.place, dropped)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from fencepost.broker.log.producer_state import ProducerStates
-from fencepost.broker.log.store import CorruptLogFile, Store
+from fencepost.broker.log.store import END_MARK, CorruptLogFile, Store
 from fencepost.broker.log.txn_index import AbortedTransaction
 from fencepost.protocol.control_records import ControlType, control_type, read_marker
 from fencepost.protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatch, check_crc, read_header
@@ -123,7 +123,8 @@ def need_no_batch_after_damage(store: Store) -> None:
     damaged: CorruptLogFile | None = None
     for name in sorted(name for name in store.sizes() if name.endswith(".log")):
         loaded = store.load(name) or b""
-        data, stop = memoryview(loaded), len(loaded.rstrip(b"\0"))  # room reserved behind the last batch may follow
+        # The room that was reserved behind the last batch may follow, also in a file that was closed since.
+        data, stop = memoryview(loaded), len(loaded.rstrip(b"\0").removesuffix(END_MARK.rstrip(b"\0")))
         at = 0
         while at < stop:
             size = _whole_batch(data, at)

@@ -12,9 +12,11 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.files import FileStore
 from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.log.recovery import recover
 from fencepost.broker.log.reserve import drop_reserve, end_of_batches
+from fencepost.broker.log.scanning import need_no_batch_after_damage
 from fencepost.broker.log.segment import Segment
-from fencepost.broker.log.store import END_MARK, FlushFailed
+from fencepost.broker.log.store import END_MARK, CorruptLogFile, FlushFailed
 from fencepost.protocol.record_batch import build_batch, read_header
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import nothing
@@ -164,6 +166,42 @@ def test_a_segment_closed_just_before_the_crash_may_end_in_room_too():
     log_file(files).data += bytes(ROOM)
     assert len(before) == 6
     assert headers(over(files, LogConfig(segment_bytes=300), "fsync")) == before
+
+
+def test_a_segment_that_was_all_durable_when_it_was_closed_may_end_in_room_too():
+    """Row L2: the power went behind a roll with nothing to flush. Names and snapshot got there, the cut did not."""
+
+    def names_alone(change, is_last, random):
+        return change if isinstance(change, dict) else None
+
+    disk = SimDisk()
+    files = FileStore(Path("/data"), disk=disk)
+    files.make()
+    log = LogDirectory.over(files, "fsync").create(TP, TOPIC_ID, DEFAULTS)
+    send(log, batch(2))
+    settle_small(log)
+    before, point = headers(log), log.recovery_point
+    assert point == log.log_end_offset
+    log.roll(NOW_MS)
+    for pin in log.snapshots.pins(point):
+        pin.sync()
+    after = FileStore(Path("/data"), disk=disk.power_cut(names_alone)).child(str(TP))
+    assert len(after.sizes()) > 1
+    assert max(after.sizes().values()) > ROOM, "the room is there again"
+    recovered = recover(after, DEFAULTS, 0, point)
+    assert recovered.segments.end_offset == point
+    assert recovered.segments.size_bytes == sum(header.size_bytes for header in before)
+
+
+def test_room_in_a_closed_file_is_no_damage_before_whole_batches():
+    """For the metadata log a bad batch before good ones is damage; a cut that the power took back is none."""
+    store = MemoryStore()
+    for base in (0, 1):
+        store.open(f"{base:020d}.log").write(0, bytes(batch(1)) + (b"" if base else END_MARK + bytes(ROOM)))
+    need_no_batch_after_damage(store)
+    store.files[f"{0:020d}.log"].data[70] ^= 1
+    with pytest.raises(CorruptLogFile, match="stands before whole ones"):
+        need_no_batch_after_damage(store)
 
 
 def on_disk(path: Path):
