@@ -98,7 +98,10 @@ def read_to_end(bootstrap: str, topic: str, partitions: Iterable[int], isolation
 
 
 def until_decided(bootstrap: str, topic: str, partitions: Iterable[int]) -> None:
-    """Wait until no transaction is open: Kafka says that one is committed before its markers are written."""
+    """Wait until no transaction is open.
+
+    Kafka says that one is committed before its markers are written; that of a member that was killed times out.
+    """
     places = [TopicPartition(topic, partition) for partition in partitions]
 
     def ends(isolation: IsolationLevel) -> list[int]:
@@ -106,7 +109,7 @@ def until_decided(bootstrap: str, topic: str, partitions: Iterable[int]) -> None
         asked = admin_client(bootstrap).list_offsets(latest, isolation_level=isolation)
         return [asked[place].result(WAIT_SECONDS).offset for place in places]
 
-    deadline = time.monotonic() + WAIT_SECONDS
+    deadline = time.monotonic() + 2 * WAIT_SECONDS
     while ends(IsolationLevel.READ_COMMITTED) != ends(IsolationLevel.READ_UNCOMMITTED):
         assert time.monotonic() < deadline, f"a transaction in {topic} is open"
         time.sleep(0.05)
