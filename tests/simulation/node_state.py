@@ -2,6 +2,7 @@
 
 import trio
 
+from fencepost.broker.metadata_log import METADATA_PARTITION
 from fencepost.broker.node import Node
 from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.coordinator.txn.state import Dead
@@ -20,19 +21,22 @@ GROUPS = ("copiers",)
 
 
 async def state_of(node: Node) -> NodeState:
-    """Partitions with their bounds, producers and aborted transactions; transactional ids; positions of groups.
+    """Metadata, partitions with their bounds, producers and aborted transactions; transactional ids; groups' positions.
 
-    All that was written is made durable first: the last Complete record of a transaction waits for the next flush.
+    The metadata log is compared by what it says: each life adds its own registration to it (KIP-631). All
+    that was written is made durable first: the last Complete record of a transaction waits for the next flush.
     """
     state: NodeState = {}
     async with trio.open_nursery() as nursery:
         for log in node.logs.logs():
             if log.high_watermark < log.log_end_offset and not log.offline:
                 nursery.start_soon(node.commit.flush, log)
+    image = node.metadata.image
+    state["metadata"] = str((sorted(image.topics_by_name.items()), sorted(image.configs.items()), image.features))
     for tp in sorted(node.logs.partitions()):
         log = node.logs.get(tp)
         assert log is not None
-        if not log.log_end_offset:
+        if not log.log_end_offset or tp == METADATA_PARTITION:
             continue  # it has no files yet
         bounds = log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
         state[f"{tp} bounds"] = str(bounds)
