@@ -3,16 +3,19 @@
 v0-9 are served. v0 has no rebalance timeout (the session timeout stands in for it), v4 sends newcomers back for a
 member id first (KIP-394), v5 brings static members (KIP-345), v7 the protocol type and a nullable protocol name, v8 a
 reason for the log (KIP-800), v9 lets a returning leader skip the assignment (KIP-814). The answer waits for the other
-members.
+members. What followers of one generation hear is the same but for their own ids: those bytes are put together once.
 """
 
-from functools import partial
+import struct
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.context import EncodedReply, RequestContext
 from fencepost.broker.later import later
 from fencepost.coordinator.group.turn import Join, JoinReply
-from fencepost.protocol.messages.api11_join_group import JoinGroupResponse, JoinGroupResponseMember
+from fencepost.protocol.codec_words import put_varint
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api11_join_group import FLEXIBLE, JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -21,6 +24,14 @@ REBALANCE_TIMEOUT_SINCE = 1
 MEMBER_ID_REQUIRED_SINCE = 4
 NULLABLE_PROTOCOL_SINCE = 7
 SKIP_ASSIGNMENT_SINCE = 9
+
+FRONTS_KEPT = 16
+"""Members of one group are answered one after the other, so few are enough."""
+_END, _FLEXIBLE_END = b"\0\0\0\0", b"\1\0"
+"""What follows the member id: no members, and no tagged fields."""
+LONGEST_STRING = 2**15 - 1
+"""In bytes, before v6."""
+_put_length = struct.Struct(">h").pack
 
 
 def handle(node: "Node", request: Any, context: RequestContext) -> Any:
@@ -36,15 +47,38 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         request.session_timeout_ms,
         request.rebalance_timeout_ms if timed else request.session_timeout_ms,
         request.protocol_type,
-        tuple((protocol.name, protocol.metadata) for protocol in request.protocols),
-        member_id_required=version >= MEMBER_ID_REQUIRED_SINCE,
-        can_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
-        reason=request.reason,
+        tuple([(protocol.name, protocol.metadata) for protocol in request.protocols]),
+        version >= MEMBER_ID_REQUIRED_SINCE,
+        version >= SKIP_ASSIGNMENT_SINCE,
+        request.reason,
     )
-    return later(node.groups.ask_join(command), partial(_response, version))
+    return later(node.groups.ask_join(command), partial(response, version))
 
 
-def _response(version: int, reply: JoinReply) -> Any:
+def response(version: int, reply: JoinReply) -> Any:
+    """The answer; a follower's has its bytes already."""
+    if reply.error or reply.members or reply.skip_assignment:
+        return _spelt_out(version, reply)
+    front = _front(version, reply.generation, reply.protocol_type, reply.protocol, reply.leader)
+    member_id = reply.member_id.encode()
+    if version >= FLEXIBLE:
+        return EncodedReply([front + put_varint(len(member_id) + 1) + member_id + _FLEXIBLE_END])
+    if len(member_id) > LONGEST_STRING:
+        return _spelt_out(version, reply)  # the codec says what is wrong
+    return EncodedReply([front + _put_length(len(member_id)) + member_id + _END])
+
+
+@lru_cache(maxsize=FRONTS_KEPT)
+def _front(version: int, generation: int, protocol_type: str | None, protocol: str | None, leader: str) -> bytes:
+    """What stands before the member id in a follower's answer."""
+    nobody = JoinReply("", ErrorCode.NONE, generation, protocol_type, protocol, leader)
+    encoded = JoinGroupResponse.encode(_spelt_out(version, nobody), version)
+    rest = b"\1" + _FLEXIBLE_END if version >= FLEXIBLE else b"\0\0" + _END
+    assert encoded.endswith(rest), "another field follows the member id"
+    return encoded[: -len(rest)]
+
+
+def _spelt_out(version: int, reply: JoinReply) -> Any:
     no_protocol = None if version >= NULLABLE_PROTOCOL_SINCE else ""
     return JoinGroupResponse(
         error_code=reply.error,

@@ -1,21 +1,29 @@
 """SyncGroup (14): the leader hands out the assignments, everybody receives theirs.
 
 v0-5 are served. v3 brings static members (KIP-345), v5 names the protocol in both directions (KIP-559). The answer
-of a follower waits for the leader's request.
+of a follower waits for the leader's request. All that the members of one group hear in front of their assignments is
+the same bytes: those are put together once.
 """
 
+import struct
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.context import EncodedReply, RequestContext
 from fencepost.broker.later import later
 from fencepost.coordinator.group.turn import Sync, SyncReply
+from fencepost.protocol.codec_words import put_varint
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api14_sync_group import SyncGroupResponse
+from fencepost.protocol.messages.api14_sync_group import FLEXIBLE, SyncGroupResponse
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 PROTOCOL_SINCE = 5
+
+FRONTS_KEPT = 64
+"""One for each kind of group, mostly."""
+_put_length = struct.Struct(">i").pack
 
 
 def handle(node: "Node", request: Any, context: RequestContext) -> Any:
@@ -30,12 +38,31 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         request.generation_id,
         request.protocol_type,
         request.protocol_name,
-        tuple((assignment.member_id, assignment.assignment) for assignment in request.assignments),
+        tuple([(assignment.member_id, assignment.assignment) for assignment in request.assignments]),
     )
-    return later(node.groups.ask_sync(command), _response)
+    return later(node.groups.ask_sync(command), partial(response, context.api_version))
 
 
-def _response(reply: SyncReply) -> Any:
+def response(version: int, reply: SyncReply) -> Any:
+    """The answer; where it is an assignment, its bytes."""
+    if reply.error:
+        return _spelt_out(reply)
+    front, assignment = _front(version, reply.protocol_type, reply.protocol), reply.assignment
+    if version >= FLEXIBLE:
+        return EncodedReply([front + put_varint(len(assignment) + 1), assignment, b"\0"])
+    return EncodedReply([front + _put_length(len(assignment)), assignment])
+
+
+@lru_cache(maxsize=FRONTS_KEPT)
+def _front(version: int, protocol_type: str | None, protocol: str | None) -> bytes:
+    """What stands before the assignment."""
+    encoded = SyncGroupResponse.encode(_spelt_out(SyncReply(ErrorCode.NONE, protocol_type, protocol)), version)
+    rest = b"\1\0" if version >= FLEXIBLE else _put_length(0)
+    assert encoded.endswith(rest), "another field follows the assignment"
+    return encoded[: -len(rest)]
+
+
+def _spelt_out(reply: SyncReply) -> Any:
     return SyncGroupResponse(
         error_code=reply.error,
         protocol_type=reply.protocol_type,

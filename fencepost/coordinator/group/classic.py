@@ -8,6 +8,7 @@ from typing import assert_never
 
 from fencepost.coordinator.group.rebalance import drop_member, rebalance_or_complete
 from fencepost.coordinator.group.state import (
+    NOBODY,
     CompletingRebalance,
     Dead,
     Empty,
@@ -25,7 +26,7 @@ from fencepost.protocol.errors import ErrorCode
 
 def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
     """Whether the group knows the member; FENCED_INSTANCE_ID if another one took its static place (KIP-345)."""
-    member = group_members(group).get(member_id)
+    member = None if isinstance(group, NOBODY) else group.members.get(member_id)
     if instance_id is None or (member is not None and member.group_instance_id == instance_id):
         return ErrorCode.UNKNOWN_MEMBER_ID if member is None else ErrorCode.NONE
     return ErrorCode.UNKNOWN_MEMBER_ID if static_member_id(group, instance_id) is None else ErrorCode.FENCED_INSTANCE_ID
@@ -43,12 +44,28 @@ def sync(group: Group, command: Sync, now_ms: int) -> Turn:
         case PreparingRebalance():
             return out.turn(group, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
         case CompletingRebalance():
-            unsynced = _synced(group, command.member_id, out)
-            group = replace(group, unsynced=unsynced, syncing=group.syncing | {command.member_id})
+            group = CompletingRebalance(
+                group.generation,
+                group.protocol_type,
+                group.protocol,
+                group.leader,
+                group.members,
+                group.syncing | {command.member_id},
+                _synced(group, command.member_id, out),
+                group.pending,
+            )
             after = _assign(group, command, now_ms, out) if command.member_id == group.leader else group
-            return out.turn(after, parked_as=command.member_id)
+            return out.turn(after, None, command.member_id)
         case Stable():
-            group = replace(group, unsynced=_synced(group, command.member_id, out))
+            group = Stable(
+                group.generation,
+                group.protocol_type,
+                group.protocol,
+                group.leader,
+                group.members,
+                _synced(group, command.member_id, out),
+                group.pending,
+            )
             out.session(group.members[command.member_id])
             return out.turn(group, _assignment(group, command.member_id))
         case _:
@@ -56,7 +73,7 @@ def sync(group: Group, command: Sync, now_ms: int) -> Turn:
 
 
 def _check_sync(group: Group, command: Sync) -> ErrorCode:
-    if isinstance(group, Dead | Empty):
+    if isinstance(group, NOBODY):
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = check_member(group, command.member_id, command.group_instance_id)
     if error:
@@ -98,14 +115,12 @@ def _assigned(member: Member, assignment: bytes) -> Member:
 
 
 def _assignment(group: Stable, member_id: str) -> SyncReply:
-    return SyncReply(
-        protocol_type=group.protocol_type, protocol=group.protocol, assignment=group.members[member_id].assignment
-    )
+    return SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol, group.members[member_id].assignment)
 
 
 def heartbeat(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
     """What a heartbeat is answered; with NONE and REBALANCE_IN_PROGRESS the member's session starts over."""
-    if isinstance(group, Dead | Empty):
+    if isinstance(group, NOBODY):
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = check_member(group, member_id, instance_id)
     if error:
@@ -155,13 +170,13 @@ def check_commit(
     A negative generation comes from an admin tool or a consumer without membership: it may commit while the group is
     empty. Transactions from before KIP-447 name no member and are let through; the group's phase does not bind them.
     """
-    if generation < 0 and isinstance(group, Dead | Empty):
+    if generation < 0 and isinstance(group, NOBODY):
         return ErrorCode.NONE
     if generation >= 0 or member_id or instance_id is not None:
         error = check_member(group, member_id, instance_id)
         if error:
             return error
-        if isinstance(group, Dead | Empty) or generation != group.generation:
+        if isinstance(group, NOBODY) or generation != group.generation:
             return ErrorCode.ILLEGAL_GENERATION
     elif not transactional:
         return ErrorCode.UNKNOWN_MEMBER_ID

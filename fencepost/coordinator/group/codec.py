@@ -34,6 +34,7 @@ _NEWEST_VALUE = 4
 _TOPIC_ID_TAG = 0
 _TOPIC_ID_HEAD = bytes((1, _TOPIC_ID_TAG, 16))
 """One tagged field, its tag, its size."""
+_int16, _int32, _int64 = (struct.Struct(fmt).pack for fmt in (">h", ">i", ">q"))
 
 
 class CorruptRecord(Exception):
@@ -99,7 +100,7 @@ def _group_value(record: GroupSaved) -> bytes:
 
 def _string(text: str) -> bytes:
     data = text.encode()
-    return struct.pack(">h", len(data)) + data
+    return _int16(len(data)) + data
 
 
 def _compact_string(text: str) -> bytes:
@@ -117,11 +118,7 @@ def _nullable_string(text: str | None) -> bytes:
 
 
 def _bytes(data: bytes) -> bytes:
-    return struct.pack(">i", len(data)) + data
-
-
-def _int64(value: int) -> bytes:
-    return struct.pack(">q", value)
+    return _int32(len(data)) + data
 
 
 def decode(key: bytes | None, value: bytes | None) -> GroupRecord | None:

@@ -15,6 +15,7 @@ from fencepost.coordinator.group.rebalance import (
     start_group,
 )
 from fencepost.coordinator.group.state import (
+    NOBODY,
     Active,
     CompletingRebalance,
     Dead,
@@ -57,7 +58,7 @@ def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, n
     if command.group_instance_id is not None:
         held_by = static_member_id(group, command.group_instance_id)
         if held_by is not None:
-            assert not isinstance(group, Dead | Empty)
+            assert not isinstance(group, NOBODY)
             return _replace_static(group, command, held_by, new_member_id, now_ms, out)
     elif command.member_id_required:
         return _promise(group, command, new_member_id, out)
@@ -80,7 +81,7 @@ def _has_room(group: Group, member_id: str, max_size: int) -> bool:
 def _turn_away(group: Group, command: Join, now_ms: int, out: Out) -> Turn:
     """The group is full: the latecomer loses its place, and whoever waited only for it goes on."""
     reply = JoinReply("", ErrorCode.GROUP_MAX_SIZE_REACHED)
-    if isinstance(group, Dead | Empty) or not command.member_id:
+    if isinstance(group, NOBODY) or not command.member_id:
         return out.turn(group, reply)
     out.end_sessions((command.member_id,))
     group = without_member(group, command.member_id)
@@ -91,15 +92,17 @@ def _turn_away(group: Group, command: Join, now_ms: int, out: Out) -> Turn:
 
 def _fits(group: Group, command: Join) -> bool:
     """Whether the member speaks the group's protocol type and at least one assignor that all members speak."""
-    if isinstance(group, Dead | Empty):
+    if isinstance(group, NOBODY):
         return bool(command.protocol_type and command.protocols)
     if command.protocol_type != group.protocol_type or not command.protocols:
         return False
     if not group.members:
         return True
-    spoken = {name for name, _ in command.protocols}
     # Whoever speaks all that one member speaks shares what all share. Most do, and a group of thousands is not asked.
     near = group.members.get(command.member_id) or next(iter(group.members.values()))
+    if len(near.protocols) == 1 and near.protocols[0][0] == command.protocols[0][0]:
+        return True
+    spoken = {name for name, _ in command.protocols}
     return spoken.issuperset(name for name, _ in near.protocols) or not spoken.isdisjoint(
         common_protocols(group.members)
     )
@@ -185,22 +188,26 @@ def _join_known(group: Group, command: Join, config: GroupConfig, now_ms: int, o
 def _rejoin(group: Active, command: Join, now_ms: int, out: Out) -> Turn:
     member_id = command.member_id
     members = with_member(group.members, _updated(group.members[member_id], command))
-    after = rebalance_or_complete(group, frozenset((member_id,)), now_ms, out, members)
-    return out.turn(after, parked_as=member_id)
+    return out.turn(rebalance_or_complete(group, frozenset((member_id,)), now_ms, out, members), None, member_id)
 
 
 def _updated(member: Member, command: Join) -> Member:
-    timeouts_ms = (command.session_timeout_ms, command.rebalance_timeout_ms)
-    if member.protocols == command.protocols and timeouts_ms == (
-        member.session_timeout_ms,
-        member.rebalance_timeout_ms,
+    if (
+        member.protocols == command.protocols
+        and member.session_timeout_ms == command.session_timeout_ms
+        and member.rebalance_timeout_ms == command.rebalance_timeout_ms
     ):
         return member
-    return replace(
-        member,
-        protocols=command.protocols,
-        session_timeout_ms=command.session_timeout_ms,
-        rebalance_timeout_ms=command.rebalance_timeout_ms,
+    return Member(
+        member.member_id,
+        member.group_instance_id,
+        member.client_id,
+        member.client_host,
+        command.session_timeout_ms,
+        command.rebalance_timeout_ms,
+        command.protocols,
+        member.assignment,
+        member.is_new,
     )
 
 

@@ -1,6 +1,6 @@
 """What an operator wants to know of a group: why it rebalances, what came of it, and how much there was of all."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from fencepost.coordinator.group.state import (
@@ -31,12 +31,16 @@ class Tallies:
     completed_rebalances: int = 0
 
 
-def story(before: Group, after: Group, why: str) -> str | None:
+def story(before: Group, after: Group, cause: Callable[[], str]) -> str | None:
     """One line about what a turn did to a group's rebalance; None where it did nothing to it.
 
-    `why` is what brought the turn about.
+    `cause` tells what brought the turn about.
     """
-    generation = 0 if isinstance(before, Dead) else before.generation
+    goes_on = type(before) is type(after) and _generation(before) == _generation(after)
+    if goes_on and len(group_members(after)) >= len(group_members(before)):
+        return None  # nearly every turn
+    why = cause()
+    generation = _generation(before)
     was = f"generation {generation}" if generation else "a new group"
     if isinstance(after, PreparingRebalance) and not isinstance(before, PreparingRebalance):
         return f"{was} prepares a rebalance of {len(after.members)} members: {why}"
@@ -45,8 +49,8 @@ def story(before: Group, after: Group, why: str) -> str | None:
     if isinstance(after, CompletingRebalance) and after.generation != generation:
         gone = [member_id for member_id in group_members(before) if member_id not in after.members]
         dropped = f", dropped: {named(gone)}" if gone else ""
-        cause = "" if isinstance(before, PreparingRebalance) and not gone else f" ({why})"
-        return f"generation {after.generation} with {len(after.members)} members waits for its leader{dropped}{cause}"
+        told = "" if isinstance(before, PreparingRebalance) and not gone else f" ({why})"
+        return f"generation {after.generation} with {len(after.members)} members waits for its leader{dropped}{told}"
     if isinstance(after, Stable) and isinstance(before, CompletingRebalance):
         return f"generation {after.generation} is stable: {len(after.members)} members, {after.protocol}"
     if isinstance(after, Empty) and isinstance(before, Active):
@@ -54,10 +58,19 @@ def story(before: Group, after: Group, why: str) -> str | None:
     return None
 
 
+def _generation(group: Group) -> int:
+    return 0 if isinstance(group, Dead) else group.generation
+
+
 def joining(command: Join, member_id: str) -> str:
     """Why a Join starts a rebalance, with the client's own words (KIP-800)."""
     static = "" if command.group_instance_id is None else f" ({command.group_instance_id})"
     return f"member {command.member_id or member_id}{static} joins{_words(command.reason)}"
+
+
+def syncing() -> str:
+    """A Sync starts no rebalance, and ends one only by making the group stable."""
+    return "a member synced"
 
 
 def leaving(names: Sequence[MemberName], errors: Sequence[ErrorCode]) -> str:

@@ -86,7 +86,16 @@ def rebalance_or_complete(
         case Stable() | CompletingRebalance():
             return prepare_rebalance(replace(group, members=members), joined, now_ms, out)
         case PreparingRebalance():
-            group = replace(group, members=members, joined=group.joined | joined)
+            group = PreparingRebalance(
+                group.generation,
+                group.protocol_type,
+                group.protocol,
+                group.leader,
+                members,
+                group.joined | joined,
+                group.pending,
+                group.initial,
+            )
             if group.initial is None and group.all_joined:
                 return complete_join(group, now_ms, out)
             return group
@@ -142,9 +151,10 @@ def _next_generation(group: PreparingRebalance, generation: int, out: Out) -> Co
         unsynced=frozenset(members),
         pending=group.pending,
     )
-    for member in members.values():
-        if member.member_id in group.joined:
-            out.answers.append(JoinAnswer(member.member_id, current_generation(completing, member.member_id)))
+    answers, joined = out.answers, group.joined
+    for member_id, member in members.items():
+        if member_id in joined:
+            answers.append(JoinAnswer(member_id, current_generation(completing, member_id)))
         out.session(member)
     out.set(TimerKind.SYNC, rebalance_timeout_ms(members))
     return completing
@@ -155,11 +165,13 @@ def current_generation(group: CompletingRebalance | Stable, member_id: str) -> J
     leads = isinstance(group, CompletingRebalance) and group.leader == member_id
     return JoinReply(
         member_id,
-        generation=group.generation,
-        protocol_type=group.protocol_type,
-        protocol=group.protocol,
-        leader=group.leader or "",
-        members=roster(group.members, group.protocol) if leads else (),
+        ErrorCode.NONE,
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        group.leader or "",
+        False,
+        roster(group.members, group.protocol) if leads else (),
     )
 
 
@@ -187,6 +199,9 @@ def select_protocol(members: Members) -> str:
 
     Votes that tie go to the earlier member's choice.
     """
+    favourites = {member.protocols[0][0] if len(member.protocols) == 1 else None for member in members.values()}
+    if len(favourites) == 1 and (only := favourites.pop()) is not None:
+        return only  # as nearly always: they speak one protocol, and the same
     candidates = common_protocols(members)
     assert candidates, "no member is let in that shares no protocol with the others"
     votes = Counter(next(name for name, _ in member.protocols if name in candidates) for member in members.values())

@@ -79,6 +79,8 @@ def saved(group_id: str, group: Stable | Empty, now_ms: int) -> GroupSaved:
 
 def persisted_member(member: Member, protocol: str) -> Member:
     """What of a member survives: everything but the subscriptions under the protocols that were not chosen."""
+    if len(member.protocols) == 1 and member.protocols[0][0] == protocol and not member.is_new:
+        return member
     return Member(
         member.member_id,
         member.group_instance_id,

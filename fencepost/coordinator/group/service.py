@@ -3,7 +3,7 @@
 import logging
 import math
 import uuid
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer_service import ConsumerGroups
 from fencepost.coordinator.group.deletion import DeletedOffsets, decide_delete
 from fencepost.coordinator.group.offsets import FetchedOffset
-from fencepost.coordinator.group.parking import Asked, Parking, settled, unless_refused
+from fencepost.coordinator.group.parking import AT_ONCE, Asked, Parking, settled, unless_refused
 from fencepost.coordinator.group.shards import GroupShard, GroupShards, coordinator_error
 from fencepost.coordinator.group.state import CompletingRebalance, Stable, group_members
 from fencepost.coordinator.group.timers import TimerKey, Timers
@@ -83,9 +83,9 @@ class GroupService(GroupAdmin):
         now_ms = self._clock.now_ms()
         for group_id, group in list(self._shards.all_groups()):
             for member in group_members(group).values():
-                self._set_timer(group_id, SetTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
+                self.set_timer(TimerKey(TimerKind.SESSION, group_id, member.member_id), member.session_timeout_ms)
             turn = rebalance.make_fit(group_id, group, self.config, now_ms)
-            self._take(self._shards.of(group_id), group_id, turn, "it is larger than group.max.size allows")
+            self._take(self._shards.of(group_id), group_id, turn, lambda: "it is larger than group.max.size allows")
         self.consumers.start()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -128,8 +128,8 @@ class GroupService(GroupAdmin):
             group = shard.state.group(command.group_id)
             new_member_id = command.member_id or f"{command.group_instance_id or command.client_id}-{self._new_id()}"
             turn = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
-            why = notes.joining(command, new_member_id)
-            return self._answer(shard, command.group_id, turn, self._joins, refused, why)
+            cause = partial(notes.joining, command, new_member_id)
+            return self._answer(shard, command.group_id, turn, self._joins, refused, cause)
         except LogWriteFailed as failed:
             return refused(coordinator_error(failed.code))
 
@@ -155,7 +155,7 @@ class GroupService(GroupAdmin):
             if command.group_id in shard.state.consumers:
                 return unless_refused(self.consumers.sync(shard, command), SyncReply)
             turn = classic.sync(shard.state.group(command.group_id), command, self._clock.now_ms())
-            return self._answer(shard, command.group_id, turn, self._syncs, SyncReply)
+            return self._answer(shard, command.group_id, turn, self._syncs, SyncReply, notes.syncing)
         except LogWriteFailed as failed:
             return SyncReply(coordinator_error(failed.code))
 
@@ -174,7 +174,7 @@ class GroupService(GroupAdmin):
         error = classic.heartbeat(group, member_id, instance_id, generation)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
             timeout_ms = group_members(group)[member_id].session_timeout_ms
-            self._set_timer(group_id, SetTimer(TimerKind.SESSION, timeout_ms, member_id))
+            self.set_timer(TimerKey(TimerKind.SESSION, group_id, member_id), timeout_ms)
         return error
 
     async def leave(self, group_id: str, names: Sequence[MemberName]) -> tuple[ErrorCode, list[ErrorCode]]:
@@ -189,10 +189,10 @@ class GroupService(GroupAdmin):
         turn = classic.leave(group_id, shard.state.group(group_id), tuple(names), self._clock.now_ms())
         assert isinstance(turn.reply, LeaveReply)
         try:
-            end_offset = self._take(shard, group_id, turn, notes.leaving(names, turn.reply.errors))
+            self._take(shard, group_id, turn, partial(notes.leaving, names, turn.reply.errors))
         except LogWriteFailed as failed:
             return coordinator_error(failed.code), []
-        if refused := await shard.settled(end_offset):
+        if refused := await shard.settled(shard.log.end_offset):
             return coordinator_error(refused), []
         return ErrorCode.NONE, list(turn.reply.errors)
 
@@ -212,8 +212,7 @@ class GroupService(GroupAdmin):
             )
         except LogWriteFailed as failed:
             return [coordinator_error(failed.code)] * len(command.items)
-        for timer in decision.then:
-            self._set_timer(command.group_id, timer)
+        self._set_timers(command.group_id, decision.then)
         if refused := await shard.settled(end_offset):
             return [coordinator_error(refused)] * len(command.items)
         self.tallies.committed_offsets += len(decision.log)
@@ -261,24 +260,26 @@ class GroupService(GroupAdmin):
         self.tallies.deleted_offsets += len(decision.log)
         return decision.reply
 
-    def _take(self, shard: GroupShard, group_id: str, turn: Turn, why: str) -> int:
-        """Append what the turn writes, make it so, wake whom it answers; return the offset that answers wait for.
+    def _take(self, shard: GroupShard, group_id: str, turn: Turn, cause: Callable[[], str]) -> None:
+        """Append what the turn writes, make it so, wake whom it answers; what it replies waits for the log's end.
 
-        `why` is for the log, where the turn starts a rebalance.
+        `cause` is for the log, where the turn starts a rebalance. Raises LogWriteFailed, and has done nothing then.
         """
-        before = shard.state.group(group_id)
+        before, after = shard.state.group(group_id), turn.group
         if turn.log:
             shard.write(turn.log)
-        shard.state.put(group_id, turn.group)
-        if isinstance(before, CompletingRebalance) and isinstance(turn.group, Stable):
+        shard.state.put(group_id, after)
+        if type(after) is type(before) and not turn.timers and not turn.answers:
+            return  # one more waits for the others
+        if isinstance(before, CompletingRebalance) and isinstance(after, Stable):
             self.tallies.completed_rebalances += 1
-        if told := notes.story(before, turn.group, why):
+        if logger.isEnabledFor(logging.INFO) and (told := notes.story(before, after, cause)):
             logger.info("group %s: %s", group_id, told)
-        for timer in turn.timers:
-            self._set_timer(group_id, timer)
-        end_offset = shard.log.end_offset
-        self.wake(group_id, turn.answers, end_offset)
-        return end_offset
+        if turn.timers:
+            self._set_timers(group_id, turn.timers)
+        if turn.answers:
+            end_offset = shard.log.end_offset
+            self.wake(group_id, turn.answers, AT_ONCE if shard.is_settled(end_offset) else end_offset)
 
     def wake(self, group_id: str, answers: Sequence[JoinAnswer | SyncAnswer], end_offset: int) -> None:
         """Answer parked requests; the answers may leave once the log is durable below `end_offset`."""
@@ -295,7 +296,7 @@ class GroupService(GroupAdmin):
         turn: Turn,
         parking: Parking[ReplyT],
         refused: Callable[[ErrorCode], ReplyT],
-        why: str = "",
+        cause: Callable[[], str],
     ) -> ReplyT | Asked[ReplyT] | Coroutine[Any, Any, ReplyT]:
         """Take the turn and return its reply; parked until another member's turn brings it, where it has none yet.
 
@@ -303,20 +304,28 @@ class GroupService(GroupAdmin):
         """
         if turn.reply is not None:
             reply: ReplyT = turn.reply  # type: ignore[assignment]
-            end_offset = self._take(shard, group_id, turn, why)
+            self._take(shard, group_id, turn, cause)
+            end_offset = shard.log.end_offset
             return reply if shard.is_settled(end_offset) else settled(shard, end_offset, reply, refused)
-        asked = Asked(shard, parking, group_id, turn.parked_as, refused)
+        asked = parking.park(shard, group_id, turn.parked_as, refused)
         try:
-            self._take(shard, group_id, turn, why)
+            self._take(shard, group_id, turn, cause)
         except BaseException:
             asked.leave()
             raise
-        if (now := asked.now()) is not None:
-            return now
-        return asked.settled() if asked.is_answered else asked
+        if asked.answered is None:
+            return asked
+        now = asked.now()
+        return asked.settled() if now is None else now
 
-    def _set_timer(self, group_id: str, timer: SetTimer) -> None:
-        self.set_timer(TimerKey(timer.kind, group_id, timer.member_id), timer.delay_ms)
+    def _set_timers(self, group_id: str, timers: Iterable[SetTimer]) -> None:
+        now, timed = self._clock.monotonic(), self._timers
+        for kind, delay_ms, member_id in timers:
+            key = TimerKey(kind, group_id, member_id)
+            if delay_ms is None:
+                timed.stop(key)
+            elif timed.set(key, now + delay_ms / 1000):
+                self._wake.set()
 
     def set_timer(self, key: TimerKey, delay_ms: int | None) -> None:
         """Start a timer over, or stop it where the delay is None."""
@@ -363,7 +372,7 @@ class GroupService(GroupAdmin):
                 turn = rebalance.expire_sync(key.group_id, group, now_ms)
             case TimerKind.REBALANCE | TimerKind.CLASSIC_JOIN | TimerKind.CLASSIC_SYNC:
                 return
-        self._take(shard, key.group_id, turn, notes.expiring(key.kind, key.member_id, group))
+        self._take(shard, key.group_id, turn, partial(notes.expiring, key.kind, key.member_id, group))
 
     async def _sweep(self) -> None:
         while True:

@@ -40,6 +40,7 @@ class GroupShards:
         self._logs = logs
         self._topics = topics
         self._clock = clock
+        self._count = logs.count
         self._shards: dict[int, GroupShard] = {}
 
     def load(self) -> Iterator[None]:
@@ -71,7 +72,7 @@ class GroupShards:
 
     def partition(self, group_id: str) -> int:
         """The partition that holds the group."""
-        return partition_for(group_id, self._logs.count)
+        return partition_for(group_id, self._count)
 
     def _shard(self, partition: int) -> GroupShard:
         shard = self._shards.get(partition)
@@ -82,11 +83,13 @@ class GroupShards:
 
     def of(self, group_id: str) -> GroupShard:
         """The shard of a group that is about to be written to."""
-        return self._shard(self.partition(group_id))
+        partition = partition_for(group_id, self._count)
+        shard = self._shards.get(partition)
+        return self._shard(partition) if shard is None else shard
 
     def find(self, group_id: str) -> GroupShard | None:
         """The shard of a group, if anything was ever written there."""
-        return self._shards.get(self.partition(group_id))
+        return self._shards.get(partition_for(group_id, self._count))
 
     def existing(self, partition: int) -> GroupShard | None:
         """The shard of a partition, if anything was ever written there."""

@@ -10,11 +10,18 @@
 A group that is not known is `Dead`: Kafka gives such a group that state when it is asked to describe it. What is in the
 log is the generation, the members and their assignments (GroupMetadataValue); who has joined, who has still to sync and
 which member ids were merely promised is memory only, and its loss costs a client one retry.
+
+A rebalance makes a phase anew with every request: that is why `values.py` has a dataclass of its own.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TypeAlias, assert_never
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+    from fencepost.coordinator.group.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +129,9 @@ Active: TypeAlias = PreparingRebalance | CompletingRebalance | Stable
 
 Group: TypeAlias = Dead | Empty | Active
 
+NOBODY: Final = (Dead, Empty)
+"""The phases without members, for `isinstance`: unlike `Dead | Empty`, a tuple is not made anew with every request."""
+
 NO_MEMBERS: Members = {}
 
 
@@ -132,13 +142,7 @@ def state_name(group: Group) -> str:
 
 def group_members(group: Group) -> Members:
     """The members of the group; none in the phases without."""
-    match group:
-        case Dead() | Empty():
-            return NO_MEMBERS
-        case PreparingRebalance() | CompletingRebalance() | Stable():
-            return group.members
-        case _:
-            assert_never(group)
+    return NO_MEMBERS if isinstance(group, NOBODY) else group.members
 
 
 def pending_members(group: Group) -> frozenset[str]:
@@ -156,6 +160,8 @@ def static_member_id(group: Group, instance_id: str) -> str | None:
 
 def with_member(members: Members, member: Member) -> Members:
     """`members` with `member` added, or put in its own place."""
+    if members.get(member.member_id) is member:
+        return members
     return {**members, member.member_id: member}
 
 

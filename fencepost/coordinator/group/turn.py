@@ -1,16 +1,21 @@
 """What members of a group ask, what they are told, and what one such turn changes."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.coordinator.group.records import GroupRecord, saved
 from fencepost.coordinator.group.state import Empty, Group, Member, Stable
 from fencepost.protocol.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+    from fencepost.coordinator.group.values import dataclass
 
-class Join(NamedTuple):
+
+@dataclass(frozen=True, slots=True)
+class Join:
     """A JoinGroup request, with what its version implies."""
 
     group_id: str
@@ -32,7 +37,8 @@ class Join(NamedTuple):
     """v8+: why the client says it joins (KIP-800); for the log."""
 
 
-class Sync(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Sync:
     """A SyncGroup request; `assignments` by member id come from the leader only."""
 
     group_id: str
@@ -128,7 +134,8 @@ class SetTimer(NamedTuple):
     member_id: str = ""
 
 
-class Turn(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Turn:
     """What one command or one timer does to a group.
 
     `log` is appended first; then `group` is what the group is, timers are set, and the answers may leave once the log
@@ -144,14 +151,16 @@ class Turn(NamedTuple):
     """The member id that the parked command waits under."""
 
 
-@dataclass(slots=True)
 class Out:
     """What a turn has put out so far; lives inside one decision."""
 
-    group_id: str
-    log: list[GroupRecord] = field(default_factory=list)
-    timers: list[SetTimer] = field(default_factory=list)
-    answers: list[JoinAnswer | SyncAnswer] = field(default_factory=list)
+    __slots__ = ("answers", "group_id", "log", "timers")
+
+    def __init__(self, group_id: str) -> None:
+        self.group_id = group_id
+        self.log: list[GroupRecord] = []
+        self.timers: list[SetTimer] = []
+        self.answers: list[JoinAnswer | SyncAnswer] = []
 
     def save(self, group: Stable | Empty, now_ms: int) -> None:
         """Writes the group down as it is."""

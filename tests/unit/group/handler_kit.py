@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
-from fencepost.broker.context import Endpoint, RequestContext
+from fencepost.broker.context import EncodedReply, Endpoint, RequestContext
 from fencepost.broker.dispatch import Dispatch
 from fencepost.broker.later import Later
 from fencepost.coordinator.group.config import GroupConfig
@@ -87,7 +87,8 @@ class Node:
             answer = answer.wait()
         if isawaitable(answer):
             answer = await answer
-        return api.response.decode(api.response.encode(answer, version), version)
+        encoded = b"".join(answer.parts) if isinstance(answer, EncodedReply) else api.response.encode(answer, version)
+        return api.response.decode(encoded, version)
 
     async def one_member(self) -> tuple[str, int]:
         """A stable group g of one member, made by hand with the newest versions."""

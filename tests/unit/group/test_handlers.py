@@ -3,6 +3,9 @@
 import pytest
 
 from fencepost.broker.dispatch import Dispatch
+from fencepost.broker.handlers import api11_join_group as join_handler
+from fencepost.broker.handlers import api14_sync_group as sync_handler
+from fencepost.coordinator.group.turn import JoinReply, SyncReply
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     api11_join_group,
@@ -13,6 +16,7 @@ from fencepost.protocol.messages import (
     api16_list_groups,
     api42_delete_groups,
 )
+from fencepost.protocol.schema import EncodeError
 from tests.unit.group.handler_kit import ALL_OPERATIONS, GROUP_APIS, Node, versions
 
 
@@ -150,3 +154,29 @@ async def test_deleting_takes_empty_groups_only(node: Node, version: int) -> Non
         ("g", ErrorCode.NON_EMPTY_GROUP),
         ("?", ErrorCode.GROUP_ID_NOT_FOUND),
     ]
+
+
+@pytest.mark.parametrize("version", versions(11))
+@pytest.mark.parametrize("member_id", ["m", "m" * 126, "m" * 127, "m" * 40_000, "\u00fc"])
+def test_a_followers_answer_is_what_the_codec_makes_of_it(version: int, member_id: str) -> None:
+    """Its bytes are put together from those of the generation and the id (KIP-482 for lengths from v6 on)."""
+    reply = JoinReply(member_id, ErrorCode.NONE, 7, "consumer", "range", "leader")
+    message = api11_join_group.JoinGroupResponse
+    whole = message(
+        generation_id=7, protocol_type="consumer", protocol_name="range", leader="leader", member_id=member_id
+    )
+    if version < 6 and len(member_id) > 32_767:
+        with pytest.raises(EncodeError, match="member_id"):
+            message.encode(join_handler.response(version, reply), version)
+        return
+    answer = join_handler.response(version, reply)
+    assert b"".join(answer.parts) == message.encode(whole, version)
+
+
+@pytest.mark.parametrize("version", versions(14))
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 20_000])
+def test_an_assignment_is_answered_as_the_codec_would(version: int, size: int) -> None:
+    message = api14_sync_group.SyncGroupResponse
+    whole = message(protocol_type="consumer", protocol_name="range", assignment=b"x" * size)
+    answer = sync_handler.response(version, SyncReply(ErrorCode.NONE, "consumer", "range", b"x" * size))
+    assert b"".join(answer.parts) == message.encode(whole, version)

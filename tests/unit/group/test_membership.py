@@ -1,5 +1,7 @@
 """How members sync, live, and leave (row G1; KIP-345, KIP-559): the pure decisions, one rule at a time."""
 
+from dataclasses import replace
+
 import pytest
 
 from fencepost.coordinator.group.classic import heartbeat, leave, sync
@@ -71,7 +73,7 @@ def test_a_parked_member_that_leaves_is_told_so() -> None:
     ],
 )
 def test_a_sync_is_checked(changes: dict[str, object], error: ErrorCode) -> None:
-    reply = sync(pair(), kit.sync("b", 2)._replace(**changes), NOW).reply  # type: ignore[arg-type]
+    reply = sync(pair(), replace(kit.sync("b", 2), **changes), NOW).reply  # type: ignore[arg-type]
     assert isinstance(reply, SyncReply)
     assert reply.error is error
 
