@@ -130,13 +130,13 @@ class MetadataSnapshots:
         found = snapshots_in(self._log.store)
         for old in found[:-KEPT]:
             self._log.later(self._log.store.removals([old.file_name]))
-        config = self._config()
         facts = self._log.segments.facts()
-        if facts[-1].size_bytes >= min(ROLL_BYTES, max(config.metadata_max_retention_bytes, 1)):
+        bound = self._config().metadata_max_retention_bytes
+        if facts[-1].size_bytes >= (ROLL_BYTES if bound < 0 else min(ROLL_BYTES, max(bound, 1))):
             self._log.roll(self._clock.now_ms())
-        if len(found) < KEPT or config.metadata_max_retention_bytes < 0:
+        if len(found) < KEPT or bound < 0:
             return
-        excess, boundary = self._log.segments.size_bytes - config.metadata_max_retention_bytes, 0
+        excess, boundary = self._log.segments.size_bytes - bound, 0
         for fact in self._log.segments.facts()[:-1]:
             if excess <= 0 or fact.next_offset > found[-KEPT].offset:
                 break

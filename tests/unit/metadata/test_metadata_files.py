@@ -1,4 +1,4 @@
-"""The metadata log and its snapshots as files (rows M1, M2, M6, M8): lives of a broker on them, and a reader beside it."""
+"""The metadata log and its snapshots as files (rows M1, M2, M6, M8): a broker lives on them, a reader stands beside."""
 
 import gc
 from collections.abc import Iterator
@@ -138,6 +138,13 @@ async def test_m1_a_start_loads_the_newest_snapshot_and_what_follows(tmp_path: P
         await node.metadata.create_topics([NewTopic("later")])
     async with Life(node_on(tmp_path)) as node:
         assert set(user_topics(node.metadata)) == {"t-0", "t-1", "t-2", "t-3", "behind", "later"}
+
+
+async def test_m1_where_all_of_the_log_is_kept_a_snapshot_begins_no_new_file(tmp_path: Path) -> None:
+    """metadata.max.retention.bytes=-1: segments, each of a handful of files, would only become more and more."""
+    await snapshot_lives(tmp_path, 4, "metadata.max.retention.bytes=-1")
+    assert [path.name for path in log_files(tmp_path, ".log")] == [f"{0:020d}.log"]
+    assert len(log_files(tmp_path, ".checkpoint")) == 2
 
 
 async def test_m1_a_damaged_snapshot_is_passed_over_for_the_one_before(tmp_path: Path) -> None:
