@@ -12,7 +12,7 @@ _REUSED = "SPARK_REUSE_WORKER"
 class LastingWorker:
     """Counts what one worker is asked to do, and lets the collector forget once what was there before.
 
-    Spark's daemon collects all garbage of a worker after each task, and by then a worker holds some 200,000 objects of
+    Spark's daemon collects all garbage of a worker after each task, and by then a worker holds some 50,000 objects of
     modules: looking through them takes longer than reading 60,000 records. `settle` belongs before any work. At the
     second piece of work in a process all modules are there and the garbage of the first has just been collected, so
     what is frozen then (gc.freeze) is what stays anyway. Once only: whatever comes later is collected as ever.
