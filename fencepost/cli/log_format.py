@@ -44,7 +44,7 @@ def configure_logging(level: str, format_name: str) -> None:
     handler.setFormatter(JsonFormatter() if format_name == MACHINES else TextFormatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    # No format of ours says where a line was written, nor by which thread; finding that out is half of a line's cost.
+    # No format of ours says where a line was written, nor by which thread; finding that out is a good part of its cost.
     logging._srcfile = None  # as logging's own guide has it, under "Optimization"
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     root.setLevel(level.upper())
