@@ -1,5 +1,6 @@
 """The source reaches a real Kafka by every kind of listener, and says at once what is wrong where it can not."""
 
+import pickle
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -9,13 +10,21 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 pytest.importorskip("confluent_kafka")
 
+import pyarrow as pa
+
 from fencepost.spark_connector.cluster import Cluster
+from fencepost.spark_connector.commit import commit_batch
+from fencepost.spark_connector.commit_marker import BatchId
+from fencepost.spark_connector.encode import SinkError
 from fencepost.spark_connector.options import parse_options
+from fencepost.spark_connector.sink_options import SinkOptions, parse_sink_options
+from fencepost.spark_connector.sink_task import Task
 from fencepost.spark_connector.wire import BrokerError, NotTrusted
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
 from tests.interop.java.test_own_client_security import LISTENERS, OTHER_PASSWORD, PASSWORD, USER, settings
 from tests.kit.certificates import Authority, Signed
+from tests.spark.sink_kills import committed
 from tests.spark.source_world import Topic, World, numbered, until, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -36,6 +45,19 @@ class Secure(NamedTuple):
             given.setdefault("kafka.ssl.ca.location", str(self.authority.ca))
         where = {"kafka.bootstrap.servers": self.kafka.address_of(listener), "kafka.security.protocol": protocol}
         return {**where, "kafka.default.api.timeout.ms": "20000", **given}
+
+
+class FirstAttempt:
+    """What the sink asks a Spark task's context."""
+
+    def partitionId(self) -> int:
+        return 0
+
+    def attemptNumber(self) -> int:
+        return 0
+
+    def getLocalProperty(self, key: str) -> str | None:
+        return None
 
 
 @pytest.fixture(scope="module")
@@ -156,3 +178,28 @@ def test_a_session_that_ends_is_followed_by_a_new_connection(secure: Secure) -> 
         assert cluster.any_connection() is not first
     finally:
         cluster.close()
+
+
+@pytest.mark.parametrize("way", ["tls", "scram-in-tls", "bare"])
+def test_the_sink_writes_to_every_kind_of_listener_once(secure: Secure, way: str) -> None:
+    """Task and commit, which are processes of their own in Spark: the options travel to both."""
+    listener, protocol, said = WAYS[way]
+    name = World(secure.kafka.address).topic(1).name
+    given = {**secure.options(listener, protocol, **said), "topic": name, "kafka.transactional.id": f"to-{name}"}
+    batch = BatchId("query", 0)
+    options: SinkOptions = pickle.loads(
+        pickle.dumps(parse_sink_options({**given, "queryId": "query", "batchId": "0"}, streaming=False))
+    )
+    rows = pa.RecordBatch.from_pydict({"value": ["one", "two"]})
+    for is_new in (True, False):
+        written = Task(options, {"value": 0}, None, FirstAttempt()).run([rows])
+        assert commit_batch(options, written.parts, batch) is is_new
+    assert sorted(committed(secure.kafka.address, name, 1)) == [b"one", b"two"]
+
+
+def test_a_password_that_is_wrong_is_told_by_the_sink(secure: Secure) -> None:
+    said = {"sasl_mechanism": "PLAIN", "sasl_username": USER, "sasl_password": "no"}
+    given = {**secure.options("BARE", "SASL_PLAINTEXT", **said), "topic": secure.topic.name}
+    rows = pa.RecordBatch.from_pydict({"value": ["one"]})
+    with pytest.raises(SinkError, match=r"Authentication failed.*look at kafka\.security\.protocol, kafka\.sasl"):
+        Task(parse_sink_options(given, streaming=False), {"value": 0}, None, FirstAttempt()).run([rows])
