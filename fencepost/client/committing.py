@@ -35,12 +35,14 @@ class Committing(Positions):
     async def commit(self, offsets: Mapping[TopicPartition, int | CommittedOffset] | None = None) -> None:
         """Commit the positions (or `offsets`, each the next one to read) of this member, outside of transactions.
 
+        Positions are those after the records in hand, after a `seek`, or where reading began, as in Kafka's own client.
         Returns when they are committed. While the group rebalances this waits, as long as the partitions stay ours;
         a CommittedOffset carries a note of your own. Raises KafkaError (ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
         FENCED_MEMBER_EPOCH) when the group has given the partitions to others, FencedError for a static member with
         a successor, RetriableError at the deadline (`default_api_timeout_ms`).
         """
         if offsets is None:
+            await self._wait_found()
             _, wanted = self.offsets_in_hand()
         else:
             wanted = {
@@ -89,7 +91,7 @@ class Committing(Positions):
         return {
             partition: CommittedOffset(state.position, state.leader_epoch)
             for partition, state in self._fetcher.states.items()
-            if state.position is not None and state.position != state.rewind_point
+            if state.position is not None and not state.settled()
         }
 
     async def _auto_commit(
@@ -123,7 +125,7 @@ class Committing(Positions):
     def _note_loss(self, partitions: Collection[TopicPartition]) -> None:
         """These go: if records of them were given and not committed, whoever gets them will read these again."""
         states = [state for p in partitions if (state := self._fetcher.states.get(p)) is not None]
-        moved = any(state.position is not None and state.position != state.rewind_point for state in states)
+        moved = any(state.untold() for state in states)
         if self._whole._given if self._whole is not None else moved:
             self._lost_at = next(MOMENTS)
 
@@ -152,7 +154,10 @@ class Committing(Positions):
         for partition, offset in offsets.items():
             state = self._fetcher.states.get(partition)
             if state is not None:
-                state.rewind_point = offset
+                state.saved(offset)
+            handled = self._handled.get(partition)
+            if self._minds_hand and (handled is None or handled.offset < offset):
+                self._handled[partition] = CommittedOffset(offset)
 
     def rewind(self) -> None:
         """Go back to where the last commit was; what was read since comes again.
@@ -160,6 +165,7 @@ class Committing(Positions):
         While a batch is in hand this waits for the next read: a program may also try the same batch once more, and
         when that commits there is nothing to go back for.
         """
+        self._sought.clear()
         if self._resting:
             self._go_back()
         else:
@@ -171,9 +177,9 @@ class Committing(Positions):
             self._whole.rewind()
             self._fetcher.wake()
             return
-        for state in self._fetcher.states.values():
-            if state.rewind_point is not None and state.rewind_point != state.position:
-                state.start_at(state.rewind_point)
+        for partition, state in self._fetcher.states.items():
+            if partition not in self._sought:
+                state.go_back()
         self._fetcher.wake()
 
     def forget_positions(self) -> None:
@@ -182,8 +188,8 @@ class Committing(Positions):
         if self._whole is not None:
             self._whole.forget()
         for state in self._fetcher.states.values():
+            state.go_back()
             if self.group_id is not None:
+                state.committed = None
                 state.jump(None)
-            elif state.rewind_point is not None:
-                state.start_at(state.rewind_point)
         self._fetcher.wake()

@@ -21,14 +21,16 @@ class PartitionState:
     """One assigned partition.
 
     `position` is the offset of the next record for the program (None: to be found out), `fetch_offset` the next one
-    to ask the broker for, `rewind_point` where the program's last commit (or its start) was. `turn` changes with
-    every jump, so that answers to older requests are not taken for new ones. `leader_epoch` is of the record before
-    the position, `fetch_epoch` of the one before `fetch_offset`; -1 where not known.
+    to ask the broker for, `rewind_point` where the program's last commit (or its start) was, `committed` what the group
+    is known to have; `unsaved`: records were given and not committed, and the position is elsewhere by now, so an abort
+    goes back before them. `turn` changes with every jump, so that answers to older requests are not taken for new ones.
+    `leader_epoch` is of the record before the position, `fetch_epoch` of the one before `fetch_offset`; -1: not known.
     """
 
     __slots__ = (
         "buffered_bytes",
         "chunks",
+        "committed",
         "fetch_epoch",
         "fetch_offset",
         "fetched_at",
@@ -51,6 +53,7 @@ class PartitionState:
         "rewind_point",
         "trouble",
         "turn",
+        "unsaved",
         "validated_epoch",
         "withheld",
     )
@@ -61,6 +64,8 @@ class PartitionState:
         self.fetch_offset = -1
         self.fetch_epoch = -1
         self.rewind_point: int | None = None
+        self.committed: int | None = None
+        self.unsaved = False
         self.reset: int | None = None  # a ListOffsets timestamp to go to, instead of the committed offset
         self.chunks: deque[Chunk] = deque()
         self.left = 0
@@ -92,22 +97,44 @@ class PartitionState:
         self.reset = None
         self.trouble = None
         self.retry_at = 0.0
-        self._drop()
+        self.drop_buffered()
 
     def start_at(self, offset: int, leader_epoch: int = -1) -> None:
-        """The position was found out; it is also where an aborted transaction goes back to.
+        """The position was found out or chosen: an abort goes back to it, or to the records before that are `unsaved`.
 
-        `leader_epoch` is that of the record before it, as it was committed, or -1.
+        `leader_epoch` is that of the record before the position, as it was committed, or -1.
         """
+        self.leave()
         self.jump(offset)
-        self.rewind_point = offset
+        if not self.unsaved:
+            self.rewind_point = offset
         self.leader_epoch = self.fetch_epoch = leader_epoch
+
+    def leave(self) -> None:
+        """The position is about to be another one: remember whether records before it are not committed."""
+        self.unsaved = self.untold()
+
+    def go_back(self) -> None:
+        """To where the last commit (or the start) was."""
+        self.unsaved = False
+        if self.rewind_point is not None and self.rewind_point != self.position:
+            self.jump(self.rewind_point)
+
+    def saved(self, offset: int) -> None:
+        """The group has committed this offset: an abort goes back no further."""
+        self.rewind_point = self.committed = offset
+        self.unsaved = False
+
+    def settled(self) -> bool:
+        """Whether a commit has nothing to add."""
+        return self.position == self.committed == self.rewind_point and not self.unsaved
+
+    def untold(self) -> bool:
+        """Whether the position has moved on since the last commit (or the start)."""
+        return self.unsaved or (self.position is not None and self.position != self.rewind_point)
 
     def drop_buffered(self) -> None:
         """Forget what was fetched ahead; it is fetched again when it is wanted."""
-        self._drop()
-
-    def _drop(self) -> None:
         for chunk in self.chunks:
             chunk.frame.give_back()
             chunk.records, chunk.at, chunk.left = [], 0, 0
@@ -127,7 +154,7 @@ class PartitionState:
     def withhold(self, withheld: bool) -> None:
         """The group is about to take the partition away, or has just given it and the program is being told."""
         self.withheld = withheld
-        self.paused = self.pause_wish or self.withheld
+        self.pause(self.pause_wish)
 
     # -- asking for more
 
@@ -260,7 +287,7 @@ class PartitionState:
             self.position = record.offset
         else:
             epoch, self.position = self.leader_epoch, record.offset
-            self._drop()
+            self.drop_buffered()
             self.leader_epoch = self.fetch_epoch = epoch
 
     def take_raw(self) -> RawFetch | None:

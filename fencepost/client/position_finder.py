@@ -58,6 +58,7 @@ class PositionFinder:
             found = OffsetOutOfRange(state.partition, state.fetch_offset, state.log_start_offset, node)
             state.trouble = found
         else:
+            state.leave()
             state.jump(None)
             state.reset = reset
 
@@ -81,6 +82,10 @@ class PositionFinder:
             place = committed.get(partition)
             if state.reset is None and place is not None:
                 state.start_at(place.offset, place.leader_epoch)
+                state.committed = place.offset
+                continue
+            if state.reset is None and state.rewind_point is not None:
+                state.start_at(state.rewind_point)  # nothing is committed: where it began stands, not the policy
                 continue
             reset = state.reset
             if reset is None:
@@ -137,8 +142,10 @@ class PositionFinder:
                 state.trouble = LogTruncated(partition, state.position or 0, cut, self._cluster.leader(partition))
             elif cut.end is not None:
                 state.start_at(cut.end, cut.epoch)
+                state.rewind_point = min(state.rewind_point or 0, cut.end)
                 state.validated_epoch = current[partition]
             else:
+                state.leave()
                 state.jump(None)
                 state.reset = reset
         self._judge({partition: doubted[partition] for partition in failed}, failed)

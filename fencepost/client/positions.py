@@ -48,6 +48,7 @@ class Positions:
         self._minds_hand = config.enable_auto_commit
         self._handled: dict[TopicPartition, CommittedOffset] = {}
         self._rewind_due = False
+        self._sought: set[TopicPartition] = set()  # since the rewind was due: they stay where the program wants them
         self._void = False
         self._whole: WholeTransactions[Any, Any] | None = None
         self._open = False
@@ -79,21 +80,29 @@ class Positions:
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that the program will get; waits until it is known.
 
-        Raises ReadError where there is none, or where the log can not be read on from it.
+        Raises ReadError where there is none, or where the log can not be read on from it, and KafkaError for a
+        partition that is not, or not any more, assigned to this consumer.
         """
         state = self._state(partition)
         while state.position is None:
             self._check()
             await self._fetcher.arrived.wait()
-        if self._rewind_due and state.rewind_point is not None:
+            state = self._state(partition)
+        if self._rewind_due and state.rewind_point is not None and state.partition not in self._sought:
             return state.rewind_point
         return state.position
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Go on at `offset`, also after a ReadError. Raises ValueError below 0, KafkaError for a foreign partition."""
+        """Go on at `offset`, also after a ReadError. Raises ValueError below 0, KafkaError for a foreign partition.
+
+        The next commit commits it, whether a record was read there or not. A transaction that aborts goes back to it,
+        unless records were given before that are not committed: then to where those began.
+        """
         if offset < 0:
             raise ValueError(f"offset {offset}: seek_to_beginning and seek_to_end have names of their own")
-        self._state(partition).start_at(offset)
+        state = self._state(partition)
+        state.start_at(offset)
+        self._note_seek(state, CommittedOffset(offset))
         self._moved()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -119,9 +128,35 @@ class Positions:
     def _seek_to(self, partitions: Collection[TopicPartition], timestamp: int) -> None:
         for partition in partitions or self._fetcher.states:
             state = self._state(partition)
+            state.leave()
             state.jump(None)
             state.reset = timestamp
+            self._note_seek(state, None)
         self._moved()
+
+    def _note_seek(self, state: PartitionState, place: CommittedOffset | None) -> None:
+        """The program's own word where it goes on: that is as far as it is done, whatever is in its hand."""
+        if self._rewind_due:
+            self._sought.add(state.partition)
+        if place is not None and self._minds_hand:
+            self._handled[state.partition] = place
+        else:
+            self._handled.pop(state.partition, None)
+
+    async def _wait_found(self) -> None:
+        """Wait for the positions that are being looked up after a seek to a time or an end: they are to be committed.
+
+        Raises as `position` does, and RetriableError at the deadline (`default_api_timeout_ms`).
+        """
+        sought = [p for p, state in self._fetcher.states.items() if state.position is None and state.reset is not None]
+
+        async def attempt() -> None:
+            for partition in sought:
+                if partition in self._fetcher.states:
+                    await self.position(partition)
+
+        if sought:
+            await self._cluster.policy.run(attempt, what="finding the positions to commit")
 
     def _moved(self) -> None:
         self._fetcher.wake()

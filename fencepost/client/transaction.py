@@ -84,6 +84,9 @@ class Transaction:
         self.check()
         if consumer not in self.consumers:
             self.consumers.append(consumer)
+        if offsets is None:
+            await consumer._wait_found()
+            self.check()
         group, positions = consumer.offsets_in_hand()
         if offsets is not None:
             positions = {partition: CommittedOffset(offset) for partition, offset in offsets.items()}

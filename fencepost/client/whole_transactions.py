@@ -101,6 +101,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         self._waiting: list[tuple[RawFetch, PartitionState, int]] = []
         self._in_hand: Unit | None = None
         self._safe: dict[TopicPartition, Place] = {}
+        self._saved: dict[TopicPartition, Place] = {}
         self._offered: dict[TopicPartition, Place] = {}
         self._given = False
         self._told_of = 0
@@ -180,6 +181,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
                 del self._known[partition]
                 if states.get(partition) is not state:
                     self._safe.pop(partition, None)  # somebody else may have gone on with it meanwhile
+                    self._saved.pop(partition, None)
                 self._assembler.stop(partition)
         self._waiting = [
             (raw, state, turn)
@@ -212,11 +214,14 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
             asked = self._consumer._ask_committed
             found = await self._consumer._cluster.policy.run(lambda: asked([partition]), what="committed offsets")
             committed = found.get(partition)
+            if committed is not None:
+                self._saved[partition] = Place(committed.offset, committed.metadata)
             note = committed.metadata if committed is not None and committed.offset == start else None
             if self._states().get(partition) is not state or state.turn != turn:
                 return
         self._assembler.start(partition, start, note)
-        self._safe[partition] = Place(start, note or "")
+        if not self._given or partition not in self._safe:  # an abort takes back what was given before a seek
+            self._safe[partition] = Place(start, note or "")
         self._begun[partition] = start
         self._known[partition] = (state, turn)
 
@@ -337,13 +342,25 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
                     code=ErrorCode.OFFSET_METADATA_TOO_LARGE,
                 )
             state = self._known[partition][0]
-            if place != self._safe.get(partition) and self._states().get(partition) is state:
+            if place != self._saved.get(partition) and self._states().get(partition) is state:
                 found[partition] = CommittedOffset(place.offset, state.leader_epoch, place.note)
+        return found | self._sought()
+
+    def _sought(self) -> dict[TopicPartition, CommittedOffset]:
+        """Where the program has sought to and nothing was read yet: there is nothing yet to say beside it."""
+        found = {}
+        for partition, state in self._states().items():
+            at = state.position
+            if at is None or at in (state.committed, self._reached(partition)):
+                continue
+            if self._known.get(partition) != (state, state.turn):
+                found[partition] = CommittedOffset(at)
         return found
 
     def committed(self) -> None:
         """What `offsets` said last is committed."""
         self._safe.update(self._offered)
+        self._saved.update(self._offered)
         self._given = False
 
     def rewind(self) -> None:
@@ -357,6 +374,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
     def forget(self) -> None:
         """Nobody knows what is committed: the group is asked."""
         self._safe.clear()
+        self._saved.clear()
         self._given = False
 
     def close(self) -> None:

@@ -168,8 +168,12 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
                 if partition in inner._fetcher.states:
                     inner._fetcher.states[partition].jump(offset)
             inner._moved()
-            if hand.last is not None:  # the program works on this one: it is not handled, those before it are
-                inner._handled = inner._positions() | {hand.last[0]: CommittedOffset(hand.last[1])}
+            if hand.last is not None and inner._minds_hand:
+                # The program works on this one: it is not handled, unless it was committed; those before it are.
+                partition, offset = hand.last
+                known = inner._handled.get(partition)
+                done = max(offset, known.offset) if known is not None else offset
+                inner._handled = inner._positions() | {partition: CommittedOffset(done)}
 
         self._loop.call(give_back)
 

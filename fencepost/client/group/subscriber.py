@@ -1,6 +1,5 @@
 """A consumer's subscription: what it wants, how it is told of what it gets, and what it does when partitions go."""
 
-import math
 from collections.abc import Awaitable, Callable, Collection
 from re import Pattern
 from typing import Any
@@ -105,10 +104,14 @@ class Subscriber(Reading[K, V]):
             await self._auto_commit(self._done(), deadline_ms=CLOSE_COMMIT_MS)
         self._end_group_tasks()
         if self._membership is not None and self._membership.is_member:
-            done = self._done()
+            past = self._asked_past()
             for partition, state in self._fetcher.states.items():
-                if not self._resting and self._minds_hand and state.rewind_point is not None:
-                    state.position = done[partition].offset if partition in done else state.rewind_point
+                if self._resting or not self._minds_hand or state.position is None:
+                    continue
+                if partition in past:
+                    state.position = past[partition].offset
+                elif not state.unsaved:
+                    state.position = state.rewind_point
             await self._tell("revoked", frozenset(self._fetcher.states))
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
@@ -231,6 +234,7 @@ class Subscriber(Reading[K, V]):
             if state is not None:
                 state.jump(None)
         self._fetcher.states = states
+        self._fetcher.announce()  # who waits for a position of these will get none
 
     async def _tell(self, what: str, partitions: frozenset[TopicPartition]) -> None:
         told = self._callbacks[what]
@@ -242,14 +246,16 @@ class Subscriber(Reading[K, V]):
         if self._resting:
             return self._positions()
         states = self._fetcher.states
+        return {p: place for p, place in self._asked_past().items() if place.offset != states[p].committed}
+
+    def _asked_past(self) -> dict[TopicPartition, CommittedOffset]:
+        """How far the program is done, by its asking for more, its commits and its seeks; while a batch is in hand."""
+        states = self._fetcher.states
         done = {partition: place for partition, place in self._handled.items() if partition in states}
         state = self._current
         if state is not None and states.get(state.partition) is state and self._gave_one:
             offset = state.last_given()
-            if offset is not None:
+            known = done.get(state.partition)
+            if offset is not None and (known is None or known.offset < offset):
                 done[state.partition] = CommittedOffset(offset, state.leader_epoch)
-        return {
-            partition: place
-            for partition, place in done.items()
-            if place.offset > (states[partition].rewind_point or -math.inf)
-        }
+        return done
