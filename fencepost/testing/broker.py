@@ -84,15 +84,16 @@ class Broker(Inspection):
     def start(self) -> Self:
         """Start it over what is stored; return when it takes connections.
 
-        Raises ConfigError, DirectoryInUse and what else keeps a broker from starting.
+        Raises ConfigError, DirectoryInUse and what else keeps a broker from starting; RuntimeError where it runs.
         """
-        assert not self.running, "the broker runs already"
-        if self.directory is not None and self._lock_fd is None:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            self._lock_fd = lock_directory(self.directory)
-        self.port = self.port or hold_port(self, HOST)
+        if self.running:
+            raise RuntimeError(f"{self!r} runs already")
         logging.getLogger("fencepost").addHandler(self.journal)
         try:
+            if self.directory is not None and self._lock_fd is None:
+                self.directory.mkdir(parents=True, exist_ok=True)
+                self._lock_fd = lock_directory(self.directory)
+            self.port = self.port or hold_port(self, HOST)
             self._loop.start()
         except BaseException:
             self._let_go()
@@ -103,10 +104,15 @@ class Broker(Inspection):
     def kill(self) -> None:
         """End it as kill -9 would: connections die, nothing more is written. What was stored is there at a restart."""
         self._loop.kill()
+        self._unlock()
 
     def stop(self) -> None:
-        """End it in order, as SIGTERM would: begun requests are answered, files closed and marked as clean."""
+        """End it in order, as SIGTERM would: begun requests are answered, files closed and marked as clean.
+
+        Raises what it failed of. Whoever wants to may have its directory then, until it is started again.
+        """
         self._loop.stop()
+        self._unlock()
 
     def restart(self) -> Self:
         """Kill it if it lives, and start it on the same port over what was stored. Faults stay in force."""
@@ -114,9 +120,16 @@ class Broker(Inspection):
         return self.start()
 
     def close(self) -> None:
-        """Kill it and let go of everything."""
+        """Kill it and let go of everything. Raises nothing for a broker that had died: see `check`."""
         self.kill()
         self._let_go()
+
+    def check(self) -> None:
+        """Raise BrokerGone if the broker has died of a failure of its own that nobody was told of yet.
+
+        The end of `with` does this, and so do the fixtures after each test.
+        """
+        self._loop.check()
 
     def __enter__(self) -> Self:
         return self if self.running else self.start()
@@ -125,9 +138,14 @@ class Broker(Inspection):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+        if error is None:
+            self.check()
 
     def _let_go(self) -> None:
         logging.getLogger("fencepost").removeHandler(self.journal)
+        self._unlock()
+
+    def _unlock(self) -> None:
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None
@@ -175,8 +193,12 @@ class Broker(Inspection):
         if (code is None) == (after is None):
             raise ValueError("say either code= (an error to be answered) or after= (a step to stop behind)")
         if code is not None:
+            if then != "hold":
+                raise ValueError(f"then={then!r} is for after=: an answer stops nothing")
             found, refuse = refusing(api, code, took_effect)
             return self._order(Fault(found, refuse, times, client_id, self._in_broker))
+        if took_effect:
+            raise ValueError("took_effect is for code=: what is stopped is not answered")
         found, stop = stopping(api, str(after), then)
         return self._order(Fault(found, stop, times, client_id, self._in_broker))
 

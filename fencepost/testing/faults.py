@@ -1,8 +1,10 @@
 """Faults that a test orders: which request meets one, and what is done to it."""
 
 import difflib
+import math
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -38,6 +40,10 @@ class Delay:
     """The request waits before it is looked at, by the broker's clock."""
 
     seconds: float
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seconds < math.inf:
+            raise ValueError(f"seconds={self.seconds!r} is no time to wait")
 
     def __str__(self) -> str:
         return f"delayed by {self.seconds:g} s"
@@ -86,6 +92,8 @@ class Fault:
         client_id: str | None,
         in_broker: Callable[[Callable[[], None]], None],
     ) -> None:
+        if times is not None and times < 1:
+            raise ValueError(f"times={times!r}: a fault is for one request at least, or for all of them (None)")
         self.api = api
         self.action = action
         self.client_id = client_id
@@ -93,6 +101,7 @@ class Fault:
         """How many requests it met so far."""
         self.held: list[Releasable] = []
         self._left = times
+        self._awaited = 0
         self._in_broker = in_broker
         self._hit = threading.Condition()
 
@@ -105,12 +114,12 @@ class Fault:
     @property
     def spent(self) -> bool:
         """Whether it met all the requests it was ordered for."""
-        return self._left == 0
+        return self._left is not None and self._left <= 0
 
     def matches(self, api: Api, client_id: str | None) -> bool:
         """Whether the next request of this API and client is for this fault."""
         return (
-            not self.spent
+            (self._left is None or self._left > self._awaited)
             and (self.api is None or self.api.key == api.key)
             and (self.client_id is None or self.client_id == client_id)
         )
@@ -122,6 +131,15 @@ class Fault:
             if self._left is not None:
                 self._left -= 1
             self._hit.notify_all()
+
+    @contextmanager
+    def awaited(self) -> Iterator[None]:
+        """While a request is on its way to this fault, and may never come there, no other one takes its place."""
+        self._awaited += 1
+        try:
+            yield
+        finally:
+            self._awaited -= 1
 
     def wait(self, times: int = 1, timeout: float = 10.0) -> None:
         """Return when it has met `times` requests. Raises TimeoutError after `timeout` seconds of the machine's clock.
@@ -193,6 +211,8 @@ def code_of(code: ErrorCode | str | int) -> ErrorCode:
 def refusing(name: str, code: ErrorCode | str | int, took_effect: bool) -> tuple[Api, Refuse]:
     """A checked order for an error code. Raises ValueError."""
     api, action = api_named(name), Refuse(code_of(code), took_effect)
+    if action.code is ErrorCode.NONE:
+        raise ValueError("NONE is no error: say which one is to be answered")
     if not took_effect and not may_refuse(api):
         raise ValueError(f"{api.name} can not be refused without taking effect: set took_effect, or use drop()")
     return api, action

@@ -1,6 +1,6 @@
 """The broker as it runs under test: every request passes the journal and the faults on its way to the real handler."""
 
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from types import CoroutineType
 from typing import Any
@@ -12,7 +12,8 @@ from fencepost.broker.connection import LEARNT
 from fencepost.broker.context import CloseConnection, RequestContext
 from fencepost.broker.dispatch import Dispatch, Handler, Route
 from fencepost.broker.later import Later
-from fencepost.broker.log.store import Store
+from fencepost.broker.log.store import Store, Syncable
+from fencepost.broker.log.sync_thread import Failure, SyncThreads
 from fencepost.broker.markers import Markers
 from fencepost.broker.node import Node
 from fencepost.coordinator.ports import Marker
@@ -40,12 +41,29 @@ class FaultyNode(Node):
         """Set when a fault wants the broker dead."""
         self.comes_back = False
         """Whether it is to be started again after that."""
-        super().__init__(config, clock, store=store)
+        self.disk_threads = WatchedThreads()
+        super().__init__(config, clock, store=store, threads=self.disk_threads)
 
     def _build_coordinators(self) -> None:
         self.markers: StoppableMarkers = StoppableMarkers(self)
         self.dispatch = FaultyDispatch(self, unstable=self.config.unstable_api_versions_enable)
         super()._build_coordinators()
+
+
+class WatchedThreads(SyncThreads):
+    """The threads that wait for the disk; they tell whether somebody waits for them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = 0
+
+    async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
+        """As SyncThreads does."""
+        self.waiting += 1
+        try:
+            return await super().sync(pins)
+        finally:
+            self.waiting -= 1
 
 
 class Hold:
@@ -185,10 +203,11 @@ class FaultyDispatch(Dispatch):
             replies.append(await self._run(route.handle, request, context))
             scope.cancel()
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(answer, nursery.cancel_scope)
-            await hold.reached.wait()
-            nursery.cancel_scope.cancel()
+        with fault.awaited():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(answer, nursery.cancel_scope)
+                await hold.reached.wait()
+                nursery.cancel_scope.cancel()
         if not hold.reached.is_set():
             node.markers.holds.pop(producer_id, None)
             node.journal.answered(route.api.name, context, request, replies[0])

@@ -47,6 +47,7 @@ class LoopThread:
         self._node: FaultyNode | None = None
         self._calls: set[Future[Any]] = set()
         self._failure: BaseException | None = None
+        self._told = True
         self._comes_back = False
         """Whether a crash is under way after which it is to be started again."""
 
@@ -58,11 +59,13 @@ class LoopThread:
     def start(self) -> None:
         """Return when the broker takes connections. Raises what kept it from that."""
         assert not self.alive, "it runs"
+        self.check()
         self._ending, self._failure = False, None
         self._ready.clear()
         self._thread = threading.Thread(target=self._run, name="fencepost-broker", daemon=True)
         self._thread.start()
         if not self._ready.wait(START_SECONDS_MAX):
+            self.kill()
             raise BrokerGone(f"the broker did not start within {START_SECONDS_MAX:g} s")
         self._raise_failure()
 
@@ -72,10 +75,18 @@ class LoopThread:
 
     def stop(self) -> None:
         """End it in order. Raises what it failed of, if it did."""
+        if self.alive:
+            self._ready.wait(START_SECONDS_MAX)
         self._end(lambda: self._node.stop() if self._node is not None else None)
         self._raise_failure()
 
+    def check(self) -> None:
+        """Raise BrokerGone if it died of something that nobody was told of."""
+        if not self._told:
+            raise self._gone()
+
     def _raise_failure(self) -> None:
+        self._told = True
         if self._failure is not None:
             raise self._failure
 
@@ -85,7 +96,8 @@ class LoopThread:
         if thread is None:
             return
         while thread.is_alive():
-            self._ready.wait(START_SECONDS_MAX)
+            if self._token is None:
+                self._ready.wait(END_SECONDS_MAX)
             token = self._token
             try:
                 if token is not None:
@@ -161,6 +173,7 @@ class LoopThread:
     def _gone(self) -> BrokerGone:
         if self._failure is None:
             return BrokerGone("the broker does not run: call start() or restart()")
+        self._told = True
         gone = BrokerGone(f"the broker died: {self._failure!r}")
         gone.__cause__ = self._failure
         return gone
@@ -174,7 +187,7 @@ class LoopThread:
             while trio.run(self._live, clock=self._clock) and not self._ending:
                 self._journal.note("restarting after the crash that a test ordered")
         except BaseException as error:  # noqa: BLE001 - raised where somebody calls the broker next
-            self._failure = _only(error)
+            self._failure, self._told = _only(error), False
             self._journal.note(f"died of {error!r}")
         finally:
             self._journal.thread_ids.discard(ident)
@@ -186,12 +199,12 @@ class LoopThread:
     async def _live(self) -> bool:
         """One life; whether another one is to follow."""
         self._scope, self._comes_back = trio.CancelScope(), False
+        self._token = trio.lowlevel.current_trio_token()
         node = self._make()
         with self._scope:
             async with trio.open_nursery() as nursery:
                 await nursery.start(node.run)
                 self._node, self._nursery = node, nursery
-                self._token = trio.lowlevel.current_trio_token()
                 self._journal.note(f"ready on {node.endpoint}")
                 self._ready.set()
                 nursery.start_soon(self._crash_on_demand, node)

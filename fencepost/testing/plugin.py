@@ -35,7 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
+    """Make the marker known. Raises UsageError for a setting of ours that makes no sense."""
+    _lines(config)
     config.addinivalue_line(
         "markers",
         "fencepost(settings=None, *, directory=False): settings of the fencepost_broker of this test; with directory"
@@ -82,10 +83,29 @@ def fencepost_topic(fencepost_shared_broker: "Broker", request: pytest.FixtureRe
     return make
 
 
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """What one test does to the shared broker is nothing to the next."""
-    broker = item.config.stash.get(_shared, None)
-    if broker is not None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
+    """What one test, or one of its fixtures, does to the shared broker is nothing to the next.
+
+    It is whole again before the fixtures end, so that clients can be closed. Raises BrokerGone if it has died.
+    """
+    try:
+        _mend(item.config)
+    finally:
+        try:
+            result = yield
+        finally:
+            _mend(item.config)
+    return result
+
+
+def _mend(config: pytest.Config) -> None:
+    broker = config.stash.get(_shared, None)
+    if broker is None:
+        return
+    try:
+        broker.check()
+    finally:
         broker.heal()
         if not broker.running:
             broker.start()
@@ -139,5 +159,9 @@ def _marked(node: Any) -> tuple[dict[str, str], bool]:
     merged: dict[str, str] = {}
     stored = [False]
     for mark in reversed(list(node.iter_markers("fencepost"))):
-        read(*mark.args, **mark.kwargs)
+        try:
+            read(*mark.args, **mark.kwargs)
+        except (TypeError, ValueError):
+            wanted = "@pytest.mark.fencepost(settings, directory=...) with settings by name"
+            raise pytest.UsageError(f"{mark.args} {mark.kwargs} is not {wanted}") from None
     return merged, stored[-1]

@@ -15,6 +15,7 @@ HARMLESS = frozenset(
         "OffsetFetch",
         "FindCoordinator",
         "DescribeGroups",
+        "ConsumerGroupDescribe",
         "ListGroups",
         "OffsetForLeaderEpoch",
         "DescribeConfigs",
@@ -28,7 +29,16 @@ HARMLESS = frozenset(
 """These change nothing: the broker answers them, and the answer's codes are written over."""
 
 ONE_CODE = frozenset(
-    {"JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup", "InitProducerId", "AddOffsetsToTxn", "EndTxn"}
+    {
+        "JoinGroup",
+        "SyncGroup",
+        "Heartbeat",
+        "ConsumerGroupHeartbeat",
+        "LeaveGroup",
+        "InitProducerId",
+        "AddOffsetsToTxn",
+        "EndTxn",
+    }
 )
 """The answer is one error code, and Kafka's defaults for the rest."""
 

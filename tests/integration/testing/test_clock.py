@@ -67,9 +67,25 @@ def test_the_wall_clock_goes_with_it_also_while_the_broker_is_down(fencepost_bro
     assert timedelta(hours=2) <= fencepost_broker.clock.now() - before < timedelta(hours=3)
 
 
-def test_it_does_not_go_back(fencepost_broker: Broker) -> None:
+@pytest.mark.fencepost(directory=True)
+def test_what_is_due_is_done_also_where_threads_do_it(fencepost_broker: Broker) -> None:
+    """Row L3 with real files, which a thread takes away: `advance` waits for it."""
+    configs = {"retention.ms": "3600000", "segment.ms": "1000", "message.timestamp.type": "LogAppendTime"}
+    with sync.Client(fencepost_broker.bootstrap) as client, client.producer() as producer:
+        for turn in range(12):
+            fencepost_broker.create_topic(f"orders-{turn}", configs=configs)
+            producer.send(f"orders-{turn}", b"old")
+            fencepost_broker.clock.advance(timedelta(days=1))
+            producer.send(f"orders-{turn}", b"new")
+            fencepost_broker.clock.advance(timedelta(minutes=6))
+            assert [record.value for record in fencepost_broker.committed(f"orders-{turn}")] == [b"new"]
+
+
+@pytest.mark.parametrize("step", [-1, float("inf"), float("nan")])
+def test_it_does_not_go_back_nor_to_the_end_of_time(fencepost_broker: Broker, step: float) -> None:
     with pytest.raises(ValueError, match="forward"):
-        fencepost_broker.clock.advance(-1)
+        fencepost_broker.clock.advance(step)
+    assert fencepost_broker.topics() == {}
 
 
 async def test_a_delayed_request_comes_through_when_its_time_has_come(fencepost_broker: Broker) -> None:

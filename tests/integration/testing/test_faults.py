@@ -12,7 +12,7 @@ from fencepost.protocol.primitives import ArrayOf, LengthPrefixed
 from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.protocol.schema import Struct, Value
 from fencepost.testing import Broker, BrokerGone
-from fencepost.testing.faults import Step
+from fencepost.testing.faults import Fault, Step, stopping
 from fencepost.testing.refusals import HARMLESS, may_refuse, overwrite, refusal
 from tests.integration.testing.writers import Fencepost
 
@@ -185,6 +185,48 @@ def test_orders_that_make_no_sense_are_refused_with_what_would(fencepost_broker:
         fencepost_broker.fail("Produce", after="prepare")
     with pytest.raises(ValueError, match="took_effect"):
         fencepost_broker.fail("IncrementalAlterConfigs", code="POLICY_VIOLATION")
+    with pytest.raises(ValueError, match="one request at least"):
+        fencepost_broker.fail("Produce", code="INVALID_RECORD", times=0)
+    with pytest.raises(ValueError, match="one request at least"):
+        fencepost_broker.drop(times=-1)
+    with pytest.raises(ValueError, match="NONE is no error"):
+        fencepost_broker.fail("Produce", code=0)
+    with pytest.raises(ValueError, match="then='restart' is for after="):
+        fencepost_broker.fail("EndTxn", code="NOT_COORDINATOR", then="restart")
+    with pytest.raises(ValueError, match="took_effect is for code="):
+        fencepost_broker.fail("EndTxn", after="prepare", took_effect=True)
+    for seconds in (-1, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="no time to wait"):
+            fencepost_broker.delay("Fetch", seconds=seconds)
+
+
+def test_a_fault_for_one_request_is_for_one_also_when_two_are_on_their_way() -> None:
+    """A transaction's end that has not come to its step yet holds the place; an order that was ended stays ended."""
+    api, stop = stopping("EndTxn", "prepare", "hold")
+    fault = Fault(api, stop, 1, None, lambda what: what())
+    with fault.awaited():
+        assert not fault.matches(api, None)
+    assert fault.matches(api, None)
+    fault.meet()
+    assert fault.spent
+    fault.meet()
+    assert fault.spent
+    assert not fault.matches(api, None)
+
+
+def test_a_member_of_the_consumer_protocol_can_be_refused(fencepost_broker: Broker) -> None:
+    """KIP-848: what is refused leaves no member behind, and the client joins afterwards."""
+    fencepost_broker.create_topic("orders")
+    fault = fencepost_broker.fail("ConsumerGroupHeartbeat", code="COORDINATOR_LOAD_IN_PROGRESS", times=2)
+    options = {"group": "billing", "group_protocol": "consumer"}
+    with (
+        sync.Client(fencepost_broker.bootstrap, retry_backoff_ms=20) as client,
+        client.producer() as producer,
+        client.consumer("orders", **options) as consumer,
+    ):
+        producer.send("orders", b"one")
+        assert next(iter(consumer)).value == b"one"
+    assert fault.hits == 2
 
 
 @pytest.mark.parametrize("api", [api for api in API_BY_KEY.values() if may_refuse(api)], ids=lambda api: str(api.name))

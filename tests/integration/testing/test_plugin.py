@@ -52,6 +52,40 @@ def test_shared_second(fencepost_shared_broker, fencepost_topic):
     with sync.Client(fencepost_shared_broker.bootstrap) as client, client.producer() as producer:
         producer.send(topic, b"nothing is dropped any more")
 
+@pytest.fixture
+def rude(fencepost_shared_broker):
+    yield fencepost_shared_broker
+    fencepost_shared_broker.drop(times=None)
+    fencepost_shared_broker.kill()
+
+def test_shared_with_a_rude_fixture(rude):
+    assert rude.topics()
+
+def test_shared_after_a_rude_fixture(fencepost_shared_broker):
+    fencepost_shared_broker.topics()
+    from fencepost import sync
+    with sync.Client(fencepost_shared_broker.bootstrap, timeout=100) as client, client.admin() as admin:
+        assert admin.list_topics()
+
+def die(broker):
+    async def fail():
+        raise OSError("the disk is gone")
+    broker._loop.call(lambda node: broker._loop._nursery.start_soon(fail))
+    broker._loop._join()
+
+def test_shared_dies_unheard(fencepost_shared_broker):
+    die(fencepost_shared_broker)
+
+def test_shared_lives_again(fencepost_shared_broker):
+    assert fencepost_shared_broker.topics()
+
+def test_dies_unheard(fencepost_broker):
+    die(fencepost_broker)
+
+@pytest.mark.fencepost("num.partitions=5")
+def test_wrong_marker(fencepost_broker):
+    pass
+
 def test_failing(fencepost_broker):
     fencepost_broker.create_topic("orders")
     fencepost_broker.clock.advance(60)
@@ -90,6 +124,12 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> subprocess.CompletedProcess
         ("test_marker", "PASSED"),
         ("test_shared_first", "PASSED"),
         ("test_shared_second", "PASSED"),
+        ("test_shared_with_a_rude_fixture", "PASSED"),
+        ("test_shared_after_a_rude_fixture", "PASSED"),
+        ("test_shared_dies_unheard", "ERROR"),
+        ("test_shared_lives_again", "PASSED"),
+        ("test_dies_unheard", "ERROR"),
+        ("test_wrong_marker", "ERROR"),
         ("test_failing", "FAILED"),
     ],
 )
@@ -117,6 +157,27 @@ def test_a_setting_without_a_value_is_a_usage_error() -> None:
     config: Any = Config()
     with pytest.raises(pytest.UsageError, match=r"'num\.partitions' is not of the form NAME=VALUE"):
         _settings(config)
+
+
+def test_who_dies_unheard_and_what_is_written_wrong_is_named(run: subprocess.CompletedProcess[str]) -> None:
+    assert "OSError('the disk is gone')" in run.stdout
+    assert "is not @pytest.mark.fencepost(settings, directory=...)" in run.stdout
+
+
+def test_a_number_of_lines_that_is_none_ends_the_run_before_it_begins(tmp_path: Path) -> None:
+    """Not in the middle of the first failure's report."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfencepost_log_lines = many\n")
+    (tmp_path / "test_it.py").write_text("def test_it():\n    assert False\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "fencepost.testing.plugin"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+    )
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, done.stdout + done.stderr
+    assert "fencepost_log_lines = 'many' is no number" in done.stderr
 
 
 def test_who_asks_for_no_broker_imports_none() -> None:
