@@ -15,7 +15,7 @@ its length times the number of topics: read it as it comes, and let go of it.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from fencepost.broker.log.scanning import batches
 from fencepost.broker.log.store import END_MARK, CorruptLogFile
@@ -192,22 +192,47 @@ class LogPosition:
                 self.tail = f"{segment.file.place} at byte {self._position}: {error}"
 
 
-class ImageFollower:
-    """The committed metadata as of the log's end, as often as it is asked; made once for all that came in between."""
+class _Folded(Protocol):
+    """What batches are taken into."""
 
-    def __init__(self, reader: MetadataReader, image: MetadataImage) -> None:
-        self._log = LogPosition(reader.directory, image.offset)
-        self._loader = MetadataLoader(image)
+    @property
+    def image(self) -> MetadataImage: ...
+
+    def pass_over(self, base_offset: int, next_offset: int) -> object: ...
+
+
+class LogFollower:
+    """Somebody who has read up to some place of the log, and knows the metadata there."""
+
+    def __init__(self, reader: MetadataReader, folded: _Folded) -> None:
+        self._log = LogPosition(reader.directory, folded.image.offset)
+        self._folded = folded
 
     @property
     def image(self) -> MetadataImage:
         """The newest committed image."""
-        return self._loader.image
+        return self._folded.image
 
     @property
     def tail(self) -> str | None:
-        """As `MetadataFollower.tail`."""
+        """As `LogPosition.tail`."""
         return self._log.tail
+
+    def _changes(self, stop: int | None) -> Iterator[tuple[LoggedBatch, list[MetadataEntry]]]:
+        """The batches from here on that say something about metadata; the others are passed over."""
+        for batch in self._log.batches(stop):
+            if batch.entries is None:
+                self._folded.pass_over(batch.base_offset, batch.next_offset)
+            else:
+                yield batch, batch.entries
+
+
+class ImageFollower(LogFollower):
+    """The committed metadata as of the log's end, as often as it is asked; made once for all that came in between."""
+
+    def __init__(self, reader: MetadataReader, image: MetadataImage) -> None:
+        self._loader = MetadataLoader(image)
+        super().__init__(reader, self._loader)
 
     def poll(self, stop: int | None = None) -> bool:
         """Read on, with `stop` no batch that reaches beyond that offset; whether the image is another one now.
@@ -216,25 +241,17 @@ class ImageFollower:
         """
         before = self._loader.image
         self._loader.holding = True
-        for batch in self._log.batches(stop):
-            if batch.entries is None:
-                self._loader.pass_over(batch.base_offset, batch.next_offset)
-            else:
-                self._loader.load_batch(batch.base_offset, batch.entries)
+        for batch, entries in self._changes(stop):
+            self._loader.load_batch(batch.base_offset, entries)
         return self._loader.release() is not before
 
 
-class MetadataFollower:
+class MetadataFollower(LogFollower):
     """Reads on from where it is, as often as it is asked, and tells of each step."""
 
     def __init__(self, reader: MetadataReader, image: MetadataImage) -> None:
-        self._log = LogPosition(reader.directory, image.offset)
         self._history = MetadataHistory(image)
-
-    @property
-    def image(self) -> MetadataImage:
-        """The newest committed image."""
-        return self._history.image
+        super().__init__(reader, self._history)
 
     @property
     def next_offset(self) -> int:
@@ -245,12 +262,6 @@ class MetadataFollower:
     def last_stable_offset(self) -> int:
         """Up to here everything is decided."""
         return self._history.last_stable_offset
-
-    @property
-    def tail(self) -> str | None:
-        """What stands behind the last whole batch that was read, where that is neither the end nor reserved room: a
-        batch that is being written, or damage. Look again to tell them apart."""
-        return self._log.tail
 
     def pending(self) -> Moment | None:
         """The open transaction as far as it was read."""
@@ -269,8 +280,5 @@ class MetadataFollower:
 
         A batch is read when its first moment is asked for. To the end of it, or what was left is not told of again.
         """
-        for batch in self._log.batches(stop):
-            if batch.entries is None:
-                self._history.pass_over(batch.base_offset, batch.next_offset)
-            else:
-                yield from self._history.take(batch.base_offset, batch.timestamp_ms, batch.entries)
+        for batch, entries in self._changes(stop):
+            yield from self._history.take(batch.base_offset, batch.timestamp_ms, entries)
