@@ -32,6 +32,8 @@ KEPT = 2
 """So many snapshots stay."""
 LINGERING = "deleted-topics"
 """The file of ids of deleted topics of which logs are left: the snapshots forget that there ever were such topics."""
+IDS_AT_ONCE = 1000
+"""So many ids of deleted topics are held before anybody looks which of them are needed still."""
 ROLL_BYTES = 1 << 20
 """A snapshot closes the log's segment if it has so much in it, so that it can go one day."""
 
@@ -63,6 +65,7 @@ class MetadataSnapshots:
         self._offset = 0
         self._bytes = 0
         self._seconds = clock.monotonic()
+        self._ids_max = IDS_AT_ONCE
 
     def newest(self) -> MetadataImage | None:
         """The newest image that can be read and from which the log goes on; None where there is none.
@@ -146,6 +149,7 @@ class MetadataSnapshots:
 
     async def take_if_due(self, metadata: "MetadataService") -> None:
         """Take a snapshot where so many bytes, or so much time, has passed since the last one; call it now and then."""
+        self._forget_deleted(metadata)
         config, seconds = self._config(), self._clock.monotonic()
         fresh_bytes = metadata.journal.bytes_read - self._bytes
         interval = config.metadata_log_max_snapshot_interval_ms / 1000
@@ -160,6 +164,15 @@ class MetadataSnapshots:
                 self._seconds = seconds
         except OSError as error:
             logger.error("a snapshot of the metadata can not be written, the log goes on without: %s", error)
+
+    def _forget_deleted(self, metadata: "MetadataService") -> None:
+        """Let go of the ids of deleted topics whose logs are gone, once there are twice as many as the last time.
+
+        A start knows those of which the log tells behind its snapshot, and those in LINGERING: no others are needed.
+        """
+        if len(metadata.deleted_topic_ids) >= self._ids_max:
+            metadata.forget_deleted(self._lingering())
+            self._ids_max = max(IDS_AT_ONCE, 2 * len(metadata.deleted_topic_ids))
 
 
 def snapshots_in(store: Store) -> list[SnapshotId]:

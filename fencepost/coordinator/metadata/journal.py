@@ -6,8 +6,8 @@ several appends; until it has ended nobody else decides anything, so no other re
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
 import trio
@@ -70,7 +70,7 @@ class MetadataJournal:
         self.active = False
         self.bounds = bounds
         self.deleted_topic_ids: set[bytes] = set()
-        """Every topic that the log knows to have been deleted."""
+        """The topics of which the log knows that they were deleted, but for those that `forget_deleted` was told of."""
         self.bytes_read = 0
         """Bytes of records that were read or written in this life."""
         self._log = log
@@ -121,6 +121,7 @@ class MetadataJournal:
         self._pending.clear()
         self.image = self._loader.release()
         self.deleted_topic_ids |= self._loader.deleted_topic_ids
+        self._loader.deleted_topic_ids.clear()
 
     def catch_up(self) -> None:
         """Read what others have appended; it shows at once, for who reads a log is shown what is durable. Raises as
@@ -286,6 +287,19 @@ class MetadataJournal:
             await self._durable(end_offset)
         self.show(end_offset)
 
+    @asynccontextmanager
+    async def standstill(self) -> AsyncIterator[None]:
+        """Nobody else changes anything within, and all that was changed before is durable and shown. Raises as `turn`
+        and `settle`.
+        """
+        await self.turn()
+        self._ended = trio.Event()
+        try:
+            await self.settle()
+            yield
+        finally:
+            self._ended.set()
+
     async def _durable(self, end_offset: int) -> None:
         try:
             await self._log.durable(end_offset)
@@ -300,6 +314,7 @@ class MetadataJournal:
             self.image = pending.image
             gone = (change.topic.topic_id for change in pending.changes if isinstance(change, TopicDeleted))
             self.deleted_topic_ids.update(gone)
+            self._loader.deleted_topic_ids.clear()  # they stand above, as soon as they are shown
             observer = self._observer()
             if observer is not None and pending.changes:
                 observer(pending.changes)

@@ -93,8 +93,12 @@ class MetadataService:
 
     @property
     def deleted_topic_ids(self) -> set[bytes]:
-        """Every topic that the log knows to have been deleted."""
+        """The topics that the log knows to have been deleted, as long as `forget_deleted` has not let go of them."""
         return self.journal.deleted_topic_ids
+
+    def forget_deleted(self, lingering: Collection[bytes]) -> None:
+        """Remember of the deleted topics only these, which have logs still; nobody else has any use for their ids."""
+        self.journal.deleted_topic_ids.intersection_update(lingering)
 
     # ---- the life of a controller
 
@@ -244,9 +248,9 @@ class MetadataService:
     async def _snapshot_for_older_software(self) -> None:
         """Take a snapshot once nothing is under way. Where the disk refuses, the next one that is due will do."""
         try:
-            while not await self.take_snapshot() and self._snapshots is not None:
-                await self.journal.turn()  # somebody else's change is under way
-                await self.journal.settle()
+            async with self.journal.standstill():  # others may change something all the time
+                if not await self.take_snapshot() and self._snapshots is not None:
+                    logger.error("metadata.version was lowered, but a transaction is open: no snapshot was written")
         except (LogWriteFailed, OSError) as error:
             logger.error("metadata.version was lowered, but no snapshot could be written: %s", error)
 

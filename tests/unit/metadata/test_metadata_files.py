@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from fencepost.broker import metadata_snapshots
 from fencepost.broker.config import load_config
 from fencepost.broker.log.verify.report import Report
 from fencepost.broker.metadata_reader import METADATA_DIRECTORY, MetadataReader, NoMetadataLog
@@ -249,6 +250,29 @@ async def test_m1_a_deleted_topic_of_which_a_log_is_left_is_remembered_beside_th
         assert await node.metadata.take_snapshot()
     async with Life(node_on(tmp_path)) as node:
         assert topic_id in node.metadata.deleted_topic_ids
+
+
+async def test_m1_ids_of_deleted_topics_do_not_grow_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are for logs of such topics that are still there; one that comes and goes every minute leaves nothing."""
+    monkeypatch.setattr(metadata_snapshots, "IDS_AT_ONCE", 5)
+    async with Life(node_on(tmp_path)) as node:
+        metadata, snapshots, kept = node.metadata, node._snapshots, b""
+        for number in range(30):
+            await metadata.create_topics([NewTopic(f"t{number}")])
+            if number == 7:
+                kept = metadata.image.topics_by_name["t7"].topic_id
+                assert node.partition(TopicPartition("t7", 0)) is not None
+                monkeypatch.setattr(node.logs, "topic_id_on_disk", lambda tp, kept=kept: kept)
+                with monkeypatch.context() as patch:
+                    patch.setattr(node, "_delete_log", lambda tp: None)
+                    await metadata.delete_topics([TopicRef("t7")])
+            else:
+                await metadata.delete_topics([TopicRef(f"t{number}")])
+            await snapshots.take_if_due(metadata)
+            assert len(metadata.deleted_topic_ids) <= 12
+            assert len(metadata.journal._loader.deleted_topic_ids) <= 1
+        assert kept in metadata.deleted_topic_ids
+        assert node.logs.deleted_topic_ids is metadata.deleted_topic_ids
 
 
 @contextmanager

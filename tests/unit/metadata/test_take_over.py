@@ -253,6 +253,74 @@ async def test_m2_below_level_13_there_are_no_transactions() -> None:
     assert gone.outcome.code is ErrorCode.NONE
 
 
+class Shelf:
+    """Snapshots in memory."""
+
+    def __init__(self) -> None:
+        self.images: list[MetadataImage] = []
+
+    def newest(self) -> MetadataImage | None:
+        return None
+
+    async def write(self, image: MetadataImage) -> None:
+        await trio.sleep(1)
+        self.images.append(image)
+
+
+async def test_m2_a_downgrade_is_answered_though_others_never_stop_changing_things(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    """Its snapshot needs a moment at which nothing is under way: it waits for none, it makes one."""
+    shelf = Shelf()
+    cluster = build(snapshots=shelf)
+    await cluster.service.start()
+    cluster.log.delay_seconds = 1
+
+    async def keep_changing(first: int, pause: float) -> None:
+        await trio.sleep(pause)
+        for number in range(first, 1_000_000, 4):
+            await cluster.service.create_topics([NewTopic(f"t{number}")])
+            await trio.lowlevel.checkpoint()
+
+    async with trio.open_nursery() as nursery:
+        for number in range(4):
+            nursery.start_soon(keep_changing, number, number / 4)
+        await trio.sleep(5)
+        with trio.fail_after(100):
+            lowered = await cluster.service.update_features(
+                [FeatureUpdate("metadata.version", 12, UpgradeType.UNSAFE_DOWNGRADE)]
+            )
+        assert lowered.code is ErrorCode.NONE
+        [image] = shelf.images
+        assert image.features["metadata.version"] == 12
+        count = len(cluster.service.image.topics_by_name)
+        await trio.sleep(5)
+        assert len(cluster.service.image.topics_by_name) > count, "nobody was forgotten"
+        nursery.cancel_scope.cancel()
+
+
+async def test_m2_a_downgrade_is_answered_where_a_transaction_can_not_even_be_aborted(
+    autojump_clock: trio.testing.MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Somebody raised the level again meanwhile, and the disk filled up in the middle of his transaction."""
+    shelf = Shelf()
+    cluster = build(snapshots=shelf, bounds=SMALL)
+    await cluster.service.start()
+    journal, log = cluster.service.journal, cluster.log
+
+    def refuse(values: Any, now_ms: int) -> None:
+        raise LogWriteFailed(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
+
+    await journal.turn()
+    await journal.write([BeginTransactionRecord("half")])
+    await journal.settle()
+    log.append = refuse  # type: ignore[method-assign]
+    with trio.fail_after(100):
+        await cluster.service._snapshot_for_older_software()
+    assert "a transaction is open" in caplog.text
+    assert shelf.images == []
+
+
 async def test_m2_what_never_becomes_durable_was_never_decided() -> None:
     """E.3: the state goes back to what was shown last, and this controller is one no more."""
     cluster = await started()
