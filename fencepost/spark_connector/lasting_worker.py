@@ -9,6 +9,11 @@ _REUSED = "SPARK_REUSE_WORKER"
 """Set by Spark in the environment of workers that it keeps (`spark.python.worker.reuse`), and of nothing else."""
 
 
+def is_kept() -> bool:
+    """Whether this process is a Python worker that Spark keeps for further tasks."""
+    return _REUSED in os.environ
+
+
 class LastingWorker:
     """Counts what one worker is asked to do, and lets the collector forget once what was there before.
 
@@ -23,7 +28,7 @@ class LastingWorker:
 
     def settle(self) -> None:
         """Count a piece of work; at the second of a worker that Spark keeps, freeze what there is."""
-        if _REUSED not in os.environ or self._before > 1:
+        if not is_kept() or self._before > 1:
             return
         if self._before == 1:
             gc.freeze()

@@ -9,6 +9,7 @@ import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from fencepost.spark_connector.cluster import Cluster
+from fencepost.spark_connector.delayed_ack import acknowledge_now
 from fencepost.spark_connector.group import GroupPosition
 from fencepost.spark_connector.offsets import Offsets, OffsetTree, offsets_of, tree_of
 from fencepost.spark_connector.options import OptionError, SourceOptions
@@ -33,6 +34,10 @@ class UnlimitedStreamReader(DataSourceStreamReader):
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy for `read` only: connections stay on the driver.
         return {"_options": self._options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        acknowledge_now()
+        self.__dict__.update(state)
 
     def initialOffset(self) -> OffsetTree:
         """Where a new query begins; a restarted one goes by its checkpoint."""
