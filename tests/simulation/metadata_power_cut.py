@@ -5,7 +5,7 @@
 
 Each seed is a history of one broker over a simulated disk: topics made, grown, set, written to and deleted, plans over
 several appends, snapshots, orderly ends and starts; nothing is kept of the log that a snapshot stands for. At every
-call to the disk that changes something, those of a start included, the power may go. The next start must show the
+call to the disk that changes something, those of starts included, the power may go. The next start must show the
 metadata from before the change that was under way or from after it, and have no file of a topic that is gone; and what
 it shows is safe.
 """
@@ -87,8 +87,6 @@ class Play:
 
         def freeze(kind: str, path: str) -> None:
             self._io += 1
-            if path == "/":
-                return  # nobody syncs a data directory whose maker died in the moment between
             if kind in CHANGES and only in (None, self._io):
                 waiting.append(Frozen(self._io, f"{self._step}, {kind} {path}", broker.disk.kill(), list(self._shown)))
 
@@ -96,7 +94,7 @@ class Play:
             broker = a_broker(nursery, self._random)
             broker.disk.before_io = freeze
             assert await broker.start(), broker.failure
-            self.frozen, waiting[:] = waiting[:], []  # of a first start anything may be left
+            self.frozen, waiting[:] = waiting[:], []  # a first start that was cut off may begin again, with other ids
             for number in range(STEPS):
                 assert broker.node is not None
                 broker.node.metadata.journal.bounds = SMALL

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from fencepost.broker.log.data_directory import make_data_directory
 from fencepost.broker.log.descriptor_pool import DescriptorPool
 from fencepost.broker.log.disk import SYSTEM_DISK, Disk, remove_tree
 from fencepost.broker.log.file_jobs import DirectorySync, Removal, Replacement, TreeRemoval
@@ -219,22 +220,13 @@ class FileStore:
             return
         try:
             if self._parent is None:
-                self._make_root(self.path, 0o700)
+                make_data_directory(self.disk, self.path, self._sync_directory)
             else:
                 self.disk.mkdir(self._place, 0o700)
                 self._parent.changes += 1
         except FileExistsError:
             pass  # made by an earlier run
         self._made = True
-
-    def _make_root(self, path: Path, mode: int) -> None:
-        """Make the data directory and what is missing above it, durable at once: nobody syncs above it later."""
-        try:
-            self.disk.mkdir(str(path), mode)
-        except FileNotFoundError:
-            self._make_root(path.parent, 0o777)
-            self.disk.mkdir(str(path), mode)
-        self._sync_directory(str(path.parent))
 
     def sizes(self) -> Mapping[str, int]:
         try:

@@ -1,0 +1,115 @@
+"""The data directory and what is above it last, at whatever call their maker died; so does what stands in it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from fencepost.broker.identity import META_PROPERTIES, META_PROPERTIES_TWIN, cluster_id_of
+from fencepost.broker.log.files import FileStore
+from fencepost.testing.disk_nodes import nothing
+from fencepost.testing.sim_disk import SimDisk
+
+DATA = Path("/srv/kafka/data")
+
+
+class Died(BaseException):
+    """The process was killed here."""
+
+
+def die_at(disk: SimDisk, call: int) -> None:
+    left = [call]
+
+    def before_io(kind: str, path: str) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Died
+
+    disk.before_io = before_io
+
+
+def calls_of_a_first_make() -> int:
+    seen: list[str] = []
+    disk = SimDisk()
+    disk.before_io = lambda kind, path: seen.append(kind)
+    FileStore(DATA, disk=disk).make()
+    return len(seen)
+
+
+@pytest.mark.parametrize("call", range(calls_of_a_first_make()))
+def test_a_maker_that_was_killed_costs_nobody_his_data(call: int) -> None:
+    """The next start finds the directory there, and its name not durable: then a file in it would not be either."""
+    disk = SimDisk()
+    die_at(disk, call)
+    with pytest.raises(Died):
+        FileStore(DATA, disk=disk).make()
+    disk = disk.kill()
+    store = FileStore(DATA, disk=disk)
+    store.make()
+    store.put("kept", b"acknowledged")
+    after = FileStore(DATA, disk=disk.power_cut(nothing))
+    assert after.load("kept") == b"acknowledged"
+
+
+def test_a_directory_made_by_hand_lasts_as_well() -> None:
+    """`mkdir -p` syncs nothing."""
+    disk = SimDisk()
+    for path in (*reversed(DATA.parents[:-1]), DATA):
+        disk.mkdir(str(path), 0o777)
+    store = FileStore(DATA, disk=disk)
+    store.make()
+    store.put("kept", b"acknowledged")
+    assert FileStore(DATA, disk=disk.power_cut(nothing)).load("kept") == b"acknowledged"
+
+
+def test_a_directory_in_use_costs_no_sync_at_the_next_start() -> None:
+    disk = SimDisk()
+    store = FileStore(DATA, disk=disk)
+    store.make()
+    store.put("kept", b"acknowledged")
+    before = disk.counts["fsync"]
+    FileStore(DATA, disk=disk).make()
+    assert disk.counts["fsync"] == before
+
+
+def test_above_what_we_may_read_nothing_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory that an administrator made for us under one of his own."""
+    directory = tmp_path / "data"
+    directory.mkdir()
+
+    def refuse(self: FileStore, path: str) -> None:
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(FileStore, "_sync_directory", refuse)
+    FileStore(directory).make()
+
+
+@pytest.mark.parametrize("call", range(5))
+def test_meta_properties_are_whole_at_whatever_call_their_writer_died(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: int
+) -> None:
+    """Two files, each synced and then renamed, then their directory synced: five calls."""
+    left = [call]
+
+    def counted(what):  # type: ignore[no-untyped-def]
+        def do(*args):  # type: ignore[no-untyped-def]
+            left[0] -= 1
+            if left[0] < 0:
+                raise Died
+            return what(*args)
+
+        return do
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", counted(os.fsync))
+        patch.setattr(Path, "replace", counted(Path.replace))
+        with pytest.raises(Died):
+            cluster_id_of(tmp_path, 1, None)
+    assert left == [-1]
+    twin = tmp_path / META_PROPERTIES_TWIN
+    told = twin.read_text() if twin.exists() else ""
+    assert bool(told) == (call >= 2)
+    found = cluster_id_of(tmp_path, 1, None)
+    assert found in told or not told, "a name that was told once stays"
+    assert cluster_id_of(tmp_path, 1, None) == found
+    assert (tmp_path / META_PROPERTIES).read_bytes() == twin.read_bytes()
