@@ -129,6 +129,15 @@ class SimDisk:
         """As `os.fdatasync`."""
         self._sync("fdatasync", fd)
 
+    def write_back(self, fd: int, start: int, stop: int) -> None:
+        """On the way to the platter, where nothing of it is yet; one that fails has lost what it should write."""
+        node, path = self._open[fd]
+        try:
+            self._io("write_back", path)
+        except OSError:
+            node.forget_unsynced()
+            raise
+
     def fsync(self, fd: int) -> None:
         """As `os.fsync`. That of a directory makes its names durable; that of a file does not make its name so."""
         self._sync("fsync", fd)

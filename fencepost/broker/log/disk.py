@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from fencepost.broker.log.store import Bytes
+from fencepost.broker.log.writeback import Writeback
 
 
 class DirectoryEntry(NamedTuple):
@@ -52,6 +53,10 @@ class Disk(Protocol):
         """Make the bytes and the size of a file durable."""
         ...
 
+    def write_back(self, fd: int, start: int, stop: int, /) -> None:
+        """Have the bytes of a file from `start` to `stop` written a little at a time; nothing is durable by that."""
+        ...
+
     def fsync(self, fd: int, /) -> None:
         """Make a file or a directory durable."""
         ...
@@ -97,6 +102,7 @@ class SystemDisk:
         self.pwrite: Callable[[int, Bytes, int], int] = os.pwrite
         self.ftruncate: Callable[[int, int], None] = os.ftruncate
         self.fdatasync = os.fdatasync
+        self.write_back: Callable[[int, int, int], None] = Writeback()
         self.fsync = os.fsync
         self.mkdir: Callable[[str, int], None] = os.mkdir
         self.rename: Callable[[str, str], None] = os.replace
