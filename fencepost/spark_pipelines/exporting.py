@@ -44,7 +44,8 @@ def export(
     shape only. `kafka`: Kafka's dotted names, "bootstrap.servers" at least. `advance` hears, from a thread, how many of
     the present batch's tasks are done, and of how many.
 
-    Raises PipelineError where the target is not this export's, the cluster or a topic is not the one it began with, or
+    Raises PipelineError where the target is not this export's, the cluster or a topic is not the one it began with
+    (looked at before and after each batch is read: one of which a part may be of another topic is not published), or
     records were lost to retention before they were exported (unless `fail_on_data_loss` is false); BrokerError.
     """
     if batch_records < 1:
@@ -122,6 +123,7 @@ class _Export:
             # Aborted records and markers only: they are passed over again next time, together with what follows.
             shutil.rmtree(staging)
             return None
+        self._look_again(staging)
         cluster_id, topic_ids = self._identity
         number = 0 if self._last is None else self._last.batch + 1
         manifest = Manifest(number, tree_of(begin), tree_of(upto), rows, files, self._what, cluster_id, topic_ids)
@@ -133,10 +135,7 @@ class _Export:
         """Where the next batch begins, and the last stable offsets."""
         cluster = Cluster(self._connection)
         try:
-            found = cluster.topics(self._topics)
-            absent = [name for name in self._topics if name not in found]
-            if absent:
-                raise PipelineError(f"there is no topic {', '.join(absent)} on this cluster")
+            found = self._same_topics(cluster)
             partitions = [TopicPartition(name, number) for name in self._topics for number in found[name]]
             end = cluster.list_offsets(dict.fromkeys(partitions, LATEST), IsolationLevel.READ_COMMITTED)
             known = {} if self._last is None else self._last.ends()
@@ -152,6 +151,29 @@ class _Export:
                 " the topic was made anew, or the broker lost records. Export into another directory"
             )
         return begin, end
+
+    def _same_topics(self, cluster: Cluster) -> dict[str, tuple[int, ...]]:
+        """Their partitions. Raises PipelineError where one is gone, or not the one that the export began with."""
+        found = cluster.topics(self._topics)
+        absent = [name for name in self._topics if name not in found]
+        if absent:
+            raise PipelineError(f"there is no topic {', '.join(absent)} on this cluster")
+        for name, topic_id in self._identity[1].items():
+            now = cluster.topic_ids.get(name, b"").hex()
+            if topic_id and now and now != topic_id:
+                raise _made_anew(name, "under this export")
+        return found
+
+    def _look_again(self, staging: Path) -> None:
+        """What was read is all of the topics that it began with, or nobody gets to see it: ids never come back."""
+        cluster = Cluster(self._connection)
+        try:
+            self._same_topics(cluster)
+        except PipelineError:
+            shutil.rmtree(staging)
+            raise
+        finally:
+            cluster.close()
 
     def _records(self, begin: Offsets, end: Offsets) -> Any:
         busy = [tp for tp in sorted(end) if begin[tp] < end[tp]]
@@ -182,9 +204,11 @@ class _Export:
             raise PipelineError(f"{self._store.target} was begun with cluster {last.cluster_id}, this is {cluster_id}")
         for name, topic_id in topic_ids.items():
             if last.topic_ids.get(name) not in (None, "", topic_id):
-                raise PipelineError(
-                    f"topic {name} was deleted and made anew since the last export: export into another directory"
-                )
+                raise _made_anew(name, "since the last export")
+
+
+def _made_anew(topic: str, when: str) -> PipelineError:
+    return PipelineError(f"topic {topic} was deleted and made anew {when}: export into another directory")
 
 
 def _identity(kafka: Mapping[str, Any], topics: Sequence[str]) -> tuple[str, dict[str, str]]:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_pipelines import PipelineError, Shape, export, manifests
+from fencepost.spark_pipelines import PipelineError, Shape, export, exporting, manifests
 from fencepost.spark_pipelines.export_store import MANIFEST, ExportStore, Manifest, next_ends
 from tests.spark.conftest import ROOT, WAIT_SECONDS, Transact, new_topic
 from tests.spark.killed import kill_when
@@ -182,12 +182,19 @@ def test_committed_records_are_exported_once_and_the_next_run_takes_up_where_it_
 def test_a_topic_that_was_made_anew_is_not_mixed_into_the_old_ones_export(
     spark: Any, bootstrap: str, topic: str, transact: Transact, tmp_path: Path
 ) -> None:
-    admin = pytest.importorskip("confluent_kafka.admin").AdminClient({"bootstrap.servers": bootstrap})
     kafka = {"bootstrap.servers": bootstrap}
     transact([(0, b"old")])
     assert [one.rows for one in export(spark, [topic], tmp_path, kafka=kafka, shape=Shape(select="value, offset"))] == [
         1
     ]
+    make_anew(bootstrap, topic)
+    with pytest.raises(PipelineError, match="was deleted and made anew since the last export"):
+        list(export(spark, [topic], tmp_path, kafka=kafka, shape=Shape(select="value, offset")))
+
+
+def make_anew(bootstrap: str, topic: str) -> None:
+    """Delete it, and make another one of its name."""
+    admin = pytest.importorskip("confluent_kafka.admin").AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_topics([topic])[topic].result(WAIT_SECONDS)
     until = time.monotonic() + DEADLINE_SECONDS
     while True:  # a real Kafka deletes a moment later
@@ -198,8 +205,46 @@ def test_a_topic_that_was_made_anew_is_not_mixed_into_the_old_ones_export(
             if "EXISTS" not in str(error) or time.monotonic() > until:
                 raise
             time.sleep(0.2)
-    with pytest.raises(PipelineError, match="was deleted and made anew"):
-        list(export(spark, [topic], tmp_path, kafka=kafka, shape=Shape(select="value, offset")))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("when", ["between two batches", "while a batch is read"])
+def test_an_export_that_follows_stops_where_its_topic_is_made_anew(
+    spark: Any,
+    bootstrap: str,
+    topic: str,
+    transact: Transact,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+) -> None:
+    """Also where the new topic is longer than the position: no offset tells the two apart."""
+    transact([(0, b"old"), (1, b"old")])
+    kafka = {"bootstrap.servers": bootstrap}
+    shape = Shape(select="value, offset")
+    batches = export(spark, [topic], tmp_path, kafka=kafka, shape=shape, follow_seconds=0.05)
+    assert next(batches).rows == 2
+
+    def replace_it() -> None:
+        make_anew(bootstrap, topic)
+        transact([(number % 2, b"new") for number in range(20)])
+
+    if when == "between two batches":
+        replace_it()
+    else:
+        transact([(0, b"old too")])
+
+        def files_then_anew(staging: Path) -> dict[str, int]:
+            found = files_of(staging)
+            replace_it()
+            return found
+
+        files_of = exporting._files
+        monkeypatch.setattr(exporting, "_files", files_then_anew)
+    with pytest.raises(PipelineError, match=f"topic {topic} was deleted and made anew under this export"):
+        next(batches)
+    assert [one.rows for one in manifests(tmp_path)] == [2], "nothing of the new one is there"
+    assert not list(tmp_path.glob("_staging*"))
 
 
 @pytest.mark.spark
