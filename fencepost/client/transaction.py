@@ -34,6 +34,21 @@ class Transaction:
         self.ending = False
         self.over = False
         self.offsets_under_way = 0
+        self._committed: bool | None = None
+
+    @property
+    def committed(self) -> bool | None:
+        """What became of it: True, it has committed; False, it was aborted; None, it is open, or nobody knows.
+
+        To be asked behind the block that ended in Cancelled, Ctrl-C or a deadline, which alone do not tell whether the
+        commit was answered before. None after OutcomeUnknown, until `producer.reinitialise()` has found it out.
+        """
+        return self._committed
+
+    def _ended(self, committed: bool | None) -> None:
+        """It is over; None where nobody knows yet how it ended."""
+        self.over = True
+        self._committed = committed
 
     async def send(
         self,

@@ -101,7 +101,10 @@ class TransactionalProducer(BaseProducer):
         for consumer in transaction.consumers if transaction is not None else ():
             consumer.forget_positions()
         if told.outcome in (Outcome.COMMITTED, Outcome.EXPIRED, Outcome.ABORTED):
-            return told.outcome is Outcome.COMMITTED
+            committed = told.outcome is Outcome.COMMITTED
+            if transaction is not None:
+                transaction._ended(committed)
+            return committed
         if told.outcome is Outcome.READY:
             return None
         if self._driver.state.phase is Phase.UNKNOWN:
@@ -358,7 +361,7 @@ class TransactionalProducer(BaseProducer):
         """The transaction is over; consumers tied to it go back unless it committed. None: nobody knows."""
         if transaction.over:
             return
-        transaction.over = True
+        transaction._ended(committed)
         self._accumulator.abandon()
         self._transaction = None
         for consumer in transaction.consumers:

@@ -253,6 +253,8 @@ class Batch(Generic[K, V]):
     ) -> bool | None: ...
 
 class Transaction:
+    @property
+    def committed(self) -> bool | None: ...
     def send(
         self,
         topic: str,

@@ -79,7 +79,9 @@ async def test_the_block_may_complete_it_itself(two_phase_broker: BrokerProcess,
         async with producer.transaction() as txn:
             await txn.send(topic, b"a")
             prepared = await txn.prepare()
+            assert txn.committed is None
             assert await producer.complete(prepared if commit else None) is commit
+        assert txn.committed is commit
         async with producer.transaction() as txn:
             await txn.send(topic, b"next")
         assert await committed(kafka, topic, 1 + commit) == [b"a", b"next"][not commit :]

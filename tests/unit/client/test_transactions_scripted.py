@@ -244,6 +244,7 @@ async def test_cancelling_aborts_within_a_shield(script: Script) -> None:
                 scope.cancel()
                 await trio.sleep_forever()
         assert scope.cancelled_caught
+        assert txn.committed is False
         assert [request.committed for name, _, request in broker.requests if name == "EndTxn"] == [False]
         async with producer.transaction() as txn:
             await txn.send("t", b"b")
@@ -277,20 +278,24 @@ async def test_a_cancelled_commit_is_waited_for_and_its_outcome_told(
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
         assert 5.5 < trio.current_time() - began < 8
+        assert txn.committed is None, "nobody knows yet"
         assert await producer.reinitialise() is True
+        assert txn.committed is True
 
 
 async def test_a_commit_that_is_cancelled_and_answered_within_the_grace_has_happened(
     script: Script, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """It is asked for again; the program still hears of its cancellation."""
+    """It is asked for again; the program still hears of its cancellation, and the transaction tells how it ended."""
     broker = await script()
     broker.scripts["EndTxn"] = [SILENCE]
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
         with trio.move_on_after(1) as scope:
             async with producer.transaction() as txn:
                 await txn.send("t", b"a")
+                assert txn.committed is None
         assert scope.cancelled_caught
+        assert txn.committed is True
         async with producer.transaction() as txn:
             await txn.send("t", b"b")
     ends = [(request.producer_epoch, request.committed) for name, _, request in broker.requests if name == "EndTxn"]
