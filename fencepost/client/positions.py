@@ -49,6 +49,7 @@ class Positions:
         self._handled: dict[TopicPartition, CommittedOffset] = {}
         self._rewind_due = False
         self._sought: set[TopicPartition] = set()  # since the rewind was due: they stay where the program wants them
+        self._looked_up: set[TopicPartition] = set()  # by the program's own wish
         self._void = False
         self._whole: WholeTransactions[Any, Any] | None = None
         self._open = False
@@ -131,6 +132,7 @@ class Positions:
             state.leave()
             state.jump(None)
             state.reset = timestamp
+            self._looked_up.add(state.partition)
             self._note_seek(state, None)
         self._moved()
 
@@ -146,9 +148,14 @@ class Positions:
     async def _wait_found(self) -> None:
         """Wait for the positions that are being looked up after a seek to a time or an end: they are to be committed.
 
-        Raises as `position` does, and RetriableError at the deadline (`default_api_timeout_ms`).
+        So are those that the reset policy looks up, where records were given: a commit that lacked them would have
+        them read again. Raises as `position` does, and RetriableError at the deadline (`default_api_timeout_ms`).
         """
-        sought = [p for p, state in self._fetcher.states.items() if state.position is None and state.reset is not None]
+        sought = [
+            p
+            for p, state in self._fetcher.states.items()
+            if state.position is None and state.reset is not None and (state.unsaved or p in self._looked_up)
+        ]
 
         async def attempt() -> None:
             for partition in sought:

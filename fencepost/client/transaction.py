@@ -100,7 +100,10 @@ class Transaction:
         if consumer not in self.consumers:
             self.consumers.append(consumer)
         if offsets is None:
-            await consumer._wait_found()
+            try:
+                await consumer._wait_found()
+            except KafkaError as error:
+                self.fail(error)
             self.check()
         group, positions = consumer.offsets_in_hand()
         if offsets is not None:

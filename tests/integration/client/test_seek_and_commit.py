@@ -7,7 +7,7 @@ import pytest
 import trio
 
 import fencepost
-from fencepost import AbortableError, KafkaError, TopicPartition
+from fencepost import AbortableError, KafkaError, RetriableError, TopicPartition
 from fencepost.client.read_errors import DeserializationFailed
 from fencepost.sync import Client as BlockingClient
 from tests.integration.client.group_kit import PATIENCE_S
@@ -254,3 +254,31 @@ def test_the_blocking_consumer_commits_a_seek_too(address: str, name: str) -> No
             consumer.seek_to_beginning()
             consumer.commit()
             assert consumer.committed(here) == {here: 0}
+
+
+async def test_a_place_that_can_not_be_found_is_not_left_out_in_silence(address: str, name: str) -> None:
+    """A commit without it would have what was given read again; in a transaction that is a reason to abort.
+
+    What nobody has sought holds nobody up.
+    """
+    here, ghost = TopicPartition(name, 0), TopicPartition(name, 7)
+    async with (
+        fencepost.Client(address, default_api_timeout_ms=500) as kafka,
+        kafka.consumer(group=name) as consumer,
+        kafka.transactional_producer(name) as producer,
+    ):
+        await create(kafka, name, partitions=1, records=9)
+        consumer.assign([here, ghost])
+        consumer.seek(here, 3)
+        with trio.fail_after(PATIENCE_S):
+            await consumer.commit()
+            assert await consumer.committed(here) == {here: 3}
+            consumer.seek(here, 4)
+            consumer.seek_to_end(ghost)
+            with pytest.raises(RetriableError, match="finding the positions to commit"):
+                await consumer.commit()
+            with pytest.raises(AbortableError, match="finding the positions to commit"):
+                async with producer.transaction(consumer=consumer) as txn:
+                    await txn.send_offsets(consumer)
+            assert txn.committed is False
+            assert await consumer.committed(here) == {here: 3}
