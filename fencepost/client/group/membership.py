@@ -72,6 +72,7 @@ class Membership(ABC):
         self._wants_rest = False
         self._away = False
         self._failed = False
+        self._ended = False
         self._life = trio.CancelScope()
         self._backoff = cluster.policy.backoff()
 
@@ -98,8 +99,8 @@ class Membership(ABC):
             self._happened()
 
     async def let_act(self) -> None:
-        """Wait, at rest, while the group takes partitions away; at once if there is nothing to take."""
-        while self._wants_rest or self._has_lost():
+        """Wait, at rest, while the group takes partitions away; at once if there is nothing to take, or nobody to."""
+        while (self._wants_rest or self._has_lost()) and not self._ended:
             await self._moved.wait()
 
     def subscribe(self, interest: Interest) -> None:
@@ -155,12 +156,16 @@ class Membership(ABC):
 
     async def run(self) -> None:
         """Be a member until cancelled, or until the group will not have us, which the reader is told."""
-        while True:
-            with trio.CancelScope() as self._life:
-                while await self._advance(self._next()):
-                    pass
-                return
-            await self._go_missing()
+        try:
+            while True:
+                with trio.CancelScope() as self._life:
+                    while await self._advance(self._next()):
+                        pass
+                    return
+                await self._go_missing()
+        finally:
+            self._ended = True
+            self._has_moved()
 
     async def _advance(self, step: Step) -> bool:
         match step:

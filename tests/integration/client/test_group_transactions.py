@@ -4,7 +4,7 @@ import pytest
 import trio
 
 import fencepost
-from fencepost import AbortableError, TopicPartition
+from fencepost import AbortableError, KafkaError, TopicPartition
 from tests.integration.client.group_kit import COOPERATIVE, PATIENCE_S, reading
 from tests.integration.client.test_groups import create, until
 
@@ -110,3 +110,29 @@ async def test_nothing_is_given_while_on_revoked_is_told(
                 await until(lambda: values.count(b"more") == 1, "it goes on afterwards")
                 one._callbacks["revoked"] = None
     assert seen[0] == (0, 10)
+
+
+@pytest.mark.parametrize("how", ["refused", "unsubscribed"])
+async def test_nobody_waits_for_partitions_that_a_membership_at_its_end_will_not_take_away(
+    kafka: fencepost.Client, name: str, way: dict[str, object], how: str
+) -> None:
+    """The group has expelled the member, and in the same moment refuses it for good, or it is given up elsewhere."""
+    await create(kafka, name, partitions=1, records=3)
+    with trio.fail_after(PATIENCE_S):
+        async with kafka.consumer(name, group=name, **way) as consumer:
+            batches = consumer.batches()
+            await anext(batches)
+            membership = consumer._membership
+            assert membership is not None
+            membership._expel("the test says so")
+            if how == "refused":
+                membership._give_way(KafkaError("the group is closed to this member"))
+                membership._happened()
+                with pytest.raises(KafkaError, match="closed to this member"):
+                    await anext(batches)
+                return
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(anext, batches)  # which gives the batch back, and waits for what the group takes
+                consumer._end_group_tasks()
+                await consumer.unsubscribe()
+                consumer.assign([TopicPartition(name, 0)])
