@@ -3,16 +3,19 @@
     python -m bench.stall [--gib 10] [--partitions 1] [--durability os] [--data DIRECTORY]
 
 A gap is how much later than asked the ticker woke. What the thread spent waiting for a processor (run_delay of
-/proc/PID/schedstat) is told apart, because other work on the machine makes it, not the broker. Needs room for what it
-writes, and removes it.
+/proc/PID/schedstat) is told apart, because other work on the machine makes it, not the broker. For each gap above 50 ms
+it also says how long the broker's other threads were without a processor: one of them may have held what the event loop
+waited for. Needs room for what it writes, and removes it.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -30,18 +33,27 @@ class Ticker:
     def __init__(self) -> None:
         self.gaps: list[tuple[float, float]] = []
         """(seconds late, of which the thread was ready and had no processor)."""
+        self.stalls: list[tuple[float, float]] = []
+        """(own seconds of a gap above 50 ms, those that another thread was ready meanwhile and had no processor)."""
         self._schedstat = os.open("/proc/thread-self/schedstat", os.O_RDONLY)
+        self._others: dict[str, int] = {}
 
     async def run(self) -> None:
         """Tick until cancelled."""
-        ran, delayed = trio.current_time(), self._delay_seconds()
+        ran, delayed, others = trio.current_time(), self._delay_seconds(), self._others_delays()
         while True:
             await trio.sleep(TICK_SECONDS)
             now, waited = trio.current_time(), self._delay_seconds()
-            self.gaps.append((max(0.0, now - ran - TICK_SECONDS), waited - delayed))
-            ran, delayed = now, waited
+            gap, delay = max(0.0, now - ran - TICK_SECONDS), waited - delayed
+            self.gaps.append((gap, delay))
+            before, others = others, self._others_delays()
+            if gap - delay > STALL_SECONDS:
+                self.stalls.append(
+                    (gap - delay, max((others[one] - before.get(one, 0.0) for one in others), default=0.0))
+                )
+            ran, delayed = trio.current_time(), self._delay_seconds()
 
-    def summary(self) -> dict[str, float]:
+    def summary(self) -> dict[str, Any]:
         """The figures of all ticks."""
         own = sorted(max(0.0, gap - delay) for gap, delay in self.gaps)
         raw = sorted(gap for gap, _ in self.gaps)
@@ -52,10 +64,30 @@ class Ticker:
             "own_p999_ms": own[int(len(own) * 0.999)] * 1000,
             "own_max_ms": own[-1] * 1000,
             "own_over_50_ms": sum(gap > STALL_SECONDS for gap in own),
+            "stalls": [f"{own * 1000:.0f} ms ({others * 1000:.0f} without)" for own, others in self.stalls],
         }
 
     def _delay_seconds(self) -> float:
-        return int(os.pread(self._schedstat, 100, 0).split()[1]) / 1e9
+        return _delay_of(self._schedstat)
+
+    def _others_delays(self) -> dict[str, float]:
+        """Of each other thread of this process by its id."""
+        present = set(os.listdir("/proc/self/task")) - {str(threading.get_native_id())}
+        for gone in self._others.keys() - present:
+            os.close(self._others.pop(gone))
+        for new in present - self._others.keys():
+            with contextlib.suppress(FileNotFoundError):
+                self._others[new] = os.open(f"/proc/self/task/{new}/schedstat", os.O_RDONLY)
+        delays = {}
+        for one, fd in self._others.items():
+            with contextlib.suppress(ProcessLookupError):  # it ended in this very moment
+                delays[one] = _delay_of(fd)
+        return delays
+
+
+def _delay_of(schedstat: int) -> float:
+    """Seconds that a thread was ready and had no processor, from its open file of statistics."""
+    return int(os.pread(schedstat, 100, 0).split()[1]) / 1e9
 
 
 def rss_mib() -> float:
@@ -120,7 +152,7 @@ def main() -> None:
         figures = measure(folder, arguments.gib, arguments.partitions, arguments.durability)
     print(f"{arguments.durability}, {arguments.gib:g} GiB over {arguments.partitions} partitions:")
     for name, value in figures.items():
-        print(f"  {name:<16} {value:10.1f}")
+        print(f"  {name:<16} " + (f"{value:10.1f}" if isinstance(value, int | float) else ", ".join(value) or "none"))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Callable
 Range = Callable[[int, int, int, int], int]
 """Linux's sync_file_range: descriptor, position, length and flags; 0, or -1 with the error in ctypes' errno."""
 
-STEP_BYTES = 2 << 20
+STEP_BYTES = 1 << 20
 """At most two steps are on their way to the disk at a time."""
 _WAIT_BEFORE, _WRITE, _WAIT_AFTER = 1, 2, 4
 _UNKNOWN_HERE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, errno.ESPIPE)
