@@ -1,11 +1,13 @@
 """Answers on their way out: their bytes, what they wait for, and how they are written anew when a log is lost."""
 
+import struct
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.context import DurableReply, EncodedReply
 from fencepost.protocol.headers import write_response_header
 from fencepost.protocol.registry import Api
+from fencepost.protocol.schema import Message
 
 if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
@@ -44,8 +46,28 @@ class DurableAnswer(Answer):
         self.parts, self.size_bytes = framed(self._api, self._version, self._correlation_id, self._reply.response)
 
 
+_head = struct.Struct(">ii").pack
+_NO_TAGS = (b"", b"\0")
+"""What stands behind the correlation id, by the version of the response's header."""
+
+
+def front_of(message: Message, version: int, response: Any, rest: bytes) -> bytes:
+    """What stands in front of the last field of `response`, which together with what follows it is encoded as `rest`.
+
+    For answers that differ in that field alone: what they share is encoded once.
+    """
+    encoded = message.encode(response, version)
+    assert encoded.endswith(rest), f"{message.struct_name} v{version} does not end with that field"
+    return encoded[: -len(rest)]
+
+
 def answer_of(api: Api, version: int, correlation_id: int, reply: Any) -> Answer:
     """The answer to one request: `reply` is a response, or a `DurableReply` around it."""
+    if type(reply) is EncodedReply and len(reply.parts) == 1:
+        [body] = reply.parts
+        tags = _NO_TAGS[api.response_header_version(version)]
+        data = _head(4 + len(tags) + len(body), correlation_id) + tags + body
+        return Answer([data], len(data))
     if isinstance(reply, DurableReply):
         return DurableAnswer(api, version, correlation_id, reply)
     return Answer(*framed(api, version, correlation_id, reply))

@@ -5,7 +5,7 @@ import socket
 from collections.abc import Coroutine
 from itertools import starmap
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -13,7 +13,7 @@ from fencepost.broker.answers import Answer, answer_of
 from fencepost.broker.context import CloseConnection, Endpoint, RequestContext
 from fencepost.broker.dispatch import Route, UnservedRequest
 from fencepost.broker.frames import BadFrame, FrameBuffer
-from fencepost.broker.later import Later
+from fencepost.broker.later import Later, Parked
 from fencepost.broker.log.store import FileRegion
 from fencepost.broker.readiness import Seat, Work, failed
 from fencepost.broker.transmission import JOIN_BYTES_MAX, Rest, send_parts, start_sending
@@ -24,6 +24,7 @@ from fencepost.protocol.schema import DecodeError
 if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.node import Node
+    from fencepost.broker.repeated_group import RepeatedGroup
     from fencepost.broker.repeated_produce import RepeatedProduce
     from fencepost.broker.repeated_txn import RepeatedTxn
     from fencepost.broker.server import Server
@@ -34,9 +35,10 @@ Unfinished = Coroutine[Any, Any, Any]
 
 OUTPUT_FLUSH_BYTES = 1 << 20
 OUTPUT_FLUSH_ANSWERS = 128
-PRODUCE, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 24, 26
-LEARNT = frozenset({PRODUCE, ADD_PARTITIONS_TO_TXN, END_TXN})
-"""APIs whose requests are remembered by their bytes (decision 17); those answered at once, by a handler itself."""
+PRODUCE, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 11, 12, 14, 24, 26
+OF_GROUPS = frozenset({JOIN_GROUP, HEARTBEAT, SYNC_GROUP})
+LEARNT = OF_GROUPS | {PRODUCE, ADD_PARTITIONS_TO_TXN, END_TXN}
+"""APIs whose requests are remembered by their bytes (decision 17), unless a task has to wait for their answers."""
 
 
 class Connection:
@@ -63,11 +65,12 @@ class Connection:
         self._out_bytes = 0
         self._waits: dict[PartitionLog, int] = {}
         self._seat: Seat
-        self._parked: _Parked | None = None
+        self._parked: Parked[Any] | None = None
         self._rest: Rest | None = None
         """What `_flushed_at_once` began to send and `_flush` has to finish."""
         self._repeated: RepeatedProduce | None = None
         self._repeated_txn: RepeatedTxn | None = None
+        self._repeated_group: RepeatedGroup | None = None
         self._scope = trio.CancelScope()
 
     async def run(self) -> None:
@@ -109,7 +112,7 @@ class Connection:
             seat.leave()
             del self._seat  # it knows us, and whatever goes round in a circle waits long for the collector
             if self._parked is not None:
-                self._parked.later.leave()
+                self._parked.leave()
 
     def _serve_input(self) -> Work | None:
         """Receive once, answer, send. What it returns must be awaited before more is received.
@@ -166,6 +169,10 @@ class Connection:
             soon = self._repeated_txn.answer(frame)
             if soon is not None:
                 return self._enqueue(soon) if isinstance(soon, Answer) else self._enqueue_later(soon)
+        if self._repeated_group is not None and not self._out:
+            said = self._repeated_group.answer(frame)
+            if said is not None:
+                return self._enqueue(said) if isinstance(said, Answer) else self._take_up(said)
         header = read_request_header(frame)
         dispatch = self._server.dispatch
         if header.api_key == API_VERSIONS and not API_BY_KEY[API_VERSIONS].serves(header.api_version):
@@ -196,38 +203,39 @@ class Connection:
         if isinstance(reply, CoroutineType):
             return self._handle_waiting(route, reply, context, began)
         if isinstance(reply, Later):
-            if not self._seat.can_pause:
-                return self._handle_waiting(route, reply.wait(), context, began)
-            self._park(_Parked(reply, route, context, began))
-            return None
+            version, number = context.api_version, context.correlation_id
+            return self._take_up(Parked(reply.asked, reply.respond, route.api, version, number, began))
         self._node.metrics.count_request(context.api_key, clock.monotonic() - began)
         if reply is None:
             return None
         return self._enqueue(answer_of(route.api, context.api_version, context.correlation_id, reply))
 
-    def _park(self, parked: "_Parked") -> None:
-        """Leave a request to be answered in the middle of another one; nothing else is received until then."""
-        self._parked = parked
+    def _take_up(self, waiting: Parked[Any] | Coroutine[Any, Any, Answer]) -> Unfinished | None:
+        """A request that could not be answered at once. A parked one is answered in the middle of another one."""
+        if not isinstance(waiting, Parked):
+            return self._enqueue_later(waiting)
+        if not self._seat.can_pause:
+            return self._enqueue_parked(waiting, waiting.wait())
+        self._parked = waiting  # nothing else is received until then
         self._seat.pause()
         self.idle = False
         self.busy_in_handler = True
-        parked.later.then(self._unpark)
+        waiting.then(self._unpark)
+        return None
 
     def _unpark(self) -> None:
         """The answer is known. It leaves from here, unless there is something to wait for, or more to do."""
         parked = self._parked
         assert parked is not None
-        route, context = parked.route, parked.context
-        response = parked.later.now()
         self._parked = None
-        if response is None:
-            waiting = self._handle_waiting(route, parked.later.settled(), context, parked.began)
-            self._seat.resume(self._finish(waiting))
-            return
-        self.busy_in_handler = False
-        self._node.metrics.count_request(context.api_key, self._node.clock.monotonic() - parked.began)
         try:
-            unfinished = self._enqueue(answer_of(route.api, context.api_version, context.correlation_id, response))
+            answer = parked.answer()
+            if answer is None:
+                self._seat.resume(self._finish(self._enqueue_parked(parked, parked.settled())))
+                return
+            self.busy_in_handler = False
+            self._node.metrics.count_request(parked.api.key, self._node.clock.monotonic() - parked.began)
+            unfinished = self._enqueue(answer)
             if unfinished is not None or self._server.draining or self._frames.pending_bytes:
                 self._seat.resume(self._finish(unfinished))
             elif self._flushed_at_once():
@@ -237,6 +245,12 @@ class Connection:
                 self._seat.resume(self._finish(self._flush()))
         except Exception as error:  # noqa: BLE001 - it is this connection's, not that of the request under way
             self._seat.resume(failed(error))
+
+    async def _enqueue_parked(self, parked: Parked[Any], waiting: Coroutine[Any, Any, Answer]) -> None:
+        try:
+            await self._enqueue_later(waiting)
+        finally:
+            self._node.metrics.count_request(parked.api.key, self._node.clock.monotonic() - parked.began)
 
     async def _handle_waiting(self, route: Route, waiting: Unfinished, context: RequestContext, began: float) -> None:
         self.busy_in_handler = True
@@ -274,6 +288,12 @@ class Connection:
 
                 self._repeated = RepeatedProduce(self._node)
             self._repeated.learn(frame, request, context)
+        elif context.api_key in OF_GROUPS:
+            if self._repeated_group is None:
+                from fencepost.broker.repeated_group import RepeatedGroup
+
+                self._repeated_group = RepeatedGroup(self._node)
+            self._repeated_group.learn(frame, request, context)
         else:
             if self._repeated_txn is None:
                 from fencepost.broker.repeated_txn import RepeatedTxn
@@ -344,15 +364,6 @@ class Connection:
 
     def _made_progress(self) -> None:
         self.last_active = self._server.now
-
-
-class _Parked(NamedTuple):
-    """A request that is answered by another one's turn."""
-
-    later: Later[Any]
-    route: Route
-    context: RequestContext
-    began: float
 
 
 async def _ended() -> bool:

@@ -131,3 +131,32 @@ def test_a_broker_that_stops_answers_the_joins_that_wait(broker: BrokerProcess, 
     assert answer.error_code == ErrorCode.NOT_COORDINATOR
     with pytest.raises(ConnectionEnded):
         other.receive_frame()
+
+
+def test_members_that_join_again_and_again_say_and_hear_what_is_new_g1(two: tuple[Wire, Wire]) -> None:
+    """From the third time on their requests are known by their bytes; what is new in them is not."""
+    one, other = two
+    leader = leader_of_a_stable_group(one)
+    follower = promised(other)
+    for generation in range(2, 8):
+        said = [bytes([generation]) * (50 * generation), bytes([generation, generation])]
+        sent = other.send(JOIN, JOIN_VERSION, join_request(follower, said[1]))
+        beat = HeartbeatRequest(group_id="g", generation_id=generation - 1, member_id=leader)
+        while one.call(HEARTBEAT, HEARTBEAT_VERSION, beat).error_code != ErrorCode.REBALANCE_IN_PROGRESS:
+            pass
+        joined = one.call(JOIN, JOIN_VERSION, join_request(leader, said[0]))
+        assert [(member.member_id, member.metadata) for member in joined.members] == [
+            (leader, said[0]),
+            (follower, said[1]),
+        ]
+        correlation_id, answer = other.receive(JOIN, JOIN_VERSION)
+        assert (correlation_id, answer.member_id, answer.leader) == (sent, follower, leader)
+        assert answer.generation_id == joined.generation_id == generation
+        stale = other.call(SYNC, SYNC_VERSION, sync_request(follower, generation - 1))
+        assert stale.error_code == ErrorCode.ILLEGAL_GENERATION
+        sent = other.send(SYNC, SYNC_VERSION, sync_request(follower, generation))
+        one.call(SYNC, SYNC_VERSION, sync_request(leader, generation, leader, follower))
+        correlation_id, synced = other.receive(SYNC, SYNC_VERSION)
+        assert (correlation_id, synced.error_code, synced.assignment) == (sent, ErrorCode.NONE, follower.encode())
+        alive = HeartbeatRequest(group_id="g", generation_id=generation, member_id=follower)
+        assert other.call(HEARTBEAT, HEARTBEAT_VERSION, alive).error_code == ErrorCode.NONE

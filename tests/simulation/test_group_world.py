@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -56,7 +57,7 @@ def sessions_end_early(monkeypatch: pytest.MonkeyPatch) -> None:
 def everybody_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     def assigned(group: Any, member_id: str) -> Any:
         reply = whole(group, member_id)
-        return reply._replace(assignment=max((m.assignment for m in group.members.values()), key=len))
+        return replace(reply, assignment=max((m.assignment for m in group.members.values()), key=len))
 
     whole = classic._assignment
     monkeypatch.setattr(classic, "_assignment", assigned)

@@ -10,6 +10,7 @@ import struct
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.answers import front_of
 from fencepost.broker.context import EncodedReply, RequestContext
 from fencepost.broker.later import later
 from fencepost.coordinator.group.turn import Join, JoinReply
@@ -36,9 +37,14 @@ _put_length = struct.Struct(">h").pack
 
 def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Join, and answer once the group has its next generation."""
+    return later(node.groups.ask_join(command(request, context)), partial(response, context.api_version))
+
+
+def command(request: Any, context: RequestContext) -> Join:
+    """What the request asks, with what its version implies."""
     version = context.api_version
     timed = version >= REBALANCE_TIMEOUT_SINCE
-    command = Join(
+    return Join(
         request.group_id,
         request.member_id,
         request.group_instance_id,
@@ -52,7 +58,6 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         version >= SKIP_ASSIGNMENT_SINCE,
         request.reason,
     )
-    return later(node.groups.ask_join(command), partial(response, version))
 
 
 def response(version: int, reply: JoinReply) -> Any:
@@ -72,10 +77,8 @@ def response(version: int, reply: JoinReply) -> Any:
 def _front(version: int, generation: int, protocol_type: str | None, protocol: str | None, leader: str) -> bytes:
     """What stands before the member id in a follower's answer."""
     nobody = JoinReply("", ErrorCode.NONE, generation, protocol_type, protocol, leader)
-    encoded = JoinGroupResponse.encode(_spelt_out(version, nobody), version)
     rest = b"\1" + _FLEXIBLE_END if version >= FLEXIBLE else b"\0\0" + _END
-    assert encoded.endswith(rest), "another field follows the member id"
-    return encoded[: -len(rest)]
+    return front_of(JoinGroupResponse, version, _spelt_out(version, nobody), rest)
 
 
 def _spelt_out(version: int, reply: JoinReply) -> Any:

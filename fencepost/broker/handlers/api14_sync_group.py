@@ -9,6 +9,7 @@ import struct
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.answers import front_of
 from fencepost.broker.context import EncodedReply, RequestContext
 from fencepost.broker.later import later
 from fencepost.coordinator.group.turn import Sync, SyncReply
@@ -31,7 +32,12 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= PROTOCOL_SINCE and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    command = Sync(
+    return later(node.groups.ask_sync(command(request)), partial(response, context.api_version))
+
+
+def command(request: Any) -> Sync:
+    """What the request asks."""
+    return Sync(
         request.group_id,
         request.member_id,
         request.group_instance_id,
@@ -40,7 +46,6 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
         request.protocol_name,
         tuple([(assignment.member_id, assignment.assignment) for assignment in request.assignments]),
     )
-    return later(node.groups.ask_sync(command), partial(response, context.api_version))
 
 
 def response(version: int, reply: SyncReply) -> Any:
@@ -49,17 +54,15 @@ def response(version: int, reply: SyncReply) -> Any:
         return _spelt_out(reply)
     front, assignment = _front(version, reply.protocol_type, reply.protocol), reply.assignment
     if version >= FLEXIBLE:
-        return EncodedReply([front + put_varint(len(assignment) + 1), assignment, b"\0"])
-    return EncodedReply([front + _put_length(len(assignment)), assignment])
+        return EncodedReply([front + put_varint(len(assignment) + 1) + assignment + b"\0"])
+    return EncodedReply([front + _put_length(len(assignment)) + assignment])
 
 
 @lru_cache(maxsize=FRONTS_KEPT)
 def _front(version: int, protocol_type: str | None, protocol: str | None) -> bytes:
     """What stands before the assignment."""
-    encoded = SyncGroupResponse.encode(_spelt_out(SyncReply(ErrorCode.NONE, protocol_type, protocol)), version)
-    rest = b"\1\0" if version >= FLEXIBLE else _put_length(0)
-    assert encoded.endswith(rest), "another field follows the assignment"
-    return encoded[: -len(rest)]
+    nothing = _spelt_out(SyncReply(ErrorCode.NONE, protocol_type, protocol))
+    return front_of(SyncGroupResponse, version, nothing, b"\1\0" if version >= FLEXIBLE else _put_length(0))
 
 
 def _spelt_out(reply: SyncReply) -> Any:

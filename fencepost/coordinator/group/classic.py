@@ -6,6 +6,7 @@ Each takes the group and a request and returns the turn; `join.py` has the Join,
 from dataclasses import replace
 from typing import assert_never
 
+from fencepost.coordinator.group.growing import Grown, Without
 from fencepost.coordinator.group.rebalance import drop_member, rebalance_or_complete
 from fencepost.coordinator.group.state import (
     NOBODY,
@@ -34,42 +35,60 @@ def check_member(group: Group, member_id: str, instance_id: str | None) -> Error
 
 def sync(group: Group, command: Sync, now_ms: int) -> Turn:
     """A member asks for its assignment; the leader brings all of them, and with it the group is stable."""
-    out = Out(command.group_id)
     error = _check_sync(group, command)
     if error:
-        return out.turn(group, SyncReply(error))
+        return Turn(group, SyncReply(error))
     match group:
         case Dead() | Empty():
-            return out.turn(group, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
+            return Turn(group, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
         case PreparingRebalance():
-            return out.turn(group, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+            return Turn(group, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
         case CompletingRebalance():
-            group = CompletingRebalance(
-                group.generation,
-                group.protocol_type,
-                group.protocol,
-                group.leader,
-                group.members,
-                group.syncing | {command.member_id},
-                _synced(group, command.member_id, out),
-                group.pending,
-            )
-            after = _assign(group, command, now_ms, out) if command.member_id == group.leader else group
-            return out.turn(after, None, command.member_id)
+            return _sync_completing(group, command, now_ms)
         case Stable():
-            group = Stable(
-                group.generation,
-                group.protocol_type,
-                group.protocol,
-                group.leader,
-                group.members,
-                _synced(group, command.member_id, out),
-                group.pending,
-            )
-            out.session(group.members[command.member_id])
-            return out.turn(group, _assignment(group, command.member_id))
+            return _sync_stable(group, command)
         case _:
             assert_never(group)
+
+
+def _sync_completing(group: CompletingRebalance, command: Sync, now_ms: int) -> Turn:
+    """The leader ends the wait; everybody else begins to."""
+    member_id = command.member_id
+    out = Out(command.group_id)
+    waiting = CompletingRebalance(
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        group.leader,
+        group.members,
+        group.syncing.plus(member_id),
+        group.pending,
+    )
+    if len(waiting.syncing) == len(waiting.members):
+        out.set(TimerKind.SYNC, None)
+    after = _assign(waiting, command, now_ms, out) if member_id == group.leader else waiting
+    return out.turn(after, None, member_id)
+
+
+def _sync_stable(group: Stable, command: Sync) -> Turn:
+    """The assignment is there; the sync timer stops with the last who asks."""
+    member_id, unsynced = command.member_id, group.unsynced
+    out = Out(command.group_id)
+    if member_id in unsynced:
+        unsynced = unsynced.minus(member_id) if isinstance(unsynced, Without) else unsynced - {member_id}
+        if not unsynced:
+            out.set(TimerKind.SYNC, None)
+        group = Stable(
+            group.generation,
+            group.protocol_type,
+            group.protocol,
+            group.leader,
+            group.members,
+            unsynced,
+            group.pending,
+        )
+    out.session(group.members[member_id])
+    return out.turn(group, _assignment(group, member_id))
 
 
 def _check_sync(group: Group, command: Sync) -> ErrorCode:
@@ -85,14 +104,6 @@ def _check_sync(group: Group, command: Sync) -> ErrorCode:
     return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if other_type or other_name else ErrorCode.NONE
 
 
-def _synced(group: CompletingRebalance | Stable, member_id: str, out: Out) -> frozenset[str]:
-    """Who has still to sync; the sync timer stops with the last."""
-    unsynced = group.unsynced - {member_id}
-    if group.unsynced and not unsynced:
-        out.set(TimerKind.SYNC, None)
-    return unsynced
-
-
 def _assign(group: CompletingRebalance, command: Sync, now_ms: int, out: Out) -> Stable:
     """Give every member what the leader has for it (nothing, where it forgot one) and wake the parked Syncs.
 
@@ -101,7 +112,13 @@ def _assign(group: CompletingRebalance, command: Sync, now_ms: int, out: Out) ->
     assignments = dict(command.assignments)
     members = {key: _assigned(member, assignments.get(key, b"")) for key, member in group.members.items()}
     stable = Stable(
-        group.generation, group.protocol_type, group.protocol, group.leader, members, group.unsynced, group.pending
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        group.leader,
+        members,
+        Without(members, group.syncing),
+        group.pending,
     )
     out.save(stable, now_ms)
     for member_id in group.syncing:
@@ -148,7 +165,7 @@ def leave(group_id: str, group: Group, names: tuple[MemberName, ...], now_ms: in
         group = drop_member(group, member_id, out)
     fewer = len(group_members(group)) < len(before)
     if isinstance(group, PreparingRebalance) or (fewer and isinstance(group, CompletingRebalance | Stable)):
-        group = rebalance_or_complete(group, frozenset(), now_ms, out)
+        group = rebalance_or_complete(group, Grown(), now_ms, out)
     return out.turn(group, LeaveReply(tuple(errors)))
 
 

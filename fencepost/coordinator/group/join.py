@@ -5,6 +5,7 @@ from typing import assert_never
 
 from fencepost.coordinator.group.classic import check_member
 from fencepost.coordinator.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from fencepost.coordinator.group.growing import Grown
 from fencepost.coordinator.group.rebalance import (
     common_protocols,
     current_generation,
@@ -48,6 +49,8 @@ def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, n
         return Turn(group, JoinReply(command.member_id, ErrorCode.INVALID_SESSION_TIMEOUT))
     if isinstance(group, Dead) and command.member_id:
         return Turn(group, JoinReply(command.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+    if type(group) is PreparingRebalance and (preparing := _one_more(group, command, config)) is not None:
+        return Turn(preparing, None, (), (), (), command.member_id)
     out = Out(command.group_id)
     if not _has_room(group, command.member_id, config.group_max_size):
         return _turn_away(group, command, now_ms, out)
@@ -63,6 +66,35 @@ def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, n
     elif command.member_id_required:
         return _promise(group, command, new_member_id, out)
     return _add(group, command, new_member_id, config, now_ms, out)
+
+
+def _one_more(group: PreparingRebalance, command: Join, config: GroupConfig) -> PreparingRebalance | None:
+    """Most Joins: a member comes back and speaks what it spoke before, while others are still missing.
+
+    None for all else. What `join` looks at apart from this can not stop such a one.
+    """
+    members, protocols = group.members, command.protocols
+    member = members.get(command.member_id)
+    if (
+        member is None
+        or group.initial is not None
+        or command.group_instance_id != member.group_instance_id
+        or command.protocol_type != group.protocol_type
+        or not len(group.joined) + 1 < len(members) <= config.group_max_size
+        or command.member_id in group.pending
+    ):
+        return None
+    if protocols != member.protocols and [name for name, _ in protocols] != [name for name, _ in member.protocols]:
+        return None
+    return PreparingRebalance(
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        group.leader,
+        with_member(members, _updated(member, command)),
+        group.joined.plus(command.member_id),
+        group.pending,
+    )
 
 
 def _has_room(group: Group, member_id: str, max_size: int) -> bool:
@@ -87,7 +119,7 @@ def _turn_away(group: Group, command: Join, now_ms: int, out: Out) -> Turn:
     group = without_member(group, command.member_id)
     if not isinstance(group, PreparingRebalance):  # there is room for members, so this was a promised id
         return out.turn(group, reply)
-    return out.turn(rebalance_or_complete(group, frozenset(), now_ms, out), reply)
+    return out.turn(rebalance_or_complete(group, Grown(), now_ms, out), reply)
 
 
 def _fits(group: Group, command: Join) -> bool:
@@ -148,10 +180,10 @@ def _add(group: Group, command: Join, member_id: str, config: GroupConfig, now_m
                 initial=initial,
                 leader=group.leader or member_id,
             )
-            after = rebalance_or_complete(group, frozenset((member_id,)), now_ms, out)
+            after = rebalance_or_complete(group, Grown((member_id,)), now_ms, out)
         case CompletingRebalance() | Stable():
             group = replace(group, members=with_member(group.members, member), pending=group.pending - {member_id})
-            after = prepare_rebalance(group, frozenset((member_id,)), now_ms, out)
+            after = prepare_rebalance(group, Grown((member_id,)), now_ms, out)
         case _:
             assert_never(group)
     return out.turn(after, parked_as=member_id)
@@ -188,7 +220,7 @@ def _join_known(group: Group, command: Join, config: GroupConfig, now_ms: int, o
 def _rejoin(group: Active, command: Join, now_ms: int, out: Out) -> Turn:
     member_id = command.member_id
     members = with_member(group.members, _updated(group.members[member_id], command))
-    return out.turn(rebalance_or_complete(group, frozenset((member_id,)), now_ms, out, members), None, member_id)
+    return out.turn(rebalance_or_complete(group, Grown((member_id,)), now_ms, out, members), None, member_id)
 
 
 def _updated(member: Member, command: Join) -> Member:
@@ -219,7 +251,7 @@ def _replace_static(
     group = _with_new_holder(group, old_member_id, new_member_id, command)
     out.end_sessions((old_member_id,))
     out.session(group.members[new_member_id])
-    joined = frozenset((new_member_id,))
+    joined = Grown((new_member_id,))
     match group:
         case Stable():
             if select_protocol(group.members) != group.protocol:
@@ -256,11 +288,9 @@ def _with_new_holder(group: Active, old_member_id: str, new_member_id: str, comm
     old = frozenset((old_member_id,))
     match group:
         case PreparingRebalance():
-            return replace(group, members=members, leader=leader, joined=group.joined - old)
+            return replace(group, members=members, leader=leader, joined=Grown(group.joined - old))
         case CompletingRebalance():
-            return replace(
-                group, members=members, leader=leader or "", syncing=group.syncing - old, unsynced=group.unsynced - old
-            )
+            return replace(group, members=members, leader=leader or "", syncing=Grown(group.syncing - old))
         case Stable():
             return replace(group, members=members, leader=leader, unsynced=group.unsynced - old)
         case _:
@@ -281,5 +311,5 @@ def _resumed(group: Stable, member_id: str, old_member_id: str, can_skip_assignm
     if group.leader != member_id:
         return reply
     if can_skip_assignment:
-        return reply._replace(skip_assignment=True, members=roster(group.members, group.protocol))
-    return reply._replace(leader=old_member_id)
+        return replace(reply, skip_assignment=True, members=roster(group.members, group.protocol))
+    return replace(reply, leader=old_member_id)

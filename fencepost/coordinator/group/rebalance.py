@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.growing import Grown
 from fencepost.coordinator.group.state import (
     Active,
     CompletingRebalance,
@@ -42,7 +43,7 @@ def start_group(group: Empty, member: Member, protocol_type: str, config: GroupC
         None,
         member.member_id,
         {member.member_id: member},
-        joined=frozenset((member.member_id,)),
+        joined=Grown((member.member_id,)),
         pending=group.pending - {member.member_id},
         initial=InitialDelay(delay_ms, max(member.rebalance_timeout_ms - delay_ms, 0)),
     )
@@ -53,7 +54,7 @@ def start_group(group: Empty, member: Member, protocol_type: str, config: GroupC
 
 
 def prepare_rebalance(
-    group: CompletingRebalance | Stable, joined: frozenset[str], now_ms: int, out: Out
+    group: CompletingRebalance | Stable, joined: Grown, now_ms: int, out: Out
 ) -> PreparingRebalance | CompletingRebalance | Empty:
     """Ask everybody to rejoin (G1): parked Syncs end with REBALANCE_IN_PROGRESS; `joined` are here already."""
     members = group.members
@@ -74,9 +75,7 @@ def prepare_rebalance(
     return preparing
 
 
-def rebalance_or_complete(
-    group: Active, joined: frozenset[str], now_ms: int, out: Out, members: Members | None = None
-) -> Group:
+def rebalance_or_complete(group: Active, joined: Grown, now_ms: int, out: Out, members: Members | None = None) -> Group:
     """After a member came, changed or went: start a rebalance, or see whether the running one is complete.
 
     `members` are those of the group from now on, where they have changed.
@@ -92,7 +91,7 @@ def rebalance_or_complete(
                 group.protocol,
                 group.leader,
                 members,
-                group.joined | joined,
+                _both(group.joined, joined),
                 group.pending,
                 group.initial,
             )
@@ -101,6 +100,12 @@ def rebalance_or_complete(
             return group
         case _:
             assert_never(group)
+
+
+def _both(before: Grown, more: Grown) -> Grown:
+    for name in more:
+        before = before.plus(name)
+    return before
 
 
 def complete_join(group: PreparingRebalance, now_ms: int, out: Out) -> PreparingRebalance | CompletingRebalance | Empty:
@@ -148,7 +153,6 @@ def _next_generation(group: PreparingRebalance, generation: int, out: Out) -> Co
         protocol,
         leader,
         members,
-        unsynced=frozenset(members),
         pending=group.pending,
     )
     answers, joined = out.answers, group.joined
@@ -233,7 +237,7 @@ def expire_sync(group_id: str, group: Group, now_ms: int) -> Turn:
     for member_id in gone:
         active = without_member(active, member_id)
     assert not isinstance(active, PreparingRebalance)
-    return out.turn(prepare_rebalance(active, frozenset(), now_ms, out))
+    return out.turn(prepare_rebalance(active, Grown(), now_ms, out))
 
 
 def expire_session(group_id: str, group: Group, member_id: str, now_ms: int) -> Turn:
@@ -263,7 +267,7 @@ def make_fit(group_id: str, group: Group, config: GroupConfig, now_ms: int) -> T
     """A group that comes back larger than `group.max.size` allows rebalances: the last to rejoin are turned away."""
     out = Out(group_id)
     if isinstance(group, Stable) and len(group.members) > config.group_max_size:
-        return out.turn(prepare_rebalance(group, frozenset(), now_ms, out))
+        return out.turn(prepare_rebalance(group, Grown(), now_ms, out))
     return out.turn(group)
 
 
@@ -272,7 +276,7 @@ def remove_member(group: Active, member_id: str, now_ms: int, out: Out) -> Group
     was_member = member_id in group.members
     group = drop_member(group, member_id, out)
     if was_member and not isinstance(group, PreparingRebalance):
-        return prepare_rebalance(group, frozenset(), now_ms, out)
+        return prepare_rebalance(group, Grown(), now_ms, out)
     if isinstance(group, PreparingRebalance) and group.all_joined:
         return complete_join(group, now_ms, out)
     return group

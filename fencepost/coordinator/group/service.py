@@ -121,17 +121,22 @@ class GroupService(GroupAdmin):
         shard = self._shards.of(command.group_id)
         if shard.is_lost:
             return JoinReply(command.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        refused = partial(JoinReply, command.member_id)
         try:
             if not self.consumers.make_way(shard, command.group_id):
-                return unless_refused(self.consumers.join(shard, command), refused)
+                return unless_refused(self.consumers.join(shard, command), command.refused)
             group = shard.state.group(command.group_id)
             new_member_id = command.member_id or f"{command.group_instance_id or command.client_id}-{self._new_id()}"
             turn = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
-            cause = partial(notes.joining, command, new_member_id)
-            return self._answer(shard, command.group_id, turn, self._joins, refused, cause)
+            return self._answer(
+                shard,
+                command.group_id,
+                turn,
+                self._joins,
+                command.refused,
+                lambda: notes.joining(command, new_member_id),
+            )
         except LogWriteFailed as failed:
-            return refused(coordinator_error(failed.code))
+            return command.refused(coordinator_error(failed.code))
 
     async def sync(self, command: Sync) -> SyncReply:
         """SyncGroup; waits for the leader's."""
@@ -269,8 +274,6 @@ class GroupService(GroupAdmin):
         if turn.log:
             shard.write(turn.log)
         shard.state.put(group_id, after)
-        if type(after) is type(before) and not turn.timers and not turn.answers:
-            return  # one more waits for the others
         if isinstance(before, CompletingRebalance) and isinstance(after, Stable):
             self.tallies.completed_rebalances += 1
         if logger.isEnabledFor(logging.INFO) and (told := notes.story(before, after, cause)):
@@ -308,6 +311,9 @@ class GroupService(GroupAdmin):
             end_offset = shard.log.end_offset
             return reply if shard.is_settled(end_offset) else settled(shard, end_offset, reply, refused)
         asked = parking.park(shard, group_id, turn.parked_as, refused)
+        if not (turn.log or turn.timers or turn.answers) and type(turn.group) is type(shard.state.group(group_id)):
+            shard.state.put(group_id, turn.group)  # one more waits for the others, as nearly always
+            return asked
         try:
             self._take(shard, group_id, turn, cause)
         except BaseException:
@@ -319,13 +325,8 @@ class GroupService(GroupAdmin):
         return asked.settled() if now is None else now
 
     def _set_timers(self, group_id: str, timers: Iterable[SetTimer]) -> None:
-        now, timed = self._clock.monotonic(), self._timers
-        for kind, delay_ms, member_id in timers:
-            key = TimerKey(kind, group_id, member_id)
-            if delay_ms is None:
-                timed.stop(key)
-            elif timed.set(key, now + delay_ms / 1000):
-                self._wake.set()
+        if self._timers.set_many(group_id, timers, self._clock.monotonic()):
+            self._wake.set()
 
     def set_timer(self, key: TimerKey, delay_ms: int | None) -> None:
         """Start a timer over, or stop it where the delay is None."""

@@ -14,9 +14,11 @@ which member ids were merely promised is memory only, and its loss costs a clien
 A rebalance makes a phase anew with every request: that is why `values.py` has a dataclass of its own.
 """
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Set
+from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
+
+from fencepost.coordinator.group.growing import Grown, Renewed, Without
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -51,6 +53,9 @@ class Member:
 
 Members: TypeAlias = Mapping[str, Member]
 """Members by id, in the order of arrival; never changed in place."""
+
+MEMBERS_COPIED = 32
+"""So many members are copied more quickly than looked after by a `Renewed`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +92,7 @@ class PreparingRebalance:
     protocol: str | None
     leader: str | None
     members: Members
-    joined: frozenset[str] = frozenset()
+    joined: Grown = field(default_factory=Grown)
     pending: frozenset[str] = frozenset()
     initial: InitialDelay | None = None
 
@@ -99,16 +104,20 @@ class PreparingRebalance:
 
 @dataclass(frozen=True, slots=True)
 class CompletingRebalance:
-    """The leader computes the assignment; `syncing` are those whose Sync is parked, `unsynced` those who sent none."""
+    """The leader computes the assignment; `syncing` are those whose Sync is parked."""
 
     generation: int
     protocol_type: str
     protocol: str
     leader: str
     members: Members
-    syncing: frozenset[str] = frozenset()
-    unsynced: frozenset[str] = frozenset()
+    syncing: Grown = field(default_factory=Grown)
     pending: frozenset[str] = frozenset()
+
+    @property
+    def unsynced(self) -> Without:
+        """Those who sent no Sync yet."""
+        return Without(self.members, self.syncing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +129,7 @@ class Stable:
     protocol: str
     leader: str | None
     members: Members
-    unsynced: frozenset[str] = frozenset()
+    unsynced: Set[str] = frozenset()
     pending: frozenset[str] = frozenset()
 
 
@@ -162,7 +171,9 @@ def with_member(members: Members, member: Member) -> Members:
     """`members` with `member` added, or put in its own place."""
     if members.get(member.member_id) is member:
         return members
-    return {**members, member.member_id: member}
+    if len(members) <= MEMBERS_COPIED:
+        return {**members, member.member_id: member}
+    return (members if isinstance(members, Renewed) else Renewed(members)).plus(member.member_id, member)
 
 
 def without_member(group: Active, member_id: str) -> Active:
@@ -173,15 +184,14 @@ def without_member(group: Active, member_id: str) -> Active:
     pending = group.pending - gone
     match group:
         case PreparingRebalance():
-            return replace(group, members=members, leader=leader, pending=pending, joined=group.joined - gone)
+            return replace(group, members=members, leader=leader, pending=pending, joined=Grown(group.joined - gone))
         case CompletingRebalance():
             return replace(
                 group,
                 members=members,
                 leader=leader or "",
                 pending=pending,
-                syncing=group.syncing - gone,
-                unsynced=group.unsynced - gone,
+                syncing=Grown(group.syncing - gone),
             )
         case Stable():
             return replace(group, members=members, leader=leader, pending=pending, unsynced=group.unsynced - gone)

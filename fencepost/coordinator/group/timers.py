@@ -1,10 +1,11 @@
 """Many timers behind one sleeping task: starting one over, which every heartbeat does, is one dictionary write."""
 
 import heapq
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from fencepost.coordinator.group.turn import TimerKind
+from fencepost.coordinator.group.turn import SetTimer, TimerKind
 
 
 class TimerKey(NamedTuple):
@@ -38,6 +39,20 @@ class Timers:
             return False
         earliest = not self._heap or deadline < self._heap[0][0]
         self._push(key, deadline)
+        return earliest
+
+    def set_many(self, group_id: str, timers: Iterable[SetTimer], now: float) -> bool:
+        """Start or stop timers of one group, their delays counted from `now`; True as with `set`, for any of them."""
+        deadlines, queued = self._deadlines, self._queued
+        new_key, earliest = tuple.__new__, False
+        for kind, delay_ms, member_id in timers:
+            key = new_key(TimerKey, (kind, group_id, member_id))
+            if delay_ms is None:
+                deadlines.pop(key, None)
+                continue
+            deadline = deadlines[key] = now + delay_ms / 1000
+            if queued.get(key, math.inf) > deadline:
+                earliest |= self.set(key, deadline)
         return earliest
 
     def stop(self, key: TimerKey) -> None:

@@ -36,6 +36,10 @@ class Join:
     reason: str | None = None
     """v8+: why the client says it joins (KIP-800); for the log."""
 
+    def refused(self, error: ErrorCode) -> "JoinReply":
+        """The reply that says why not."""
+        return JoinReply(self.member_id, error)
+
 
 @dataclass(frozen=True, slots=True)
 class Sync:
@@ -67,7 +71,8 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-class JoinReply(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class JoinReply:
     """The answer to a Join."""
 
     member_id: str
@@ -80,7 +85,8 @@ class JoinReply(NamedTuple):
     members: tuple[JoinedMember, ...] = ()
 
 
-class SyncReply(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SyncReply:
     """The answer to a Sync."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -95,14 +101,16 @@ class LeaveReply(NamedTuple):
     errors: tuple[ErrorCode, ...] = ()
 
 
-class JoinAnswer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class JoinAnswer:
     """Wakes the parked Join of `member_id`, if there is one."""
 
     member_id: str
     reply: JoinReply
 
 
-class SyncAnswer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class SyncAnswer:
     """Wakes the parked Sync of `member_id`, if there is one."""
 
     member_id: str
@@ -124,6 +132,9 @@ class TimerKind(StrEnum):
     """A classic member to rejoin."""
     CLASSIC_SYNC = "classic-sync"
     """A classic member to fetch what it was given."""
+
+    __hash__ = str.__hash__
+    """Enum's own is a function in Python, and each timer that is set is looked up by its kind."""
 
 
 class SetTimer(NamedTuple):
