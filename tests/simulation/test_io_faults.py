@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from fencepost.broker.log import file_sync, files
 from fencepost.broker.log.commit import Durability
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import Change, NameChange, Write, nothing
@@ -26,6 +27,15 @@ from tests.simulation.world import ProcessEnds, World
 def test_fail_at_every_call_of_the_history(kind: str, step: int, durability: Durability):
     """Faults: EIO, ENOSPC with and without a half-written batch, short writes, and syncs that fail."""
     assert sum(1 for _ in every_case(kind, durability, every(step))) > 5
+
+
+@pytest.mark.timeout(7200 if LONG else 600)
+@pytest.mark.parametrize(("kind", "step"), [("eio", 311), ("full_half_way", 151), ("short", 151), ("failed_sync", 97)])
+def test_fail_at_every_call_where_all_goes_in_pieces(kind: str, step: int, monkeypatch: pytest.MonkeyPatch):
+    """As large batches and large flushes do (decision 44), here with batches of the usual size and tiny pieces."""
+    monkeypatch.setattr(files, "PIECE_BYTES", 50)
+    monkeypatch.setattr(file_sync, "LARGE_BYTES", 60)
+    assert sum(1 for _ in every_case(kind, "fsync", every(step))) > 5
 
 
 def world_with_a_failed_flush() -> World:
