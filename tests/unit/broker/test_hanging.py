@@ -288,13 +288,13 @@ async def test_whatever_lives_is_never_called_hanging(
         async with trio.open_nursery() as nursery:
             for number in range(4):
                 nursery.start_soon(live, on, rng, number)
-            with trio.move_on_after(15):
-                while True:
-                    await trio.sleep(rng.random() * 0.04)
-                    found += len(check._suspects())
+            ended, began = on.node.transactions.tallies.ended, trio.current_time()
+            # Trio's own dice decide how many come through: as long as it takes for some to commit.
+            while trio.current_time() - began < 15 or ended["commit", "client"] <= 3:
+                await trio.sleep(rng.random() * 0.04)
+                found += len(check._suspects())
             nursery.cancel_scope.cancel()
         assert found == 0
-        assert on.node.transactions.tallies.ended["commit", "client"] > 3
 
 
 def slow(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
