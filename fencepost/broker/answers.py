@@ -1,6 +1,5 @@
 """Answers on their way out: their bytes, what they wait for, and how they are written anew when a log is lost."""
 
-import struct
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -46,11 +45,6 @@ class DurableAnswer(Answer):
         self.parts, self.size_bytes = framed(self._api, self._version, self._correlation_id, self._reply.response)
 
 
-_head = struct.Struct(">ii").pack
-_NO_TAGS = (b"", b"\0")
-"""What stands behind the correlation id, by the version of the response's header."""
-
-
 def front_of(message: Message, version: int, response: Any, rest: bytes) -> bytes:
     """What stands in front of the last field of `response`, which together with what follows it is encoded as `rest`.
 
@@ -64,9 +58,8 @@ def front_of(message: Message, version: int, response: Any, rest: bytes) -> byte
 def answer_of(api: Api, version: int, correlation_id: int, reply: Any) -> Answer:
     """The answer to one request: `reply` is a response, or a `DurableReply` around it."""
     if type(reply) is EncodedReply and len(reply.parts) == 1:
-        [body] = reply.parts
-        tags = _NO_TAGS[api.response_header_version(version)]
-        data = _head(4 + len(tags) + len(body), correlation_id) + tags + body
+        head, [body] = write_response_header(api, version, correlation_id), reply.parts
+        data = (len(head) + len(body)).to_bytes(4, "big") + head + body
         return Answer([data], len(data))
     if isinstance(reply, DurableReply):
         return DurableAnswer(api, version, correlation_id, reply)

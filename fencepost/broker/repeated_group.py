@@ -114,7 +114,7 @@ class _Known(Generic[ReplyT]):
 
 
 class _KnownJoin(_Known[Any]):
-    __slots__ = ("command", "flexible", "protocols", "size_min")
+    __slots__ = ("command", "flexible", "protocols")
 
     def __init__(
         self, context: RequestContext, front: bytes, command: Join, protocols: list[tuple[str, bytes]], flexible: bool
@@ -124,10 +124,9 @@ class _KnownJoin(_Known[Any]):
         self.protocols = protocols
         """Each one's name, and the bytes behind what the member says for it."""
         self.flexible = flexible
-        self.size_min = _AFTER_CORRELATION_ID + len(front) + _int32.size * len(protocols)
 
     def answer(self, node: "Node", data: bytes) -> Said | None:
-        if not data.startswith(self.front, _AFTER_CORRELATION_ID) or len(data) < self.size_min:
+        if not data.startswith(self.front, _AFTER_CORRELATION_ID):
             return None
         protocols = self._protocols(data, _AFTER_CORRELATION_ID + len(self.front))
         if protocols is None:
@@ -190,7 +189,9 @@ class _WithGeneration(_Known[ReplyT]):
     def generation(self, data: bytes) -> int | None:
         """The frame's generation; None where it is not the known request."""
         at = self.at
-        if len(data) != self.size or not data.startswith(self.front, 8) or not data.endswith(self.back):
+        if len(data) != self.size:
+            return None
+        if not data.startswith(self.front, _AFTER_CORRELATION_ID) or not data.endswith(self.back):
             return None
         return int.from_bytes(data[at : at + 4], "big", signed=True)
 
