@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import stat
+from typing import Any
 
 from fencepost.spark_connector.lasting_worker import is_kept
 
@@ -32,6 +33,14 @@ def acknowledge_now() -> None:
                 _acknowledge(int(number))
         except OSError:
             continue  # closed since, or of a kind that knows neither peer nor option: not the JVM's
+
+
+class UnpickledAtOnce:
+    """What Spark sends with a task: the second half of it does not wait for the acknowledgement of the first."""
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        acknowledge_now()
+        self.__dict__.update(state)
 
 
 def _acknowledge(number: int) -> None:

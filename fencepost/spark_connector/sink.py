@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from fencepost.spark_connector import sink_lanes
 from fencepost.spark_connector.commit import commit_batch, connect
 from fencepost.spark_connector.commit_marker import BatchId
-from fencepost.spark_connector.delayed_ack import acknowledge_now
+from fencepost.spark_connector.delayed_ack import UnpickledAtOnce
 from fencepost.spark_connector.encode import SinkError, sink_columns
 from fencepost.spark_connector.options import OptionError
 from fencepost.spark_connector.sink_lanes import Claim
@@ -26,7 +26,7 @@ from fencepost.spark_connector.sink_task import StreamTask, Task, Written
 Messages = Sequence[WriterCommitMessage | None]
 
 
-class _Writer:
+class _Writer(UnpickledAtOnce):
     """What both writers have. Pickled is it only on its way to the tasks: that is when a claim is due."""
 
     def __init__(self, options: SinkOptions, columns: Mapping[str, int]) -> None:
@@ -39,10 +39,6 @@ class _Writer:
             with connect(self._options) as kafka:
                 self._claim = sink_lanes.claim(kafka, self._options)
         return self.__dict__
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        acknowledge_now()
-        self.__dict__.update(state)
 
     def _context(self) -> Any:
         context = TaskContext.get()

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from fencepost.spark_connector.cluster import Cluster
-from fencepost.spark_connector.delayed_ack import acknowledge_now
+from fencepost.spark_connector.delayed_ack import UnpickledAtOnce
 from fencepost.spark_connector.lasting_worker import WORKER
 from fencepost.spark_connector.options import Mode, OptionError, SourceOptions, parse_options
 from fencepost.spark_connector.planner import Planner
@@ -101,15 +101,11 @@ class FencepostDataSource(DataSource):
         return options
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(UnpickledAtOnce, DataSourceReader):
     """Reads what is there, and stable, at the moment of planning."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        acknowledge_now()
-        self.__dict__.update(state)
 
     def partitions(self) -> list[InputPartition]:
         """Fix start and end, and cut the work up."""

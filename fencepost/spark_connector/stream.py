@@ -9,7 +9,7 @@ import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from fencepost.spark_connector.cluster import Cluster
-from fencepost.spark_connector.delayed_ack import acknowledge_now
+from fencepost.spark_connector.delayed_ack import UnpickledAtOnce
 from fencepost.spark_connector.group import GroupPosition
 from fencepost.spark_connector.offsets import Offsets, OffsetTree, offsets_of, tree_of
 from fencepost.spark_connector.options import OptionError, SourceOptions
@@ -17,7 +17,7 @@ from fencepost.spark_connector.planner import PlanError, Planner
 from fencepost.spark_connector.task import RangePartition, read_range
 
 
-class UnlimitedStreamReader(DataSourceStreamReader):
+class UnlimitedStreamReader(UnpickledAtOnce, DataSourceStreamReader):
     """Plans micro-batches on the driver. Offsets are Kafka's own, {"topic": {"0": 23}}, the next to be read.
 
     Spark before 4.2 asks a Python source for its latest offset and nothing else: a micro-batch is all there is.
@@ -34,10 +34,6 @@ class UnlimitedStreamReader(DataSourceStreamReader):
     def __getstate__(self) -> dict[str, Any]:
         # Tasks get a copy for `read` only: connections stay on the driver.
         return {"_options": self._options}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        acknowledge_now()
-        self.__dict__.update(state)
 
     def initialOffset(self) -> OffsetTree:
         """Where a new query begins; a restarted one goes by its checkpoint."""
