@@ -7,11 +7,10 @@ from typing import Protocol
 
 import trio
 
-from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.testing.disk_nodes import everything, nothing, sampled
 from fencepost.testing.sim_broker import SimBroker, sim_config
 from fencepost.testing.sim_network import SimNetwork
-from tests.simulation.lines import CREATE_TOPICS, Line
+from tests.simulation.lines import Line, create_topics
 from tests.simulation.weather import SeededWeather
 
 REST_S = 30.0
@@ -162,16 +161,10 @@ class BaseWorld(ABC):
 
     async def _create_topics(self) -> dict[str, bytes]:
         """The ids of the topics by name."""
-        topics = [
-            CreatableTopic(name=name, num_partitions=count, replication_factor=1)
-            for name, count in self.topics().items()
-        ]
         self.weather.calm = True
-        line = self.line("admin")
-        answer = await line.ask(CREATE_TOPICS, 7, CreateTopicsRequest(topics=topics, timeout_ms=1000))
-        assert not any(one.error_code for one in answer.topics)
+        ids = await create_topics(self.line("admin"), self.topics())
         self.weather.calm = False
-        return {one.name: one.topic_id for one in answer.topics}
+        return ids
 
     async def _slot(self, slot: int, random: Random) -> None:
         """One place for a member after the other; now and then two processes have the same place for a while."""

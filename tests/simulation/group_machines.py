@@ -23,7 +23,6 @@ from tests.simulation.group_work import AGAIN_S, BEAT_S, GROUP, Worker
 if TYPE_CHECKING:
     from tests.simulation.group_protocols import ProtocolWorld
 
-JOIN, HEARTBEAT, LEAVE, SYNC, CONSUMER_HEARTBEAT = 11, 12, 13, 14, 68
 OUT = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -163,7 +162,7 @@ class ConsumerMachine(Machine):
         owes = self._owes()  # what is reported now is what it still had
         if sent.epoch == 0:
             books.joining(self.owner)
-        answer = await self.worker.ask(self._beat_line, CONSUMER_HEARTBEAT, self._version, self._request(sent))
+        answer = await self.worker.ask(self._beat_line, self._version, self._request(sent))
         if answer is None:
             machine.unanswered()
             return
@@ -207,7 +206,7 @@ class ConsumerMachine(Machine):
         bye = self._machine.goodbye()
         self._left()
         if bye is not None:
-            await self.worker.ask(self._line, CONSUMER_HEARTBEAT, self._version, self._request(bye))
+            await self.worker.ask(self._line, self._version, self._request(bye))
         self.worker.close()
 
     def change_wish(self) -> None:
@@ -260,7 +259,7 @@ class ClassicMachine(Machine):
             protocols=[m11.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in step.protocols],
             reason=step.reason,
         )
-        answer = await self.worker.ask(self._line, JOIN, 9, request, REBALANCE_S + 1)
+        answer = await self.worker.ask(self._line, 9, request, REBALANCE_S + 1)
         if answer is None:
             return
         code = ErrorCode(answer.error_code)
@@ -293,7 +292,7 @@ class ClassicMachine(Machine):
             ],
         )
         sent_at, newest = trio.current_time(), self._world.books.newest
-        answer = await self.worker.ask(self._line, SYNC, 5, request, REBALANCE_S + 1)
+        answer = await self.worker.ask(self._line, 5, request, REBALANCE_S + 1)
         if answer is None:
             return
         code = ErrorCode(answer.error_code)
@@ -322,7 +321,7 @@ class ClassicMachine(Machine):
                 member_id=machine.member_id,
                 group_instance_id=self.owner.instance_id,
             )
-            answer = await self.worker.ask(self._beat_line, HEARTBEAT, 4, request)
+            answer = await self.worker.ask(self._beat_line, 4, request)
             if answer is None:
                 continue
             code = ErrorCode(answer.error_code)
@@ -338,5 +337,5 @@ class ClassicMachine(Machine):
         self._left()
         if self._machine.member_id:
             request = m13.LeaveGroupRequest(group_id=GROUP, members=[name])
-            await self.worker.ask(self._line, LEAVE, 5, request)
+            await self.worker.ask(self._line, 5, request)
         self.worker.close()

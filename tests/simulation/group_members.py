@@ -23,7 +23,6 @@ from tests.simulation.txn_client import Fenced as ProducerFenced
 if TYPE_CHECKING:
     from tests.simulation.group_world import GroupWorld
 
-COMMIT, FETCH, JOIN, HEARTBEAT, LEAVE, SYNC, TXN_COMMIT = 8, 9, 11, 12, 13, 14, 28
 GROUP, TOPIC, PROTOCOL = "g", "in", "sim"
 BEAT_S = 0.3
 AGAIN_S = 0.1
@@ -119,7 +118,7 @@ class Member:
         }
         while True:
             request = m11.JoinGroupRequest(member_id=self._id, **fields)
-            answer = await self._ask(JOIN, self._version, request, REBALANCE_S + 1)
+            answer = await self._ask(self._version, request, REBALANCE_S + 1)
             code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else ErrorCode(answer.error_code)
             if code is ErrorCode.MEMBER_ID_REQUIRED:
                 self._id = answer.member_id
@@ -158,7 +157,7 @@ class Member:
         )
         while True:
             sent_at = trio.current_time()
-            answer = await self._ask(SYNC, 5 if self._version >= 7 else 3, request, REBALANCE_S + 1)
+            answer = await self._ask(5 if self._version >= 7 else 3, request, REBALANCE_S + 1)
             if answer is not None and not self._retry(ErrorCode(answer.error_code)):
                 break
             await trio.sleep(AGAIN_S)
@@ -221,7 +220,7 @@ class Member:
             group_instance_id=self.holder.instance_id,
         )
         sent_at = trio.current_time()
-        answer = await self._ask(HEARTBEAT, 4, request)
+        answer = await self._ask(4, request)
         if answer is not None and not self._retry(ErrorCode(answer.error_code)):
             self._books.in_touch(self.holder, sent_at)
 
@@ -244,7 +243,7 @@ class Member:
             topics=[m8.OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)],
         )
         sent = self._books.sending(self.holder, generation, offsets)
-        answer = await self._ask(COMMIT, 8, request)
+        answer = await self._ask(8, request)
         if answer is None or not partitions:
             return
         [code] = {ErrorCode(one.error_code) for one in answer.topics[0].partitions}
@@ -298,7 +297,7 @@ class Member:
             topics=[m28.TxnOffsetCommitRequestTopic(name=TOPIC, partitions=partitions)],
         )
         for _ in range(5):
-            answer = await self._ask(TXN_COMMIT, 5, request)
+            answer = await self._ask(5, request)
             if answer is not None:
                 [code] = {ErrorCode(one.error_code) for one in answer.topics[0].partitions}
                 if code not in RETRIABLE:
@@ -323,13 +322,13 @@ class Member:
         """Go in order; the answer does not matter."""
         name = m13.MemberIdentity(member_id=self._id, group_instance_id=self.holder.instance_id)
         self._books.gave_up(self.holder)
-        await self._ask(LEAVE, 4, m13.LeaveGroupRequest(group_id=GROUP, members=[name]))
+        await self._ask(4, m13.LeaveGroupRequest(group_id=GROUP, members=[name]))
         self._line.close()
 
-    async def _ask(self, api_key: int, version: int, request: Any, timeout_s: float = 1.0) -> Any:
+    async def _ask(self, version: int, request: Any, timeout_s: float = 1.0) -> Any:
         """The answer, or None where there is none."""
         try:
-            return await self._line.ask(api_key, version, request, timeout_s)
+            return await self._line.ask(version, request, timeout_s)
         except Lost:
             await trio.sleep(self._random.uniform(0.0, AGAIN_S))
             return None

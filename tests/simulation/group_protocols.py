@@ -18,7 +18,6 @@ from tests.simulation.group_work import BEAT_S, GROUP, OUT, TXN_TIMEOUT_MS
 from tests.simulation.lines import Lost
 from tests.simulation.sim_readers import committed_offsets, read_all
 
-CREATE_PARTITIONS = 37
 NEVER_LATE = ("OffsetCommit", "SyncGroup", "JoinGroup", "ConsumerGroupHeartbeat")
 """An older copy of a heartbeat says what its member had then, and so that it has given up what it got since: no broker
 can know better within one epoch. The others are told of in `group_world`."""
@@ -155,7 +154,7 @@ class ProtocolWorld(BaseWorld):
             grown = False
             while not grown:
                 try:
-                    answer = await line.ask(CREATE_PARTITIONS, 3, request)
+                    answer = await line.ask(3, request)
                 except Lost:
                     await trio.sleep(LOOK_S)
                     continue

@@ -14,13 +14,12 @@ from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.determinism import nap
 from tests.simulation.group_base import REBALANCE_S, SESSION_S
 from tests.simulation.group_books import Books, Owner, Sent, output
-from tests.simulation.lines import OFFSET_FETCH, TXN_OFFSET_COMMIT, Line, Lost
+from tests.simulation.lines import Line, Lost
 from tests.simulation.txn_client import RETRIABLE, Abortable, Fenced, GaveUp, TxnClient
 
 if TYPE_CHECKING:
     from tests.simulation.group_protocols import ProtocolWorld
 
-OFFSET_COMMIT = 8
 GROUP, OUT = "g", ("out", 0)
 BEAT_S = 0.3
 AGAIN_S = 0.1
@@ -83,12 +82,12 @@ class Worker:
         for line in self._lines:
             line.close()
 
-    async def ask(self, line: Line, api_key: int, version: int, request: Any, timeout_s: float = 1.0) -> Any:
+    async def ask(self, line: Line, version: int, request: Any, timeout_s: float = 1.0) -> Any:
         """The answer, or None where there is none; a frozen process neither asks nor hears."""
         await self.awake()
         answer = None
         try:
-            answer = await line.ask(api_key, version, request, timeout_s)
+            answer = await line.ask(version, request, timeout_s)
         except Lost:
             await nap(self._random.uniform(0.0, AGAIN_S))
         await self.awake()
@@ -177,7 +176,7 @@ class Worker:
             group_id=GROUP, member_id=self.member_id or None, member_epoch=self.epoch, topics=asked
         )
         request = m9.OffsetFetchRequest(groups=[group], require_stable=True)
-        answer = await self.ask(line, OFFSET_FETCH, 9, request)
+        answer = await self.ask(line, 9, request)
         if answer is None or answer.groups[0].error_code:
             return
         found = {
@@ -204,7 +203,7 @@ class Worker:
             topics=self._topics(m8.OffsetCommitRequestTopic, m8.OffsetCommitRequestPartition, offsets, version == 10),
         )
         sent = self._books.sending(self.owner, offsets)
-        answer = await self.ask(self._work_line(), OFFSET_COMMIT, version, request)
+        answer = await self.ask(self._work_line(), version, request)
         if answer is not None:
             self._judge(sent, _code(answer))
 
@@ -281,7 +280,7 @@ class Worker:
             ),
         )
         for _ in range(5):
-            answer = await self.ask(line, TXN_OFFSET_COMMIT, version, request)
+            answer = await self.ask(line, version, request)
             if answer is not None and (code := _code(answer)) not in RETRIABLE:
                 return code
             await nap(AGAIN_S)

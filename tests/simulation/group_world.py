@@ -16,7 +16,7 @@ import trio
 from fencepost.testing.determinism import run_seeded
 from tests.simulation.group_base import LOOK_S, REBALANCE_S, REST_S, SESSION_S, BaseWorld, GroupOutcome
 from tests.simulation.group_ledger import GroupLedger
-from tests.simulation.group_members import FETCH, TOPIC, Member, fetch_request
+from tests.simulation.group_members import TOPIC, Member, fetch_request
 from tests.simulation.group_protocols import run_protocol_world
 from tests.simulation.lines import Line, Lost
 
@@ -87,7 +87,7 @@ class GroupWorld(BaseWorld):
     async def committed(self, line: Line, partitions: list[int]) -> dict[int, int] | None:
         """The group's offsets, or None where nobody tells them."""
         try:
-            answer = await line.ask(FETCH, 7, fetch_request(partitions))
+            answer = await line.ask(7, fetch_request(partitions))
         except Lost:
             return None
         parts = answer.topics[0].partitions if answer.topics else []

@@ -1,15 +1,15 @@
 """A client's line to the simulated broker: one request, one answer, and a new connection after each that was lost."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import trio
 
 from fencepost.protocol.headers import read_response_header, write_request_header
-from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
+from fencepost.protocol.registry import API_BY_NAME
 from fencepost.testing.sim_network import Call, SimNetwork
 
-PRODUCE, FETCH, LIST_OFFSETS, OFFSET_FETCH, CREATE_TOPICS = 0, 1, 2, 9, 19
-INIT_PRODUCER_ID, ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = 22, 24, 25, 26, 28
 TIMEOUT_SECONDS = 1.0
 
 
@@ -30,7 +30,7 @@ class Line:
         self._call: Call | None = None
         self._correlation = 0
 
-    async def ask(self, api_key: int, version: int, request: Any, timeout_seconds: float = TIMEOUT_SECONDS) -> Any:
+    async def ask(self, version: int, request: Any, timeout_seconds: float = TIMEOUT_SECONDS) -> Any:
         """The answer. Raises Lost; the next request then goes over a connection of its own."""
         sent, whole = False, False
         try:
@@ -38,7 +38,7 @@ class Line:
                 if self._call is None:
                     self._call = await self._network.call(self.client_id)
                 sent = True
-                answer = await self._exchange(self._call, api_key, version, request)
+                answer = await self._exchange(self._call, version, request)
                 whole = True
                 return answer
         except OSError:
@@ -48,8 +48,8 @@ class Line:
                 self.close()
         raise Lost(sent)
 
-    async def _exchange(self, call: Call, api_key: int, version: int, request: Any) -> Any:
-        api = API_BY_KEY[api_key]
+    async def _exchange(self, call: Call, version: int, request: Any) -> Any:
+        api = API_BY_NAME[type(request).__name__.removesuffix("Request")]
         self._correlation += 1
         header = write_request_header(api, version, self._correlation, self.client_id)
         body = header + api.request.encode(request, version)
@@ -63,3 +63,13 @@ class Line:
         if self._call is not None:
             self._call.cut()
             self._call = None
+
+
+async def create_topics(line: Line, partitions: Mapping[str, int]) -> dict[str, bytes]:
+    """Make topics with these numbers of partitions; their ids by name."""
+    topics = [
+        CreatableTopic(name=name, num_partitions=count, replication_factor=1) for name, count in partitions.items()
+    ]
+    answer = await line.ask(7, CreateTopicsRequest(topics=topics, timeout_ms=1000))
+    assert not any(topic.error_code for topic in answer.topics)
+    return {topic.name: topic.topic_id for topic in answer.topics}

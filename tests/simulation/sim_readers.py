@@ -12,7 +12,7 @@ from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.records import decode_records
 from fencepost.testing.determinism import nap
 from tests.kit.history import READ_COMMITTED, Log, Place, Reader
-from tests.simulation.lines import FETCH, OFFSET_FETCH, Line, Lost
+from tests.simulation.lines import Line, Lost
 
 FETCH_VERSION = 11
 BYTES_MAX = 1 << 20
@@ -54,7 +54,7 @@ async def fetch(
         isolation_level=int(committed),
         topics=[FetchTopic(topic=topic, partitions=asks) for topic, asks in topics.items()],
     )
-    answer = await line.ask(FETCH, FETCH_VERSION, request, 1.0 + wait_ms / 1000)
+    answer = await line.ask(FETCH_VERSION, request, 1.0 + wait_ms / 1000)
     found: dict[Place, tuple[Any, bytes]] = {}
     for topic in answer.responses:
         for part in topic.partitions:
@@ -153,7 +153,7 @@ async def committed_offsets(line: Line, group_id: str, places: Iterable[Place]) 
     )
     while True:
         try:
-            answer = await line.ask(OFFSET_FETCH, 7, request)
+            answer = await line.ask(7, request)
         except Lost:
             await nap(0.05)
             continue

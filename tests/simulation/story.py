@@ -17,14 +17,13 @@ from random import Random
 
 import trio
 
-from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.determinism import run_seeded
 from fencepost.testing.disk_nodes import nothing
 from fencepost.testing.sim_broker import SimBroker
 from fencepost.testing.sim_network import Fate, Request, SimNetwork
 from tests.kit.history import Place
-from tests.simulation.lines import CREATE_TOPICS, Line
+from tests.simulation.lines import Line, create_topics
 from tests.simulation.node_state import open_transactions
 from tests.simulation.sim_readers import committed_offsets, read_all
 from tests.simulation.txn_client import Abortable, Fenced, GaveUp, TxnClient
@@ -169,8 +168,7 @@ class Story:
         return []
 
     async def _create_topic(self, name: str, count: int) -> None:
-        topic = CreatableTopic(name=name, num_partitions=count, replication_factor=1)
-        await self._line("admin").ask(CREATE_TOPICS, 5, CreateTopicsRequest(topics=[topic], timeout_ms=1000))
+        await create_topics(self._line("admin"), {name: count})
         self._places += [(name, number) for number in range(count)]
 
     def _hire(self, name: str, options: dict[str, str]) -> None:

@@ -20,16 +20,7 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
 from fencepost.protocol.record_batch import build_batch
 from fencepost.testing.determinism import nap
 from fencepost.testing.sim_clock import START_MS
-from tests.simulation.lines import (
-    ADD_OFFSETS,
-    ADD_PARTITIONS,
-    END_TXN,
-    INIT_PRODUCER_ID,
-    PRODUCE,
-    TXN_OFFSET_COMMIT,
-    Line,
-    Lost,
-)
+from tests.simulation.lines import Line, Lost
 
 Place = tuple[str, int]
 STAMP_MS = START_MS - 7_200_000
@@ -111,7 +102,7 @@ class TxnClient:
             producer_epoch=self.epoch,
         )
         version = 5 if self.version == 2 else 4
-        answer = await self._ask("init", INIT_PRODUCER_ID, version, request, lambda answer: [answer.error_code])
+        answer = await self._ask("init", version, request, lambda answer: [answer.error_code])
         self._become(answer.producer_id, answer.producer_epoch)
 
     def _become(self, producer_id: int, epoch: int) -> None:
@@ -141,7 +132,7 @@ class TxnClient:
         )
         version = 12 if self.version == 2 else 9
         what = f"produce {place[0]}-{place[1]} {'+'.join(values)}"
-        await self._ask(what, PRODUCE, version, request, _produce_codes)
+        await self._ask(what, version, request, _produce_codes)
         self._sequences[place] = sequence + len(values)
         self._joined.add(place)
 
@@ -152,7 +143,7 @@ class TxnClient:
             v3_and_below_producer_epoch=self.epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=place[0], partitions=[place[1]])],
         )
-        await self._ask(f"add {place[0]}-{place[1]}", ADD_PARTITIONS, 3, request, _added_codes)
+        await self._ask(f"add {place[0]}-{place[1]}", 3, request, _added_codes)
         self._joined.add(place)
 
     async def send_offsets(self, group_id: str, offsets: Mapping[Place, int]) -> None:
@@ -165,7 +156,7 @@ class TxnClient:
         }
         if self.version < 2 and group_id not in self._joined:
             request = AddOffsetsToTxnRequest(**identity)
-            await self._ask("add offsets", ADD_OFFSETS, 3, request, lambda answer: [answer.error_code])
+            await self._ask("add offsets", 3, request, lambda answer: [answer.error_code])
             self._joined.add(group_id)
         topics = [
             TxnOffsetCommitRequestTopic(
@@ -177,7 +168,7 @@ class TxnClient:
         request = TxnOffsetCommitRequest(**identity, member_id="", topics=topics)
         version = 5 if self.version == 2 else 3
         told = " ".join(f"{topic}-{partition}@{offset}" for (topic, partition), offset in offsets.items())
-        await self._ask(f"offsets {told}", TXN_OFFSET_COMMIT, version, request, _offset_codes)
+        await self._ask(f"offsets {told}", version, request, _offset_codes)
 
     async def end(self, *, commit: bool, patience_seconds: float | None = None) -> None:
         """Commit or abort, with the client's patience or this one. Raises Fenced, Abortable and GaveUp."""
@@ -189,7 +180,7 @@ class TxnClient:
         )
         version = 5 if self.version == 2 else 3
         what = "commit" if commit else "abort"
-        answer = await self._ask(what, END_TXN, version, request, lambda answer: [answer.error_code], patience_seconds)
+        answer = await self._ask(what, version, request, lambda answer: [answer.error_code], patience_seconds)
         self._joined.clear()
         if self.version == 2:
             self._become(answer.producer_id, answer.producer_epoch)
@@ -197,7 +188,6 @@ class TxnClient:
     async def _ask(
         self,
         what: str,
-        api_key: int,
         version: int,
         request: Any,
         codes_in: Callable[[Any], Sequence[int]],
@@ -209,7 +199,7 @@ class TxnClient:
         code: ErrorCode | None
         while True:
             try:
-                answer = await self._line.ask(api_key, version, request)
+                answer = await self._line.ask(version, request)
             except Lost as lost:
                 self.unsure |= lost.sent
                 code = None

@@ -8,14 +8,13 @@ from random import Random
 import trio
 
 from fencepost.broker.log.store import FlushFailed
-from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.testing.determinism import nap, run_seeded
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import everything, nothing, sampled
 from fencepost.testing.sim_broker import SimBroker, sim_config
 from fencepost.testing.sim_network import SimNetwork
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
-from tests.simulation.lines import CREATE_TOPICS, Line
+from tests.simulation.lines import Line, create_topics
 from tests.simulation.node_state import NodeState, epochs_ahead, open_transactions, rebuilt_state, state_of
 from tests.simulation.own_client import OwnCopier, OwnWriter
 from tests.simulation.plan import Event, Plan
@@ -180,13 +179,9 @@ class WholeWorld:
 
     async def _create_topics(self) -> None:
         partitions = {"in": self.plan.partitions, "side": 1, "out": self.plan.partitions}
-        topics = [
-            CreatableTopic(name=name, num_partitions=count, replication_factor=1) for name, count in partitions.items()
-        ]
         self.weather.calm = True
         line = self.line("admin")
-        answer = await line.ask(CREATE_TOPICS, 5, CreateTopicsRequest(topics=topics, timeout_ms=1000))
-        assert not any(topic.error_code for topic in answer.topics)
+        await create_topics(line, partitions)
         line.close()
         self.weather.calm = False
 
