@@ -10,8 +10,7 @@ import trio
 from fencepost.testing.disk_nodes import everything, nothing, sampled
 from fencepost.testing.sim_broker import SimBroker, sim_config
 from fencepost.testing.sim_network import SimNetwork
-from tests.simulation.lines import Line, create_topics
-from tests.simulation.weather import SeededWeather
+from tests.simulation.broker_world import BrokerWorld
 
 REST_S = 30.0
 """So long after the last fault the group may take to come to rest: ghosts of lost newcomers have to be waited out."""
@@ -69,17 +68,14 @@ class GroupOutcome:
     lives: int = 0
 
 
-class BaseWorld(ABC):
+class BaseWorld(BrokerWorld, ABC):
     """The world of one seed; kinds of worlds bring members and what must be true."""
 
     def __init__(self, seed: int, plan: Plan, random: Random, never_late: tuple[str, ...]) -> None:
-        self.random = random
-        self.course = plan
-        self.weather = SeededWeather(Random(random.getrandbits(64)), never_late)
         self.outcome = GroupOutcome(seed, [])
-        self.calm = False
+        super().__init__(random, self.outcome.trace, never_late)
+        self.course = plan
         self._born = 0
-        self._lines: list[Line] = []
 
     @abstractmethod
     def settings(self) -> dict[str, str]:
@@ -117,54 +113,36 @@ class BaseWorld(ABC):
         """What else happens while things go wrong; nothing in some kinds of worlds."""
         await trio.lowlevel.checkpoint()
 
-    def tell(self, event: str) -> None:
-        """One line of the trace."""
-        self.outcome.trace.append(f"{trio.current_time():9.4f} {event}")
-
-    def line(self, client_id: str) -> Line:
-        """A client's line to the broker."""
-        self._lines.append(Line(self.network, client_id))
-        return self._lines[-1]
-
     # The course of the world
 
     async def run(self) -> GroupOutcome:
         """Everything, from the first start to the last look."""
         async with trio.open_nursery() as nursery:
             self.network = SimNetwork(nursery, self.weather, self.tell)
-            randoms = [Random(self.random.getrandbits(64)) for _ in range(2)]
-            self.broker = SimBroker(
-                nursery, self.network, randoms[0], sim_config(self.settings()), lambda: randoms[1].uniform(0.0, 0.01)
-            )
+            own, flushes = self.fork(), self.fork()
+            config = sim_config(self.settings())
+            self.broker = SimBroker(nursery, self.network, own, config, lambda: flushes.uniform(0.0, 0.01))
             assert await self.broker.start()
-            self.ids = await self._create_topics()
+            self.ids = await self.create_topics(self.line("admin"), self.topics())
             async with trio.open_nursery() as side:
                 side.start_soon(self._keep_alive)
                 async with trio.open_nursery() as blows:
                     for slot in range(self.course.members):
-                        side.start_soon(self._slot, slot, Random(self.random.getrandbits(64)))
+                        side.start_soon(self._slot, slot, self.fork())
                     for _ in range(self.course.blows):
-                        blows.start_soon(self._strike, Random(self.random.getrandbits(64)))
+                        blows.start_soon(self._strike, self.fork())
                     blows.start_soon(self.more_events)
                     await trio.sleep(self.course.seconds)
                 self.tell("from here on nothing goes wrong any more")
-                self.calm = self.weather.calm = True
+                self.weather.calm = True
                 await self._rest()
                 side.cancel_scope.cancel()
             await self.look_back()
             nursery.cancel_scope.cancel()
-        for line in self._lines:
-            line.close()
+        self.close_lines()
         self.outcome.lives = self.broker.lives
         self.close_books()
         return self.outcome
-
-    async def _create_topics(self) -> dict[str, bytes]:
-        """The ids of the topics by name."""
-        self.weather.calm = True
-        ids = await create_topics(self.line("admin"), self.topics())
-        self.weather.calm = False
-        return ids
 
     async def _slot(self, slot: int, random: Random) -> None:
         """One place for a member after the other; now and then two processes have the same place for a while."""
@@ -189,7 +167,7 @@ class BaseWorld(ABC):
             await ended.wait()
             await trio.sleep(0.2)
             return
-        if self.calm:  # it stays to the end, or until it is fenced by the one before it
+        if self.weather.calm:  # it stays to the end, or until it is fenced by the one before it
             await ended.wait()
             return
         how = random.choice(self.ways_to_go())
@@ -224,30 +202,17 @@ class BaseWorld(ABC):
     async def _strike(self, random: Random) -> None:
         """Kill the broker or cut its power, in the middle of a call to its disk."""
         await trio.sleep(random.uniform(0.5, self.course.seconds))
-        disk, left, reached = self.broker.disk, [random.randint(1, 30)], trio.Event()
+        calls = random.randint(1, 30)
         power, fate = random.random() < 0.5, random.choice((everything, nothing, sampled, sampled))
 
         def strike() -> None:
-            if self.broker.disk is not disk:
-                return
             self.tell(f"{'power cut' if power else 'kill'} in life {self.broker.lives}")
             if power:
                 self.broker.power_cut(fate)
             else:
                 self.broker.kill()
 
-        def before_io(kind: str, path: str) -> None:
-            left[0] -= 1
-            if left[0] == 0:
-                disk.before_io = None
-                strike()
-                reached.set()
-
-        disk.before_io = before_io
-        with trio.move_on_after(2.0):
-            await reached.wait()
-        disk.before_io = None
-        strike()
+        await self.strike_amid(strike, calls)
 
     # The end
 

@@ -138,7 +138,7 @@ class ProtocolWorld(BaseWorld):
 
     async def more_events(self) -> None:
         """Topics grow, members want other topics."""
-        random = Random(self.random.getrandbits(64))
+        random = self.fork()
         line = self.line("admin")
         times = sorted(random.uniform(0.5, self.plan.seconds) for _ in range(self.plan.grows))
         changes = sorted(random.uniform(0.5, self.plan.seconds) for _ in range(4 if self.plan.wishes else 0))
@@ -204,9 +204,7 @@ class ProtocolWorld(BaseWorld):
                 logs, _ = await read_all(line, [OUT], committed=True)
                 self.books.compare([value for _, value in logs[OUT]], found)
             if name == "live":
-                self.broker.kill()
-                await self.broker.ended()
-                assert await self.broker.start(), self.broker.failure
+                await self.crash()
 
     def close_books(self) -> None:
         books, outcome = self.books, self.outcome

@@ -101,7 +101,7 @@ class Worker:
     def maybe_freeze(self) -> None:
         """Now and then the process stands still: for a moment, or for longer than its session."""
         world = self._world
-        if world.calm or self._random.random() >= world.plan.freezes or self._wakes_at > trio.current_time():
+        if world.weather.calm or self._random.random() >= world.plan.freezes or self._wakes_at > trio.current_time():
             return
         seconds = self._random.uniform(0.1, 2 * SESSION_S)
         world.tell(f"{self.owner.name} freezes for {seconds:.2f} s")

@@ -97,7 +97,7 @@ class GroupWorld(BaseWorld):
 
     async def maybe_freeze(self, member: Member) -> None:
         """Now and then a member's process stands still: for a moment, or for longer than its session."""
-        if self.calm or self.random.random() >= self.plan.freezes:
+        if self.weather.calm or self.random.random() >= self.plan.freezes:
             return
         seconds = self.random.uniform(0.1, 2 * SESSION_S)
         self.tell(f"{member.holder.name} freezes for {seconds:.2f} s")
@@ -134,9 +134,7 @@ class GroupWorld(BaseWorld):
             else:
                 self.ledger.read(name, floor, found)
             if name == "live":
-                self.broker.kill()
-                await self.broker.ended()
-                assert await self.broker.start(), self.broker.failure
+                await self.crash()
 
     def close_books(self) -> None:
         books, outcome = self.ledger, self.outcome

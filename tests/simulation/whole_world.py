@@ -14,14 +14,14 @@ from fencepost.testing.disk_nodes import everything, nothing, sampled
 from fencepost.testing.sim_broker import SimBroker, sim_config
 from fencepost.testing.sim_network import SimNetwork
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
-from tests.simulation.lines import Line, create_topics
+from tests.simulation.broker_world import BrokerWorld
+from tests.simulation.lines import Line
 from tests.simulation.node_state import NodeState, epochs_ahead, open_transactions, rebuilt_state, state_of
 from tests.simulation.own_client import OwnCopier, OwnWriter
 from tests.simulation.plan import Event, Plan
 from tests.simulation.sim_readers import RawBatch, follow, read_all
 from tests.simulation.sim_writers import Copier, PlainWriter, Program
 from tests.simulation.watch import Watch
-from tests.simulation.weather import SeededWeather
 
 LONGEST_TIMEOUT_SECONDS = 4.0
 PROGRAMS_END_SECONDS = 120.0
@@ -61,37 +61,31 @@ class Outcome:
     lives: int = 0
 
 
-class WholeWorld:
+class WholeWorld(BrokerWorld):
     """The world of one seed. `version` forces all clients to TV1 or TV2, and spares nobody."""
 
     def __init__(self, seed: int, version: int | None = None, never_late: Collection[str] = ()) -> None:
-        self.random = Random(seed)
-        self.plan = Plan.of(self.random, version)
-        self.weather = SeededWeather(Random(self.random.getrandbits(64)), never_late)
+        random = Random(seed)
+        self.plan = Plan.of(random, version)
         self.history = History([], [], {READ_COMMITTED: {}, READ_UNCOMMITTED: {}}, [])
         self.outcome = Outcome(seed, [], self.history)
+        super().__init__(random, self.outcome.trace, never_late)
         self.closing = False
         """Writers begin nothing new."""
         self.writers_done = False
         self.places = [("in", number) for number in range(self.plan.partitions)] + [("side", 0)]
         self._spares = version is None
-        self._lines: list[Line] = []
-        self._flushes = self._fork()
+        self._flushes = self.fork()
         self._expected_failures = self._flushes_failed = 0
         self._stopping = self._stopped_when_full = False
 
     # What programs ask
 
-    def tell(self, event: str) -> None:
-        """One line of the trace."""
-        self.outcome.trace.append(f"{trio.current_time():9.4f} {event}")
-
     def line(self, client_id: str, *, spared: bool = False) -> Line:
-        """A client's line to the broker."""
+        """A client's line to the broker; `spared` where his requests may not come late, or twice."""
         if spared and self._spares:
             self.weather.spared.add(client_id)
-        self._lines.append(Line(self.network, client_id))
-        return self._lines[-1]
+        return super().line(client_id)
 
     def note_fence(self, transactional_id: str, identity: tuple[int, int], version: int) -> None:
         """Somebody has become the producer of an id."""
@@ -113,15 +107,16 @@ class WholeWorld:
             broker = self.broker = SimBroker(
                 nursery,
                 self.network,
-                Random(self.random.getrandbits(64)),
+                self.fork(),
                 sim_config(),
                 self._flush_seconds,
-                self._fork(),
+                self.fork(),
             )
             self._flush_factor = 1.0
             assert await broker.start()
-            watch = Watch(self)
-            await self._create_topics()
+            watch, admin = Watch(self), self.line("admin")
+            await self.create_topics(admin, {"in": self.plan.partitions, "side": 1, "out": self.plan.partitions})
+            admin.close()
             async with trio.open_nursery() as side:
                 side.start_soon(self._keep_alive)
                 side.start_soon(watch.run)
@@ -137,8 +132,7 @@ class WholeWorld:
             self.outcome.seconds, self.outcome.requests = trio.current_time(), self.network.frames
             self.outcome.lives = broker.lives
             nursery.cancel_scope.cancel()
-        for line in self._lines:
-            line.close()
+        self.close_lines()
         return self.outcome
 
     async def _run_programs(self) -> None:
@@ -150,10 +144,10 @@ class WholeWorld:
                 self._begin(self._copier(plan.copier), copiers)
             async with trio.open_nursery() as writers:
                 for number, version in enumerate(plan.versions):
-                    writer = PlainWriter(self, f"writer{number}", version, self._fork(), self.places, plan.transactions)
+                    writer = PlainWriter(self, f"writer{number}", version, self.fork(), self.places, plan.transactions)
                     self._begin(writer, writers)
                 if plan.own_client:
-                    own = OwnWriter(self, "own", self._fork(), self.places, plan.transactions)
+                    own = OwnWriter(self, "own", self.fork(), self.places, plan.transactions)
                     self._begin(own, writers)
                 for event in plan.events:
                     writers.start_soon(self._strike, event)
@@ -171,19 +165,8 @@ class WholeWorld:
 
     def _copier(self, version: int) -> Program:
         if self.plan.own_copier:
-            return OwnCopier(self, "copier", self._fork(), "in", "out")
-        return Copier(self, "copier", version, self._fork(), "in", "out", self.plan.partitions)
-
-    def _fork(self) -> Random:
-        return Random(self.random.getrandbits(64))
-
-    async def _create_topics(self) -> None:
-        partitions = {"in": self.plan.partitions, "side": 1, "out": self.plan.partitions}
-        self.weather.calm = True
-        line = self.line("admin")
-        await create_topics(line, partitions)
-        line.close()
-        self.weather.calm = False
+            return OwnCopier(self, "copier", self.fork(), "in", "out")
+        return Copier(self, "copier", version, self.fork(), "in", "out", self.plan.partitions)
 
     async def _follow(self, isolation: str, pause_seconds: float) -> None:
         reader = Reader(isolation, isolation)
@@ -277,13 +260,9 @@ class WholeWorld:
         self.broker.disk.room_bytes = None
 
     async def _kill_amid(self, event: Event) -> None:
-        """End the broker in the middle of something: at a call to its disk, or some steps of its tasks later."""
         broker = self.broker
-        disk, reached, calls = broker.disk, trio.Event(), [event.after_calls]
 
         def strike() -> None:
-            if broker.disk is not disk:
-                return
             self.tell(f"{event.kind} in life {broker.lives}")
             self._down_seconds = event.down_seconds
             if event.kind == "kill":
@@ -291,21 +270,7 @@ class WholeWorld:
             else:
                 broker.power_cut(self.random.choice((everything, nothing, sampled, sampled)))
 
-        def before_io(kind: str, path: str) -> None:
-            calls[0] -= not event.amid_flushes or kind == "fdatasync"
-            if calls[0] == 0:
-                disk.before_io = None
-                if not event.after_passes:
-                    strike()
-                reached.set()
-
-        disk.before_io = before_io
-        with trio.move_on_after(2.0):
-            await reached.wait()
-            for _ in range(event.after_passes):
-                await trio.lowlevel.checkpoint()
-        disk.before_io = None
-        strike()
+        await self.strike_amid(strike, event.after_calls, flushes_only=event.amid_flushes, passes=event.after_passes)
 
     # The end
 
@@ -318,9 +283,7 @@ class WholeWorld:
         self.outcome.still_open = open_transactions(node)
         await self._read_everything("live")
         self.outcome.live = await state_of(node)
-        self.broker.kill()
-        await self.broker.ended()
-        assert await self.broker.start(), self.broker.failure
+        await self.crash()
         await self._read_everything("after a crash")
         self.broker.kill()
         self.outcome.rebuilt = await rebuilt_state(self.broker)
