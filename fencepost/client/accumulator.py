@@ -49,7 +49,6 @@ class Batch(SequencedBatch):
         "queue",
         "ready_made",
         "size_bytes",
-        "told",
         "trouble",
     )
 
@@ -65,7 +64,6 @@ class Batch(SequencedBatch):
         self.append_time_ms = -1
         self.trouble: KafkaError | None = None  # what went wrong with the last attempt
         self.error: KafkaError | None = None  # what it failed with
-        self.told = False  # somebody has been handed the error
         self.done = trio.Event()
         self.halves: list[Batch] = []
         self.ready_made = False  # `data` came from the program; only the producer's identity is missing
@@ -74,14 +72,9 @@ class Batch(SequencedBatch):
         """(offset, timestamp in ms) of the record at `index`; raises the batch's error. Only when `done`."""
         for half in self.halves:
             if index < len(half.records):
-                try:
-                    return half.place_of(index)
-                except KafkaError:
-                    self.told = True
-                    raise
+                return half.place_of(index)
             index -= len(half.records)
         if self.error is not None:
-            self.told = True
             raise self.error
         timestamp_ms = self.append_time_ms if self.append_time_ms >= 0 else self.records[index][0]
         return (self.base_offset + index if self.base_offset >= 0 else -1), timestamp_ms

@@ -361,6 +361,8 @@ def _checked_headers(headers: Headers) -> tuple[tuple[str, bytes | None], ...]:
     for name, content in pairs:
         if not isinstance(name, str):
             raise TypeError(f"a header's name must be str, not {type(name).__name__}")
+        if not name.isascii():
+            name.encode()  # UnicodeEncodeError, a ValueError: here, and not later in the task that sends
         found.append((name, None if content is None else _bytes_of(content, f"header {name!r}")))
     return tuple(found)
 

@@ -251,14 +251,17 @@ class Cluster:
         """
         known = self.topics.get(name)
         max_age_s = self.config.metadata_max_age_ms / 1000
-        if known is not None and trio.current_time() - self._learned_at[name] < max_age_s:
+        if known is not None and known.partitions and trio.current_time() - self._learned_at[name] < max_age_s:
             return known
 
         async def attempt() -> TopicInfo:
             failed = await self.refresh([name], create=create)
             if name in failed:
                 raise error_for(failed[name], f"topic {name!r}", api="Metadata")
-            return self.topics[name]
+            found = self.topics.get(name)
+            if found is None or not found.partitions:
+                raise RetriableError(f"{name!r} has no partitions", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return found
 
         return await self.policy.run(attempt, deadline_ms=deadline_ms, what=f"topic {name!r}")
 
@@ -289,7 +292,8 @@ class Cluster:
             code = failed.get(partition.topic)
             if code is not None:
                 raise error_for(code, f"topic {partition.topic!r}", api="Metadata")
-            if partition.partition >= len(self.topics[partition.topic].partitions):
+            found = self.topics.get(partition.topic)
+            if found is not None and partition.partition >= len(found.partitions):
                 raise KafkaError(f"{partition} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         leader = self.leader(partition)
         if leader == NO_LEADER:
@@ -361,7 +365,7 @@ class Cluster:
         node = await self.coordinator(kind, key)
         try:
             answer = await self.ask(node, api, request, **more)
-        except ConnectionLost:
+        except (ConnectionLost, trio.Cancelled):  # who has less patience than a dead host takes is to get on as well
             self.forget_coordinator(kind, key)
             raise
         code = code_of(code_in(answer))

@@ -85,7 +85,8 @@ class Connection:
     @property
     def idle(self) -> bool:
         """Whether nobody waits for an answer."""
-        return not self._pending
+        now = trio.current_time()
+        return all(request.overdue(now) for request in self._pending.values())
 
     def close(self, why: str, failure: KafkaError | None = None) -> None:
         """End the connection; requests without an answer fail with `why`. May be called again."""
@@ -122,12 +123,20 @@ class Connection:
         return best
 
     def post(self, api: Api, version: int, request: Any, *, urgent: bool = False) -> Pending:
-        """Queue one request behind those already posted, without waiting. Raises ConnectionLost if closed.
+        """Queue one request behind those already posted, without waiting.
+
+        Raises ConnectionLost if closed, or found to be dead: the broker leaves an older request without an answer.
 
         Raises RetriableError if too much is on its way already. `urgent` passes by those that are kept back.
         """
         if self.closed_because is not None:
             raise self.failure or ConnectionLost(self.closed_because, sent=False, api=api.name, node=self.node)
+        now = trio.current_time()
+        oldest = next(iter(self._pending.values()), None)
+        if oldest is not None and oldest.overdue(now):
+            # Whoever asked was cancelled, so nobody was left to notice that this broker answers nothing any more.
+            self.close("no answer in time")
+            raise ConnectionLost("no answer in time", sent=False, api=api.name, node=self.node)
         if len(self._pending) >= MOST_PENDING or self._unsent_bytes > MOST_UNSENT_BYTES:
             raise RetriableError("too much is on its way to this broker", api=api.name, node=self.node)
         correlation = self._next_correlation
@@ -135,7 +144,7 @@ class Connection:
         body = api.request.encode(request, version)
         header = write_request_header(api, version, correlation, self._client_id)
         pending = self._pending[correlation] = Pending(self, api, version)
-        self.last_used = trio.current_time()
+        self.last_used = now
         parts = [memoryview(_SIZE.pack(len(header) + len(body)) + header), memoryview(body)]
         self._unsent_bytes += len(parts[0]) + len(body)
         if self._holds and not urgent:

@@ -227,7 +227,7 @@ class Connections:
             oldest = min(connection.last_used for connection in self._open.values())
             await trio.sleep_until(max(oldest + most_s, trio.current_time() + most_s / 100))
             for key, connection in list(self._open.items()):
-                if connection.last_used + most_s <= trio.current_time():
+                if connection.idle and connection.last_used + most_s <= trio.current_time():
                     connection.close("nobody used it")
                     del self._open[key]
                     if connection.proved and key[0] in self._reach:

@@ -31,11 +31,14 @@ class RecordMetadata(NamedTuple):
 class Delivery:
     """A record that is in the producer's buffer, from `submit` or `send_nowait`. Nothing needs to be done with it."""
 
-    __slots__ = ("_batch", "_index")
+    __slots__ = ("_asked", "_batch", "_index", "_tracker")
 
-    def __init__(self, batch: Batch, index: int) -> None:
+    def __init__(self, batch: Batch, index: int, tracker: "Tracker") -> None:
         self._batch = batch
         self._index = index
+        self._tracker = tracker
+        self._asked = False
+        tracker.follow(batch)
 
     @property
     def done(self) -> bool:
@@ -56,40 +59,55 @@ class Delivery:
         """The same, once `done`; before, trio.WouldBlock is raised."""
         if not self._batch.done.is_set():
             raise trio.WouldBlock
+        if not self._asked:
+            self._asked = True
+            self._tracker.asked(self._batch)
         topic, partition = self._batch.queue.partition
         return RecordMetadata(topic, partition, *self._batch.place_of(self._index))
 
 
 class Tracker:
-    """Counts the batches that a group of records went into, and keeps what went wrong with them."""
+    """Counts the batches that a group of records went into, and keeps what went wrong with them.
+
+    A batch may have records of several groups, and of nobody's: who was told of one of them says nothing of the others.
+    """
 
     def __init__(self, on_error: Callable[[KafkaError], None] | None = None) -> None:
-        self._open: set[Batch] = set()
-        self._failed: list[Batch] = []
+        self._open: dict[Batch, int] = {}
+        self._failed: dict[Batch, int] = {}  # how many records of the group nobody has asked about
         self._on_error = on_error
         self._settled = trio.Event()
 
     @property
     def errors(self) -> list[KafkaError]:
-        """What went wrong, as far as nobody was told elsewhere; one for each batch, at most 100."""
-        return [batch.error for batch in self._failed if batch.error is not None and not batch.told]
+        """What went wrong with records that nobody asked about; one for each batch, at most 100."""
+        return [batch.error for batch in self._failed if batch.error is not None]
 
     def follow(self, batch: Batch) -> None:
         """A record of the group is in `batch`."""
-        if batch not in self._open:
-            self._open.add(batch)
+        known = self._open.get(batch, 0)
+        self._open[batch] = known + 1
+        if not known:
             batch.listeners.append(self)
 
     def settled(self, batch: Batch) -> None:
         """`batch` is done."""
-        self._open.discard(batch)
+        records = self._open.pop(batch)
         if batch.error is not None:
             if len(self._failed) < _MAX_ERRORS:
-                self._failed.append(batch)
+                self._failed[batch] = records
             if self._on_error is not None:
                 self._on_error(batch.error)
         if not self._open:
             self._settled.set()
+
+    def asked(self, batch: Batch) -> None:
+        """Whoever handed in one of the group's records has asked what became of it."""
+        left = self._failed.get(batch)
+        if left == 1:
+            del self._failed[batch]
+        elif left is not None:
+            self._failed[batch] = left - 1
 
     async def wait(self) -> None:
         """Return when all batches are done."""
@@ -98,7 +116,8 @@ class Tracker:
             await self._settled.wait()
 
     def raise_errors(self) -> None:
-        """Raise what nobody was told yet, as one ExceptionGroup, and forget it."""
-        errors, self._failed = self.errors, []
+        """Raise what nobody asked about yet, as one ExceptionGroup, and forget it."""
+        errors = self.errors
+        self._failed.clear()
         if errors:
             raise ExceptionGroup("records that were not acknowledged", errors)

@@ -3,6 +3,8 @@
 import math
 from typing import Protocol
 
+import trio
+
 from fencepost.client.config import ProducerConfig
 from fencepost.client.connection import Connection
 from fencepost.client.retry import Backoff
@@ -41,7 +43,17 @@ class Identity(Protocol):
 class Lane:
     """What goes to one broker: its connection and how many requests are unanswered there."""
 
-    __slots__ = ("backoff", "connecting", "connection", "in_flight", "node", "retry_at", "stuck_since")
+    __slots__ = (
+        "_lost",
+        "_resend_at",
+        "backoff",
+        "connecting",
+        "connection",
+        "in_flight",
+        "node",
+        "retry_at",
+        "stuck_since",
+    )
 
     def __init__(self, node: int, backoff: Backoff) -> None:
         self.node = node
@@ -51,6 +63,20 @@ class Lane:
         self.retry_at = 0.0
         self.stuck_since = math.inf  # since when it has not taken what was ready for it
         self.backoff = backoff
+        self._lost: Connection | None = None
+        self._resend_at = 0.0
+
+    def lost(self, connection: Connection, resend: Backoff) -> float:
+        """A request of `connection` ended without an answer; when its batches may go out again.
+
+        However many requests were unanswered there, one connection was lost: that is one pause, not the fifth.
+        """
+        if self._lost is not connection:
+            self._lost = connection
+            now = trio.current_time()
+            self.retry_at = now + self.backoff.next_delay()
+            self._resend_at = now + resend.next_delay()
+        return self._resend_at
 
 
 def level_of(config: ProducerConfig) -> int | None:

@@ -1,6 +1,7 @@
 """A request that was handed to a connection, and its answer."""
 
 import contextlib
+import math
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -17,14 +18,27 @@ if TYPE_CHECKING:
 class Pending:
     """A request that was handed to the socket and is not answered yet."""
 
-    __slots__ = ("_abandoned", "_answered", "_connection", "_frame", "_lost", "api", "sent", "version")
+    __slots__ = (
+        "_abandoned",
+        "_answered",
+        "_began",
+        "_frame",
+        "_lost",
+        "_timeout_s",
+        "api",
+        "connection",
+        "sent",
+        "version",
+    )
 
     def __init__(self, connection: "Connection", api: Api, version: int) -> None:
-        self._connection = connection
+        self.connection = connection
         self.api = api
         self.version = version
         self._answered = trio.Event()
         self._abandoned = False
+        self._began = 0.0
+        self._timeout_s = math.inf
         self._frame: tuple[memoryview, int] | None = None
         self._lost: KafkaError | None = None
         self.sent = True
@@ -40,7 +54,7 @@ class Pending:
 
     def lose(self, why: str, cause: KafkaError | None) -> None:
         """The connection ended first; `cause` if that is something which another attempt would not change."""
-        self._lost = cause or ConnectionLost(why, sent=self.sent, api=self.api.name, node=self._connection.node)
+        self._lost = cause or ConnectionLost(why, sent=self.sent, api=self.api.name, node=self.connection.node)
         self._answered.set()
 
     async def frame(self, timeout_s: float) -> tuple[memoryview, int]:
@@ -50,9 +64,9 @@ class Pending:
         the connection, because whatever is behind the missing answer would be late, too. Time in which the broker had
         us wait (its quota, KIP-219) does not count. Raises AuthenticationError when that ended the connection.
         """
-        began = trio.current_time()
+        self._began, self._timeout_s = trio.current_time(), timeout_s
         while not self._answered.is_set():
-            ends = max(began, self._connection.quiet_until) + timeout_s
+            ends = self._ends()
             if ends <= trio.current_time():
                 break
             with trio.move_on_at(ends):
@@ -61,9 +75,16 @@ class Pending:
             raise self._lost
         if self._frame is None:
             why = f"no answer within {timeout_s:g} s"
-            self._connection.close(why)
-            raise ConnectionLost(why, sent=self.sent, api=self.api.name, node=self._connection.node)
+            self.connection.close(why)
+            raise ConnectionLost(why, sent=self.sent, api=self.api.name, node=self.connection.node)
         return self._frame
+
+    def _ends(self) -> float:
+        return max(self._began, self.connection.quiet_until) + self._timeout_s
+
+    def overdue(self, now: float) -> bool:
+        """Whether it is unanswered for longer than whoever asked would have waited, had nobody cancelled that."""
+        return self._abandoned and self._ends() <= now
 
     async def wait(self, timeout_s: float) -> Any:
         """The decoded answer; raises as `frame` does, and KafkaError where the bytes make no sense."""
@@ -79,11 +100,11 @@ class Pending:
         try:
             answer = self.api.response.decode(frame, self.version, start)
         except DecodeError as wrong:
-            self._connection.close(f"an answer that can not be read: {wrong}")
+            self.connection.close(f"an answer that can not be read: {wrong}")
             raise KafkaError(
-                f"the answer can not be read: {wrong}", api=self.api.name, node=self._connection.node
+                f"the answer can not be read: {wrong}", api=self.api.name, node=self.connection.node
             ) from wrong
         throttle_ms = getattr(answer, "throttle_time_ms", 0)
         if throttle_ms > 0:
-            self._connection.rest(pause_ms(self.api.key, self.version, throttle_ms) / 1000)
+            self.connection.rest(pause_ms(self.api.key, self.version, throttle_ms) / 1000)
         return answer

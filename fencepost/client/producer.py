@@ -60,7 +60,7 @@ class OwnIdentity:
         backoff = self._cluster.policy.backoff()
         assert self.sender is not None
         try:
-            while self.current is None:
+            while self.current is None and self.sender.fatal is None:
                 try:
                     self.current = await self._attempt()
                 except RetriableError:
@@ -160,8 +160,7 @@ class Producer(BaseProducer, Generic[K, V]):
         at the end of the producer's block.
         """
         batch = await self._enqueue(topic, value, key, partition, headers, timestamp_ms, self.linger_s)
-        self._unattended.follow(batch)
-        return Delivery(batch, len(batch.records) - 1)
+        return Delivery(batch, len(batch.records) - 1, self._unattended)
 
     def send_nowait(
         self,
@@ -179,8 +178,7 @@ class Producer(BaseProducer, Generic[K, V]):
         batch = self._put(topic, record, partition, self.linger_s)
         if batch is None:
             raise trio.WouldBlock
-        self._unattended.follow(batch)
-        return Delivery(batch, len(batch.records) - 1)
+        return Delivery(batch, len(batch.records) - 1, self._unattended)
 
     async def send_many(
         self, topic: str, records: Iterable[tuple[K | None, V | None]], *, partition: int | None = None

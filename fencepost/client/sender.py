@@ -23,18 +23,19 @@ from fencepost.client.errors import (
 )
 from fencepost.client.lane import Identity, Lane, level_of
 from fencepost.client.pending import Pending
+from fencepost.client.produce_requests import produce_request, told_of
 from fencepost.client.retry import Backoff
 from fencepost.client.undelivered import place_lost, refusal, too_late, unanswered
+from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.registry import API_BY_KEY
-from fencepost.protocol.topics import TopicPartition
 
 PRODUCE = API_BY_KEY[0]
-ACKS_ALL = -1
 ZSTD_PRODUCE_VERSION = 7
 _IDLE_CHECK_S = 1.0
+Pauses = dict[Backoff, float]
+"""Until when the partitions of one answer wait."""
 
 
 class Sender:
@@ -267,17 +268,18 @@ class Sender:
                 raise RetriableError("a topic's id is not known yet", code=ErrorCode.UNKNOWN_TOPIC_ID)
             pending = connection.post(PRODUCE, version, request)
         except RetriableError as error:
-            self._back(batches, error, sent=False)
-            self._ask_for_metadata(nursery, trio.current_time())
+            now = trio.current_time()
+            self._back(batches, error, now + self._backoff.next_delay(), sent=False)
+            self._ask_for_metadata(nursery, now)
             return False
         except KafkaError as error:
-            self._back(batches, error, sent=False)
+            self._back(batches, error, trio.current_time(), sent=False)
             self.fail(error)
             return False
         self._count(batches)
         lane.in_flight, self.in_flight = lane.in_flight + 1, self.in_flight + 1
         self.quiet = trio.Event() if self.quiet.is_set() else self.quiet
-        nursery.start_soon(self._settle, nursery, lane, pending, batches)
+        nursery.start_soon(self._settle, nursery, lane, pending, request, batches)
         return True
 
     def _count(self, batches: list[Batch]) -> None:
@@ -295,50 +297,42 @@ class Sender:
             batch.attempts += 1
 
     def _request(self, version: int, batches: list[Batch]) -> Any:
-        topics: dict[str, Any] = {}
-        transactional = self._identity.transactional_id is not None
-        for batch in batches:
-            name, partition = batch.queue.partition
-            entry = topics.get(name)
-            if entry is None:
-                info = self._cluster.topics.get(name)
-                if version >= 13 and (info is None or not any(info.topic_id)):
-                    return None
-                topic_id = info.topic_id if info is not None else bytes(16)
-                entry = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
-            data = batch.encode(self._config.compression_type, batch.queue.producer, transactional, self._level)
-            entry.partition_data.append(PartitionProduceData(index=partition, records=data))
-        return ProduceRequest(
-            transactional_id=self._identity.transactional_id,
-            acks=ACKS_ALL,
-            timeout_ms=self._cluster.config.request_timeout_ms,
-            topic_data=list(topics.values()),
-        )
+        transactional_id, codec = self._identity.transactional_id, self._config.compression_type
+        encoded = [
+            (
+                batch.queue.partition,
+                batch.encode(codec, batch.queue.producer, transactional_id is not None, self._level),
+            )
+            for batch in batches
+        ]
+        timeout_ms = self._cluster.config.request_timeout_ms
+        return produce_request(version, encoded, self._cluster.topics, transactional_id, timeout_ms)
 
-    def _back(self, batches: list[Batch], error: KafkaError, *, sent: bool) -> None:
+    def _back(self, batches: list[Batch], error: KafkaError, until: float, *, sent: bool) -> None:
         """No answer says what became of these; they go out again after a pause."""
-        until = trio.current_time() + self._backoff.next_delay()
         for batch in batches:
             batch.trouble = error
             batch.queue.backoff_until = until
             if batch.queue.unanswered(batch, sent=sent) is Verdict.GONE:
                 self._accumulator.release(batch)
 
-    async def _settle(self, nursery: trio.Nursery, lane: Lane, pending: Pending, batches: list[Batch]) -> None:
+    async def _settle(
+        self, nursery: trio.Nursery, lane: Lane, pending: Pending, request: Any, batches: list[Batch]
+    ) -> None:
         """Wait for one answer and act on what it says of each batch."""
         began = trio.current_time()
         try:
             answer = await pending.wait(self._cluster.request_timeout_s)
         except KafkaError as error:
-            lane.retry_at = trio.current_time() + lane.backoff.next_delay()
-            self._back(batches, error, sent=not isinstance(error, ConnectionLost) or error.sent)
+            until = lane.lost(pending.connection, self._backoff)
+            self._back(batches, error, until, sent=not isinstance(error, ConnectionLost) or error.sent)
             if not isinstance(error, ConnectionLost):
                 self.fail(error)
             self._ask_for_metadata(nursery, trio.current_time())
         else:
             now = trio.current_time()
             self._accumulator.counters.answered(now - began, answer.throttle_time_ms)
-            self._read_answer(nursery, lane, answer, batches)
+            self._read_answer(nursery, lane, request, answer, batches)
         finally:
             lane.in_flight -= 1
             self.in_flight -= 1
@@ -346,18 +340,15 @@ class Sender:
                 self.quiet.set()
             self.wake()
 
-    def _read_answer(self, nursery: trio.Nursery, lane: Lane, answer: Any, batches: list[Batch]) -> None:
-        said: dict[TopicPartition, Any] = {}
-        for topic in answer.responses:
-            name = topic.name or self._cluster.names.get(topic.topic_id, "")
-            for partition in topic.partition_responses:
-                said[TopicPartition(name, partition.index)] = partition
+    def _read_answer(self, nursery: trio.Nursery, lane: Lane, request: Any, answer: Any, batches: list[Batch]) -> None:
+        said = told_of(request, answer)
+        pauses: Pauses = {}
         stale = False
         for batch in batches:
             partition = batch.queue.partition
             told = said.get(partition)
             code = ErrorCode.UNKNOWN_SERVER_ERROR if told is None else code_of(told.error_code)
-            misplaced = self._judge(lane, batch, code, told)
+            misplaced = self._judge(lane, batch, code, told, pauses)
             leader = getattr(told, "current_leader", None) if misplaced else None
             if leader is not None and leader.leader_id >= 0:
                 where = leader.leader_id, leader.leader_epoch, answer.node_endpoints or ()
@@ -370,8 +361,11 @@ class Sender:
 
     # -- one batch
 
-    def _judge(self, lane: Lane, batch: Batch, code: ErrorCode, told: Any) -> bool:
-        """Act on what a broker says of a batch; True when fresh metadata is needed before it is sent again."""
+    def _judge(self, lane: Lane, batch: Batch, code: ErrorCode, told: Any, pauses: Pauses) -> bool:
+        """Act on what a broker says of a batch; True when fresh metadata is needed before it is sent again.
+
+        `pauses` are those of this answer: however many partitions it refuses, that is one refusal.
+        """
         in_transaction = self._identity.transactional_id is not None
         error = refusal(batch.queue.partition, lane.node, code, told, in_transaction=in_transaction)
         match batch.queue.answered(batch, code, in_transaction):
@@ -385,12 +379,18 @@ class Sender:
                 self._accumulator.release(batch)
             case Verdict.SPLIT:
                 self._accumulator.counters.splits += 1
-                batch.queue.replace(batch, batch.split())
+                try:
+                    batch.queue.replace(batch, batch.split())
+                except CorruptBatch as wrong:  # it was handed in ready-made, and nobody had looked into it yet
+                    unfit = KafkaError(f"a batch that is too large can not be read: {wrong}", code=code, api="Produce")
+                    self._accumulator.finish(batch, unfit, release=batch.queue.give_up(batch))
             case Verdict.AGAIN:
                 batch.trouble = error
-                if code.retriable:
-                    pauses = self._turnover if code is ErrorCode.CONCURRENT_TRANSACTIONS else self._backoff
-                    batch.queue.backoff_until = trio.current_time() + pauses.next_delay()
+                if code.retriable or (batch.queue.restart and batch.attempts > 1):
+                    pause = self._turnover if code is ErrorCode.CONCURRENT_TRANSACTIONS else self._backoff
+                    if pause not in pauses:
+                        pauses[pause] = trio.current_time() + pause.next_delay()
+                    batch.queue.backoff_until = pauses[pause]
                 return code.retriable and code is not ErrorCode.CONCURRENT_TRANSACTIONS
             case Verdict.REFUSED:
                 self._accumulator.finish(batch, error)

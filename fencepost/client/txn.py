@@ -231,6 +231,8 @@ class TransactionalProducer(BaseProducer):
                 for partition in some:
                     self._accumulator.queues[partition].muted = False
                 self._sender.wake()
+            if transaction.pending and transaction.error is not None:
+                raise transaction.error  # nobody adds these any more: they must not wait for it
         except KafkaError as error:
             transaction.fail(error)
             if not transaction.over:
