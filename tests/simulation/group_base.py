@@ -1,49 +1,63 @@
-"""What all worlds of one consumer group share: a broker that is killed, places for members, and an end."""
+"""What all worlds of one consumer group share: a plan, a broker that is killed, places for members, and an end."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import trio
 
+from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.disk_nodes import everything, nothing, sampled
 from fencepost.testing.sim_broker import SimBroker, sim_config
 from fencepost.testing.sim_network import SimNetwork
 from tests.simulation.broker_world import BrokerWorld
+from tests.simulation.lines import Line
+from tests.simulation.sim_readers import committed_offsets
 
+if TYPE_CHECKING:
+    from tests.simulation.group_offsets import OffsetBooks, Owner
+
+GROUP = "g"
+SESSION_S, REBALANCE_S = 2.0, 3.0
+PATIENCE_S = min(SESSION_S, REBALANCE_S)
+"""So long nobody silent is given up."""
+BEAT_S, AGAIN_S = 0.3, 0.1
+TXN_TIMEOUT_MS, TXN_PATIENCE_S = 4000, 1.5
 REST_S = 30.0
 """So long after the last fault the group may take to come to rest: ghosts of lost newcomers have to be waited out."""
 LOOK_S = 0.2
-SESSION_S, REBALANCE_S = 2.0, 3.0
 
 
-class Plan(Protocol):
-    """What every kind of world decides before it begins."""
+@dataclass(frozen=True)
+class Plan:
+    """Everything about a world that is decided before it begins; kinds of worlds have more of it."""
 
-    @property
-    def seconds(self) -> float:
-        """How long things go wrong."""
-        ...
-
-    @property
-    def members(self) -> int:
-        """How many places there are."""
-        ...
-
-    @property
-    def blows(self) -> int:
-        """How often the broker is struck."""
-        ...
-
-    @property
-    def lives(self) -> tuple[float, float]:
-        """How long a member lives before it dies, leaves or is succeeded."""
-        ...
+    seconds: float
+    """How long things go wrong."""
+    sizes: dict[str, int]
+    """Topics with their numbers of partitions."""
+    members: int
+    """How many places there are."""
+    static: bool
+    transactional: bool
+    """Whether offsets are committed within transactions."""
+    freezes: float
+    """The probability that a member stands still before a step, for up to twice its session."""
+    lives: tuple[float, float]
+    """How long a member lives before it dies, leaves or is succeeded."""
+    blows: int
+    """How often the broker is struck."""
 
 
 class Actor(Protocol):
     """One process that is a member."""
+
+    @property
+    def owner(self) -> "Owner":
+        """As its world's books know it."""
+        ...
 
     async def run(self) -> None:
         """Be one, until cancelled or shut out."""
@@ -54,56 +68,54 @@ class Actor(Protocol):
         ...
 
 
+A = TypeVar("A", bound=Actor)
+
+
 @dataclass
 class GroupOutcome:
     """What a world leaves."""
 
     seed: int
-    trace: list[str]
+    trace: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
     commits: int = 0
     refused: int = 0
+    """Commits of members that were not members any more."""
     handed_over: int = 0
     generation: int = 0
     lives: int = 0
 
 
-class BaseWorld(BrokerWorld, ABC):
+class BaseWorld(BrokerWorld, ABC, Generic[A]):
     """The world of one seed; kinds of worlds bring members and what must be true."""
 
+    books: "OffsetBooks[Any]"
+    ids: dict[str, bytes]
+    """Of the topics, by name."""
+
     def __init__(self, seed: int, plan: Plan, random: Random, never_late: tuple[str, ...]) -> None:
-        self.outcome = GroupOutcome(seed, [])
+        self.outcome = GroupOutcome(seed)
         super().__init__(random, self.outcome.trace, never_late)
-        self.course = plan
+        self.sizes = dict(plan.sizes)
+        self.living: dict[int, A] = {}
+        self.plan = plan
         self._born = 0
 
     @abstractmethod
-    def settings(self) -> dict[str, str]:
-        """The broker's settings."""
-
-    @abstractmethod
-    def topics(self) -> dict[str, int]:
-        """Topics with their numbers of partitions."""
-
-    @abstractmethod
-    def member(self, slot: int, name: str, random: Random) -> Actor:
+    def member(self, slot: int, name: str, random: Random) -> A:
         """A new process for a place."""
 
-    @abstractmethod
-    def owners(self) -> list[str]:
-        """Who has what, for people."""
+    def settings(self) -> dict[str, str]:
+        """The broker's settings."""
+        return {"group.min.session.timeout.ms": "100"}
 
-    @abstractmethod
-    def at_rest(self, since: float) -> bool:
-        """Whether everything is owned, and everybody was in touch since then."""
+    def topics(self) -> dict[str, int]:
+        """Topics with their numbers of partitions, those that the group does not read among them."""
+        return self.sizes
 
-    @abstractmethod
-    async def look_back(self) -> None:
-        """What is committed at the end."""
-
-    @abstractmethod
-    def close_books(self) -> None:
-        """Put what was found into the outcome."""
+    def wanted_topics(self) -> frozenset[str]:
+        """The topics that must have owners."""
+        return frozenset(self.sizes)
 
     def ways_to_go(self) -> tuple[str, ...]:
         """How a process ends; one that is succeeded goes on for a while beside the next one in its place."""
@@ -112,6 +124,14 @@ class BaseWorld(BrokerWorld, ABC):
     async def more_events(self) -> None:
         """What else happens while things go wrong; nothing in some kinds of worlds."""
         await trio.lowlevel.checkpoint()
+
+    async def compare(self, line: Line, committed: Mapping[TopicPartition, int]) -> None:
+        """Hold what was written against what is committed; nothing was in some kinds of worlds."""
+        await trio.lowlevel.checkpoint()
+
+    def partitions(self, topics: frozenset[str]) -> list[TopicPartition]:
+        """All of these topics, in order."""
+        return [TopicPartition(name, at) for name in sorted(topics) for at in range(self.sizes[name])]
 
     # The course of the world
 
@@ -127,21 +147,20 @@ class BaseWorld(BrokerWorld, ABC):
             async with trio.open_nursery() as side:
                 side.start_soon(self._keep_alive)
                 async with trio.open_nursery() as blows:
-                    for slot in range(self.course.members):
+                    for slot in range(self.plan.members):
                         side.start_soon(self._slot, slot, self.fork())
-                    for _ in range(self.course.blows):
+                    for _ in range(self.plan.blows):
                         blows.start_soon(self._strike, self.fork())
                     blows.start_soon(self.more_events)
-                    await trio.sleep(self.course.seconds)
+                    await trio.sleep(self.plan.seconds)
                 self.tell("from here on nothing goes wrong any more")
                 self.weather.calm = True
                 await self._rest()
                 side.cancel_scope.cancel()
-            await self.look_back()
+            await self._look_back()
             nursery.cancel_scope.cancel()
         self.close_lines()
-        self.outcome.lives = self.broker.lives
-        self.close_books()
+        self.outcome.lives, self.outcome.generation = self.broker.lives, self.books.newest
         return self.outcome
 
     async def _slot(self, slot: int, random: Random) -> None:
@@ -154,7 +173,7 @@ class BaseWorld(BrokerWorld, ABC):
         """One process, until it dies, leaves, or is succeeded while it lives on."""
         self._born += 1
         name = f"m{slot}.{self._born}"
-        member = self.member(slot, name, random)
+        member = self.living[slot] = self.member(slot, name, random)
         ended, scope = trio.Event(), trio.CancelScope()
 
         async def live() -> None:
@@ -163,7 +182,7 @@ class BaseWorld(BrokerWorld, ABC):
             ended.set()
 
         old_ones.start_soon(live)
-        with trio.move_on_after(random.uniform(*self.course.lives)):
+        with trio.move_on_after(random.uniform(*self.plan.lives)):
             await ended.wait()
             await trio.sleep(0.2)
             return
@@ -201,7 +220,7 @@ class BaseWorld(BrokerWorld, ABC):
 
     async def _strike(self, random: Random) -> None:
         """Kill the broker or cut its power, in the middle of a call to its disk."""
-        await trio.sleep(random.uniform(0.5, self.course.seconds))
+        await trio.sleep(random.uniform(0.5, self.plan.seconds))
         calls = random.randint(1, 30)
         power, fate = random.random() < 0.5, random.choice((everything, nothing, sampled, sampled))
 
@@ -220,7 +239,33 @@ class BaseWorld(BrokerWorld, ABC):
         """When nothing goes wrong any more, everything is owned by somebody again."""
         began_at = trio.current_time()
         for _ in range(round(REST_S / LOOK_S)):
-            if self.broker.node is not None and self.at_rest(began_at):
+            if self.broker.node is not None and self._is_at_rest(began_at):
                 return
             await trio.sleep(LOOK_S)
-        self.outcome.broken.append(f"the group does not come to rest: {'; '.join(self.owners())}")
+        owners = "; ".join(str(one.owner) for one in self.living.values())
+        self.outcome.broken.append(f"the group does not come to rest: {owners}")
+
+    def _is_at_rest(self, since: float) -> bool:
+        """Everybody was in touch since then, in one epoch, and each partition that is wanted has one owner."""
+        owners = [one.owner for one in self.living.values()]
+        if any(owner.in_touch_at < since for owner in owners):
+            return False
+        owned = sorted(partition for owner in owners for partition in owner.owned)
+        return owned == self.partitions(self.wanted_topics()) and len({owner.epoch for owner in owners}) == 1
+
+    async def _look_back(self) -> None:
+        """What is committed at the end, and after another crash; and what was written."""
+        await self._look_at_offsets("live")
+        await self.crash()
+        await self._look_at_offsets("after a crash")
+
+    async def _look_at_offsets(self, name: str) -> None:
+        line = self.line(name)
+        await trio.sleep(TXN_TIMEOUT_MS / 1000 + 2)  # what the dead have left open holds up whoever reads
+        floor = dict(self.books.floor)
+        with trio.move_on_after(REST_S):
+            committed = await committed_offsets(line, GROUP, self.partitions(frozenset(self.sizes)))
+            self.books.read(name, floor, committed)
+            await self.compare(line, committed)
+            return
+        self.outcome.broken.append(f"{name}: nobody tells what is committed")

@@ -16,9 +16,9 @@ from fencepost.protocol.messages import api13_leave_group as m13
 from fencepost.protocol.messages import api14_sync_group as m14
 from fencepost.protocol.messages import api68_consumer_group_heartbeat as m68
 from fencepost.testing.determinism import nap
-from tests.simulation.group_base import REBALANCE_S, SESSION_S
-from tests.simulation.group_books import Owner
-from tests.simulation.group_work import AGAIN_S, BEAT_S, GROUP, Worker
+from tests.simulation.group_base import AGAIN_S, BEAT_S, GROUP, REBALANCE_S, SESSION_S
+from tests.simulation.group_books import Reader
+from tests.simulation.group_work import Worker
 
 if TYPE_CHECKING:
     from tests.simulation.group_protocols import ProtocolWorld
@@ -36,12 +36,15 @@ OUT = frozenset(
 class Machine:
     """One process: its machine says what comes next, and the network and the program do it."""
 
-    def __init__(self, world: "ProtocolWorld", owner: Owner, random: Random) -> None:
+    def __init__(
+        self, world: "ProtocolWorld", owner: Reader, random: Random, member: ClassicMember | ConsumerMember
+    ) -> None:
         self.owner = owner
         self.failed: Fail | None = None
         self.worker = Worker(world, owner, random)
         self._world = world
         self._random = random
+        self._machine = member
         self._line = self.worker.new_line("group")
         self._beat_line = self.worker.new_line("beat")
         self._wake = trio.Event()
@@ -52,13 +55,9 @@ class Machine:
         """What it subscribes to."""
         raise NotImplementedError
 
-    def step(self) -> Step:
-        """What the machine says is next."""
-        raise NotImplementedError
-
     def _owes(self) -> bool:
         """Whether it still has something that it was told to give up."""
-        return isinstance(self.step(), GiveUp)
+        return isinstance(self._machine.step(), GiveUp)
 
     async def run(self) -> None:
         """Be a member until cancelled or shut out for good."""
@@ -67,7 +66,7 @@ class Machine:
                 nursery.start_soon(self._beats)
                 nursery.start_soon(self.worker.work)
                 while self.failed is None:
-                    await self._take_step(self.step())
+                    await self._take_step(self._machine.step())
                 nursery.cancel_scope.cancel()
             self._world.tell(f"{self.owner.name} ends: {self.failed}")
         finally:
@@ -78,13 +77,13 @@ class Machine:
         match step:
             case GiveUp(partitions, lost=True):
                 self.worker.lost(partitions)
-                self._given_up(step)
+                self._machine.given_up(partitions, lost=True)
             case GiveUp(partitions):
-                if await self.worker.give_up(partitions, lambda: self.step() == step):
-                    self._given_up(step)
+                if await self.worker.give_up(partitions, lambda: self._machine.step() == step):
+                    self._machine.given_up(partitions)
             case Take(partitions):
                 self.worker.took(partitions)
-                self._taken(step)
+                self._machine.taken(partitions)
             case Fail():
                 self.failed = step
             case Stay():
@@ -94,25 +93,38 @@ class Machine:
             case _:
                 await self._more(step)
 
-    def _given_up(self, step: GiveUp) -> None:
-        raise NotImplementedError
-
-    def _taken(self, step: Take) -> None:
-        raise NotImplementedError
-
     async def _more(self, step: Step) -> None:
         raise NotImplementedError
 
     async def _beats(self) -> None:
+        while True:
+            await nap(self._until_beat_s())
+            self.worker.maybe_freeze()
+            if self._machine.beats:
+                await self._beat()
+
+    def _until_beat_s(self) -> float:
+        return self._random.uniform(0.3, 1.0) * BEAT_S
+
+    async def _beat(self) -> None:
         raise NotImplementedError
+
+    def _refused(self, code: ErrorCode, what: str, epoch: int) -> None:
+        self._world.tell(f"{self.owner.name}: {what} in epoch {epoch} is {code.name}")
+        if code in OUT:
+            self._world.books.out(self.owner)
 
     async def leave(self) -> None:
         """Go in order; the answer does not matter."""
-        raise NotImplementedError
-
-    def _left(self) -> None:
         self.owner.leaves = True
         self._world.books.gave_up(self.owner)
+        if bye := self._goodbye():
+            await self.worker.ask(self._line, *bye)
+        self.worker.close()
+
+    def _goodbye(self) -> tuple[int, Any] | None:
+        """The version and the request that say so, if anybody is to be told."""
+        raise NotImplementedError
 
     def change_wish(self) -> None:
         """The program wants other topics; where it may."""
@@ -121,37 +133,25 @@ class Machine:
 class ConsumerMachine(Machine):
     """A member of the consumer protocol (KIP-848)."""
 
-    def __init__(self, world: "ProtocolWorld", owner: Owner, random: Random, wish: Wish, version: int) -> None:
-        super().__init__(world, owner, random)
+    _machine: ConsumerMember
+
+    def __init__(self, world: "ProtocolWorld", owner: Reader, random: Random, wish: Wish, version: int) -> None:
         member_id = f"{random.getrandbits(128):032x}" if version else ""
+        super().__init__(world, owner, random, ConsumerMember(member_id, wish, owner.instance_id))
         self._version = version
-        self._machine = ConsumerMember(member_id, wish, owner.instance_id)
         self._machine.named({topic_id: name for name, topic_id in world.ids.items()})
 
     @property
     def topics(self) -> frozenset[str]:
         return self._world.matched(self._machine.wish)
 
-    def step(self) -> Step:
-        return self._machine.step()
-
-    def _given_up(self, step: GiveUp) -> None:
-        self._machine.given_up(step.partitions, lost=step.lost)
-
-    def _taken(self, step: Take) -> None:
-        self._machine.taken(step.partitions)
-
     async def _more(self, step: Step) -> None:
         assert isinstance(step, Resolve), step
         self._machine.named({topic_id: name for name, topic_id in self._world.ids.items()})
         await nap(AGAIN_S)
 
-    async def _beats(self) -> None:
-        while True:
-            await nap(0.01 if self._machine.beat_is_due else self._random.uniform(0.3, 1.0) * BEAT_S)
-            self.worker.maybe_freeze()
-            if self._machine.beats:
-                await self._beat()
+    def _until_beat_s(self) -> float:
+        return 0.01 if self._machine.beat_is_due else super()._until_beat_s()
 
     async def _beat(self) -> None:
         machine, books = self._machine, self._world.books
@@ -169,19 +169,17 @@ class ConsumerMachine(Machine):
         code, given = ErrorCode(answer.error_code), None
         if answer.assignment is not None:
             given = frozenset((one.topic_id, at) for one in answer.assignment.topic_partitions for at in one.partitions)
-        if code is not ErrorCode.NONE:
-            self._world.tell(f"{self.owner.name}: a heartbeat in epoch {sent.epoch} is {code.name}")
         machine.answered(sent, BeatAnswer(code, answer.member_id, answer.member_epoch, given))
-        if code is ErrorCode.NONE and machine.epoch == answer.member_epoch:
-            books.in_epoch(self.owner, machine.epoch, newest, sent_at)
-        if code in OUT:
-            books.out(self.owner)
         self.worker.member_id, self.worker.epoch = machine.member_id, machine.epoch
-        if code is ErrorCode.NONE and not owes and not self._owes():
-            books.in_touch(self.owner, sent_at)
         self._wake.set()
         if code is not ErrorCode.NONE:
+            self._refused(code, "a heartbeat", sent.epoch)
             await nap(AGAIN_S)
+            return
+        if machine.epoch == answer.member_epoch:
+            books.in_epoch(self.owner, machine.epoch, newest, sent_at)
+        if not owes and not self._owes():
+            books.in_touch(self.owner, sent_at)
 
     def _request(self, sent: Beat) -> Any:
         topics: dict[bytes, list[int]] = {}
@@ -202,12 +200,9 @@ class ConsumerMachine(Machine):
             **fields,
         )
 
-    async def leave(self) -> None:
+    def _goodbye(self) -> tuple[int, Any] | None:
         bye = self._machine.goodbye()
-        self._left()
-        if bye is not None:
-            await self.worker.ask(self._line, self._version, self._request(bye))
-        self.worker.close()
+        return None if bye is None else (self._version, self._request(bye))
 
     def change_wish(self) -> None:
         self._machine.subscribe(self._world.some_wish(self._random, self._version))
@@ -217,22 +212,15 @@ class ConsumerMachine(Machine):
 class ClassicMachine(Machine):
     """A member of the classic protocol, with the embedded consumer protocol that the broker can read."""
 
-    def __init__(self, world: "ProtocolWorld", owner: Owner, random: Random, offered: tuple[str, ...]) -> None:
-        super().__init__(world, owner, random)
-        self._machine = ClassicMember(strategies(offered), tuple(world.sizes), owner.instance_id)
+    _machine: ClassicMember
+
+    def __init__(self, world: "ProtocolWorld", owner: Reader, random: Random, offered: tuple[str, ...]) -> None:
+        member = ClassicMember(strategies(offered), tuple(world.sizes), owner.instance_id)
+        super().__init__(world, owner, random, member)
 
     @property
     def topics(self) -> frozenset[str]:
         return frozenset(self._machine.topics)
-
-    def step(self) -> Step:
-        return self._machine.step()
-
-    def _given_up(self, step: GiveUp) -> None:
-        self._machine.given_up(step.partitions, lost=step.lost)
-
-    def _taken(self, step: Take) -> None:
-        self._machine.taken(step.partitions)
 
     async def _more(self, step: Step) -> None:
         match step:
@@ -271,13 +259,8 @@ class ClassicMachine(Machine):
             )
         )
         if code not in (ErrorCode.NONE, ErrorCode.MEMBER_ID_REQUIRED):
-            self._refused(code, "join")
+            self._refused(code, "a join", self._machine.generation)
             await nap(AGAIN_S)
-
-    def _refused(self, code: ErrorCode, what: str) -> None:
-        self._world.tell(f"{self.owner.name}: {what} in generation {self._machine.generation} is {code.name}")
-        if code in OUT:
-            self._world.books.out(self.owner)
 
     async def _sync(self, step: Sync) -> None:
         request = m14.SyncGroupRequest(
@@ -298,7 +281,7 @@ class ClassicMachine(Machine):
         code = ErrorCode(answer.error_code)
         self._machine.synced(step.generation, code, answer.assignment)
         if code is not ErrorCode.NONE:
-            self._refused(code, "sync")
+            self._refused(code, "a sync", self._machine.generation)
             await nap(AGAIN_S)
             return
         self.worker.member_id, self.worker.epoch = self._machine.member_id, self._machine.generation
@@ -307,35 +290,26 @@ class ClassicMachine(Machine):
         if not self._owes():
             self._world.books.in_touch(self.owner, sent_at)
 
-    async def _beats(self) -> None:
+    async def _beat(self) -> None:
         machine = self._machine
-        while True:
-            await nap(self._random.uniform(0.3, 1.0) * BEAT_S)
-            self.worker.maybe_freeze()
-            if not machine.beats:
-                continue
-            generation, sent_at, owes = machine.generation, trio.current_time(), self._owes()
-            request = m12.HeartbeatRequest(
-                group_id=GROUP,
-                generation_id=generation,
-                member_id=machine.member_id,
-                group_instance_id=self.owner.instance_id,
-            )
-            answer = await self.worker.ask(self._beat_line, 4, request)
-            if answer is None:
-                continue
-            code = ErrorCode(answer.error_code)
-            machine.heard(generation, code)
-            if code is ErrorCode.NONE and not owes and not self._owes():
-                self._world.books.in_touch(self.owner, sent_at)
-            elif code is not ErrorCode.NONE:
-                self._refused(code, "heartbeat")
-            self._wake.set()
+        generation, sent_at, owes = machine.generation, trio.current_time(), self._owes()
+        request = m12.HeartbeatRequest(
+            group_id=GROUP,
+            generation_id=generation,
+            member_id=machine.member_id,
+            group_instance_id=self.owner.instance_id,
+        )
+        answer = await self.worker.ask(self._beat_line, 4, request)
+        if answer is None:
+            return
+        code = ErrorCode(answer.error_code)
+        machine.heard(generation, code)
+        self._wake.set()
+        if code is not ErrorCode.NONE:
+            self._refused(code, "a heartbeat", generation)
+        elif not owes and not self._owes():
+            self._world.books.in_touch(self.owner, sent_at)
 
-    async def leave(self) -> None:
+    def _goodbye(self) -> tuple[int, Any] | None:
         name = m13.MemberIdentity(member_id=self._machine.member_id, group_instance_id=self.owner.instance_id)
-        self._left()
-        if self._machine.member_id:
-            request = m13.LeaveGroupRequest(group_id=GROUP, members=[name])
-            await self.worker.ask(self._line, 5, request)
-        self.worker.close()
+        return (5, m13.LeaveGroupRequest(group_id=GROUP, members=[name])) if name.member_id else None

@@ -7,37 +7,22 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import api08_offset_commit as m8
-from fencepost.protocol.messages import api09_offset_fetch as m9
 from fencepost.protocol.messages import api11_join_group as m11
 from fencepost.protocol.messages import api12_heartbeat as m12
 from fencepost.protocol.messages import api13_leave_group as m13
 from fencepost.protocol.messages import api14_sync_group as m14
-from fencepost.protocol.messages import api28_txn_offset_commit as m28
-from tests.simulation.group_base import REBALANCE_S, SESSION_S
-from tests.simulation.group_ledger import Holder
-from tests.simulation.lines import Lost
-from tests.simulation.txn_client import RETRIABLE, Abortable, GaveUp, TxnClient
-from tests.simulation.txn_client import Fenced as ProducerFenced
+from fencepost.protocol.topics import TopicPartition
+from fencepost.testing.determinism import nap
+from tests.simulation.group_base import AGAIN_S, BEAT_S, GROUP, REBALANCE_S, SESSION_S
+from tests.simulation.group_commits import STALE, Committer
+from tests.simulation.group_ledger import GroupLedger, Holder
+from tests.simulation.group_offsets import named
+from tests.simulation.sim_readers import ask_offsets
 
 if TYPE_CHECKING:
     from tests.simulation.group_world import GroupWorld
 
-GROUP, TOPIC, PROTOCOL = "g", "in", "sim"
-BEAT_S = 0.3
-AGAIN_S = 0.1
-TXN_TIMEOUT_MS = 4000
-TXN_PATIENCE_S = 1.5
-PRODUCER_OUT = frozenset(
-    {
-        ErrorCode.INVALID_PRODUCER_EPOCH,
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.INVALID_TXN_STATE,
-        ErrorCode.TRANSACTION_ABORTABLE,
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-    }
-)
-STALE = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION, ErrorCode.FENCED_INSTANCE_ID})
+TOPIC, PROTOCOL = "in", "sim"
 
 
 class Out(Exception):
@@ -52,23 +37,20 @@ class Fenced(Exception):
     """Somebody else has the member's static place: it must end."""
 
 
-class Member:
+class Member(Committer):
     """One incarnation. What it owns is lost as soon as it learns that it is out."""
 
+    owner: Holder
+    _world: "GroupWorld"
+
     def __init__(self, world: "GroupWorld", name: str, random: Random, version: int, instance_id: str | None) -> None:
-        self.holder = Holder(name, instance_id)
-        self.frozen = False
-        self._world = world
-        self._random = random
-        self._line = world.line(name)
+        super().__init__(world, Holder(name, instance_id), random)
         self._version = version
-        self._id = ""
-        self._positions: dict[int, int] = {}
-        self._producer: TxnClient | None = None
+        self._positions: dict[TopicPartition, int] = {}
 
     @property
-    def _books(self) -> Any:
-        return self._world.ledger
+    def _books(self) -> GroupLedger:
+        return self._world.books
 
     async def run(self) -> None:
         """Be a member until cancelled or fenced."""
@@ -82,13 +64,13 @@ class Member:
                 except Out:
                     self._lose()
         except Fenced:
-            self._world.tell(f"{self.holder.name} is fenced")
+            self._world.tell(f"{self.owner.name} is fenced")
         finally:
-            self._books.gave_up(self.holder)
-            self._line.close()
+            self._books.gave_up(self.owner)
+            self.close()
 
     def _lose(self) -> None:
-        self._books.gave_up(self.holder)
+        self._books.gave_up(self.owner)
         self._positions.clear()
 
     async def _give_up_for_rebalance(self) -> None:
@@ -97,7 +79,7 @@ class Member:
             return
         if self._positions and self._random.random() < 0.7:
             try:
-                await self._commit()
+                await self._commit(self.owner.epoch)
             except (Again, Out):
                 pass  # too late for that: whoever gets the partitions reads the last ones again
         self._lose()
@@ -106,40 +88,40 @@ class Member:
 
     async def _join(self) -> None:
         """Until there is an assignment. Raises Out, Again and Fenced."""
-        self._books.joining(self.holder)
-        owned = {"owned": sorted(self.holder.partitions), "generation": self.holder.generation}
-        fields = {
-            "group_id": GROUP,
-            "session_timeout_ms": round(SESSION_S * 1000),
-            "rebalance_timeout_ms": round(REBALANCE_S * 1000),
-            "group_instance_id": self.holder.instance_id,
-            "protocol_type": "consumer",
-            "protocols": [m11.JoinGroupRequestProtocol(name=PROTOCOL, metadata=json.dumps(owned).encode())],
-        }
+        self._books.joining(self.owner)
+        owned = {"owned": sorted(one.partition for one in self.owner.owned), "generation": self.owner.epoch}
         while True:
-            request = m11.JoinGroupRequest(member_id=self._id, **fields)
-            answer = await self._ask(self._version, request, REBALANCE_S + 1)
+            request = m11.JoinGroupRequest(
+                group_id=GROUP,
+                session_timeout_ms=round(SESSION_S * 1000),
+                rebalance_timeout_ms=round(REBALANCE_S * 1000),
+                member_id=self.member_id,
+                group_instance_id=self.owner.instance_id,
+                protocol_type="consumer",
+                protocols=[m11.JoinGroupRequestProtocol(name=PROTOCOL, metadata=json.dumps(owned).encode())],
+            )
+            answer = await self.ask(self._line, self._version, request, REBALANCE_S + 1)
             code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else ErrorCode(answer.error_code)
             if code is ErrorCode.MEMBER_ID_REQUIRED:
-                self._id = answer.member_id
+                self.member_id = answer.member_id
             elif code is ErrorCode.NONE:
                 break
             elif code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
-                self._id = ""
+                self.member_id = ""
                 raise Out
             elif code is ErrorCode.FENCED_INSTANCE_ID:
                 raise Fenced
             else:
-                await trio.sleep(AGAIN_S)
-        self._id = answer.member_id
+                await nap(AGAIN_S)
+        self.member_id = answer.member_id
         await self._sync(answer)
 
     async def _sync(self, joined: Any) -> None:
         given = []
-        if joined.leader == self._id and not joined.skip_assignment:
+        if joined.leader == self.member_id and not joined.skip_assignment:
             shares = shared_out(
                 {one.member_id: json.loads(one.metadata) for one in joined.members},
-                self._world.plan.partitions,
+                self._world.sizes[TOPIC],
                 cooperative=self._world.plan.cooperative,
             )
             given = [
@@ -149,37 +131,37 @@ class Member:
         request = m14.SyncGroupRequest(
             group_id=GROUP,
             generation_id=joined.generation_id,
-            member_id=self._id,
-            group_instance_id=self.holder.instance_id,
+            member_id=self.member_id,
+            group_instance_id=self.owner.instance_id,
             protocol_type="consumer",
             protocol_name=PROTOCOL,
             assignments=given,
         )
         while True:
             sent_at = trio.current_time()
-            answer = await self._ask(5 if self._version >= 7 else 3, request, REBALANCE_S + 1)
+            answer = await self.ask(self._line, 5 if self._version >= 7 else 3, request, REBALANCE_S + 1)
             if answer is not None and not self._retry(ErrorCode(answer.error_code)):
                 break
-            await trio.sleep(AGAIN_S)
-        share = frozenset(json.loads(answer.assignment or b"[]"))
-        revoked = self.holder.partitions - share
+            await nap(AGAIN_S)
+        share = frozenset(TopicPartition(TOPIC, at) for at in json.loads(answer.assignment or b"[]"))
+        revoked = self.owner.owned.keys() - share
         if revoked:
             if self._random.random() < 0.7:
-                await self._commit(generation=joined.generation_id)
-            self._books.gave_up(self.holder, revoked)
+                await self._commit(joined.generation_id)
+            self._books.gave_up(self.owner, revoked)
             self._positions = {p: offset for p, offset in self._positions.items() if p in share}
-        self._books.told(self.holder, joined.generation_id, share, sent_at)
-        self._world.tell(f"{self.holder.name} owns {sorted(share)} in generation {joined.generation_id}")
-        if revoked and self.holder.instance_id is not None:
-            self._world.owes_join[self.holder.instance_id] = joined.generation_id
+        self._books.told(self.owner, joined.generation_id, share, sent_at)
+        self._world.tell(f"{self.owner.name} owns {named(share)} in generation {joined.generation_id}")
+        if revoked and self.owner.instance_id is not None:
+            self._world.owes_join[self.owner.instance_id] = joined.generation_id
         await self._find_positions()
         if revoked:
             raise Again  # what was given up may now be handed out
-        if self._world.owes_join.get(self.holder.instance_id) == joined.generation_id:
+        if self._world.owes_join.get(self.owner.instance_id) == joined.generation_id:
             # Its forerunner gave something up and died before it joined again. The coordinator leaves a stable group
             # as it is when a static place changes hands, Kafka's as ours, and no client knows: an operator helps here.
-            self._world.tell(f"{self.holder.name} is told to join again in its forerunner's place")
-            self._world.owes_join[self.holder.instance_id] = -1
+            self._world.tell(f"{self.owner.name} is told to join again in its forerunner's place")
+            self._world.owes_join[self.owner.instance_id] = -1
             raise Again
 
     def _retry(self, code: ErrorCode) -> bool:
@@ -192,7 +174,7 @@ class Member:
             raise Fenced
         if code in STALE:
             if code is ErrorCode.UNKNOWN_MEMBER_ID:
-                self._id = ""
+                self.member_id = ""
             raise Out
         return True
 
@@ -201,137 +183,66 @@ class Member:
     async def _stay(self) -> None:
         """Heartbeats and commits until something comes in between. Raises Out, Again and Fenced."""
         while True:
-            await self._world.maybe_freeze(self)
-            await trio.sleep(self._random.uniform(0.2, 1.0) * BEAT_S)
+            await self.pause()
+            await nap(self._random.uniform(0.2, 1.0) * BEAT_S)
             if self._random.random() < 0.4:
                 await self._beat()
             elif self._positions:
                 for partition in self._positions:
                     self._positions[partition] += self._random.randint(0, 3)
-                await self._commit()
+                await self._commit(self.owner.epoch)
             else:
                 await self._beat()
 
     async def _beat(self) -> None:
         request = m12.HeartbeatRequest(
             group_id=GROUP,
-            generation_id=self.holder.generation,
-            member_id=self._id,
-            group_instance_id=self.holder.instance_id,
+            generation_id=self.owner.epoch,
+            member_id=self.member_id,
+            group_instance_id=self.owner.instance_id,
         )
         sent_at = trio.current_time()
-        answer = await self._ask(4, request)
+        answer = await self.ask(self._line, 4, request)
         if answer is not None and not self._retry(ErrorCode(answer.error_code)):
-            self._books.in_touch(self.holder, sent_at)
+            self._books.in_touch(self.owner, sent_at)
 
-    async def _commit(self, generation: int | None = None) -> None:
+    async def _commit(self, generation: int) -> None:
         """Say how far it is. Raises Out, Again and Fenced."""
-        generation = self.holder.generation if generation is None else generation
-        offsets = dict(self._positions)
-        if self._world.plan.transactional:
-            if offsets:
-                await self._transact(generation, offsets)
-            return
-        partitions = [
-            m8.OffsetCommitRequestPartition(partition_index=p, committed_offset=o) for p, o in offsets.items()
-        ]
-        request = m8.OffsetCommitRequest(
-            group_id=GROUP,
-            generation_id_or_member_epoch=generation,
-            member_id=self._id,
-            group_instance_id=self.holder.instance_id,
-            topics=[m8.OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)],
-        )
-        sent = self._books.sending(self.holder, generation, offsets)
-        answer = await self._ask(8, request)
-        if answer is None or not partitions:
-            return
-        [code] = {ErrorCode(one.error_code) for one in answer.topics[0].partitions}
-        if code in STALE:
-            self._books.refused += 1
-        if not self._retry(code):
-            self._books.acknowledged(sent)
-
-    async def _transact(self, generation: int, offsets: dict[int, int]) -> None:
-        """Commit within a transaction of this process's own id: only the generation shuts a zombie out (KIP-447).
-
-        Raises Out, Again and Fenced.
-        """
-        try:
-            if self._producer is None:
-                name, line = f"txn-{self.holder.name}", self._world.line(f"{self.holder.name}-txn")
-                self._producer = TxnClient(
-                    line, name, 2, TXN_TIMEOUT_MS, self._random, self._world.tell, TXN_PATIENCE_S
-                )
-                await self._producer.init()
-            sent = self._books.sending(self.holder, generation, offsets)
-            code = await self._send_offsets(self._producer, generation, offsets)
-            if code is None or code in PRODUCER_OUT:
-                self._producer = None  # the transaction times out, or has; the next one is somebody else's
-                return
-            await self._world.maybe_freeze(self)
-            await self._producer.end(commit=code is ErrorCode.NONE)
-            if code is ErrorCode.NONE:
-                self._books.acknowledged(sent)
-        except (GaveUp, Abortable, ProducerFenced):
-            self._producer = None
-            return
-        if code in STALE:
-            self._books.refused += 1
-        self._retry(code)
-
-    async def _send_offsets(self, producer: TxnClient, generation: int, offsets: dict[int, int]) -> ErrorCode | None:
-        """TxnOffsetCommit as this member; None where nobody answers."""
-        partitions = [
-            m28.TxnOffsetCommitRequestPartition(partition_index=p, committed_offset=o, committed_metadata="")
-            for p, o in offsets.items()
-        ]
-        request = m28.TxnOffsetCommitRequest(
-            transactional_id=producer.transactional_id,
-            group_id=GROUP,
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            generation_id_or_member_epoch=generation,
-            member_id=self._id,
-            group_instance_id=self.holder.instance_id,
-            topics=[m28.TxnOffsetCommitRequestTopic(name=TOPIC, partitions=partitions)],
-        )
-        for _ in range(5):
-            answer = await self._ask(5, request)
-            if answer is not None:
-                [code] = {ErrorCode(one.error_code) for one in answer.topics[0].partitions}
-                if code not in RETRIABLE:
-                    return code
-            await trio.sleep(AGAIN_S)
-        return None
+        if self._positions:
+            say = self.transact if self._world.plan.transactional else self.commit
+            code = await say(generation, dict(self._positions))
+            if code is not None:
+                self._retry(code)
 
     async def _find_positions(self) -> None:
         """Where to go on with what is new."""
-        wanted = sorted(self.holder.partitions - self._positions.keys())
+        wanted = sorted(self.owner.owned.keys() - self._positions.keys())
         while wanted:
             floor = dict(self._books.floor)
-            found = await self._world.committed(self._line, wanted)
+            found = await ask_offsets(self._line, GROUP, wanted)
             if found is not None:
-                self._books.read(self.holder.name, floor, found)
-                self._positions |= {p: max(offset, 0) for p, offset in found.items()}
+                self._books.read(self.owner.name, floor, found)
+                self._positions |= found
                 return
-            await trio.sleep(AGAIN_S)
+            await nap(AGAIN_S)
             await self._beat()  # a transaction of the one before may have to time out first
+
+    async def pause(self) -> None:
+        """Now and then the process stands still: for a moment, or for longer than its session."""
+        world = self._world
+        if world.weather.calm or world.random.random() >= world.plan.freezes:
+            return
+        seconds = world.random.uniform(0.1, 2 * SESSION_S)
+        world.tell(f"{self.owner.name} freezes for {seconds:.2f} s")
+        await nap(seconds)
+        world.tell(f"{self.owner.name} wakes up")
 
     async def leave(self) -> None:
         """Go in order; the answer does not matter."""
-        name = m13.MemberIdentity(member_id=self._id, group_instance_id=self.holder.instance_id)
-        self._books.gave_up(self.holder)
-        await self._ask(4, m13.LeaveGroupRequest(group_id=GROUP, members=[name]))
-        self._line.close()
-
-    async def _ask(self, version: int, request: Any, timeout_s: float = 1.0) -> Any:
-        """The answer, or None where there is none."""
-        try:
-            return await self._line.ask(version, request, timeout_s)
-        except Lost:
-            await trio.sleep(self._random.uniform(0.0, AGAIN_S))
-            return None
+        name = m13.MemberIdentity(member_id=self.member_id, group_instance_id=self.owner.instance_id)
+        self._books.gave_up(self.owner)
+        await self.ask(self._line, 4, m13.LeaveGroupRequest(group_id=GROUP, members=[name]))
+        self.close()
 
 
 def shared_out(members: dict[str, Any], partitions: int, *, cooperative: bool) -> dict[str, list[int]]:
@@ -352,9 +263,3 @@ def shared_out(members: dict[str, Any], partitions: int, *, cooperative: bool) -
         if partition not in owners:
             min(shares.values(), key=len).append(partition)
     return shares
-
-
-def fetch_request(partitions: list[int]) -> Any:
-    """OffsetFetch v7 of some partitions."""
-    topic = m9.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=partitions)
-    return m9.OffsetFetchRequest(group_id=GROUP, topics=[topic], require_stable=True)

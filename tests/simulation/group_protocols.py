@@ -1,6 +1,7 @@
 """Worlds of one group whose members speak the consumer protocol (KIP-848), or both, each process another one."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -10,13 +11,12 @@ from fencepost.client.core.consumer_member import Wish
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from fencepost.protocol.topics import TopicPartition
-from fencepost.testing.determinism import run_seeded
-from tests.simulation.group_base import LOOK_S, REBALANCE_S, REST_S, SESSION_S, BaseWorld, GroupOutcome
-from tests.simulation.group_books import Books, Owner
+from tests.simulation.group_base import BEAT_S, LOOK_S, SESSION_S, BaseWorld, Plan
+from tests.simulation.group_books import Books, Reader
+from tests.simulation.group_commits import OUT
 from tests.simulation.group_machines import ClassicMachine, ConsumerMachine, Machine
-from tests.simulation.group_work import BEAT_S, GROUP, OUT, TXN_TIMEOUT_MS
-from tests.simulation.lines import Lost
-from tests.simulation.sim_readers import committed_offsets, read_all
+from tests.simulation.lines import Line, Lost
+from tests.simulation.sim_readers import read_all
 
 NEVER_LATE = ("OffsetCommit", "SyncGroup", "JoinGroup", "ConsumerGroupHeartbeat")
 """An older copy of a heartbeat says what its member had then, and so that it has given up what it got since: no broker
@@ -24,22 +24,13 @@ can know better within one epoch. The others are told of in `group_world`."""
 
 
 @dataclass(frozen=True)
-class ProtocolPlan:
-    """Everything about a world that is decided before it begins."""
+class ProtocolPlan(Plan):
+    """What is decided of a world with the consumer protocol."""
 
-    seconds: float
-    sizes: dict[str, int]
-    """Topics with their numbers of partitions."""
-    members: int
     classic: float
     """How many of the processes speak the classic protocol."""
     offered: tuple[str, ...]
     """The assignors of those."""
-    static: bool
-    transactional: bool
-    freezes: float
-    lives: tuple[float, float]
-    blows: int
     interval_ms: int
     """How long a target assignment stands (KIP-1263)."""
     grows: int
@@ -71,20 +62,19 @@ class ProtocolPlan:
         )
 
 
-class ProtocolWorld(BaseWorld):
+class ProtocolWorld(BaseWorld[Machine]):
     """The world of one seed."""
+
+    plan: ProtocolPlan
+    books: Books
 
     def __init__(self, seed: int, mixed: bool) -> None:
         random = Random(seed)
-        self.plan = ProtocolPlan.of(random, mixed)
-        super().__init__(seed, self.plan, random, NEVER_LATE)
-        self.sizes = dict(self.plan.sizes)
-        self.books = Books(min(SESSION_S, REBALANCE_S), self.tell)
-        self.living: dict[int, Machine] = {}
+        super().__init__(seed, ProtocolPlan.of(random, mixed), random, NEVER_LATE)
+        self.books = Books(self.outcome, self.tell)
 
     def settings(self) -> dict[str, str]:
-        return {
-            "group.min.session.timeout.ms": "100",
+        return super().settings() | {
             "group.consumer.session.timeout.ms": str(round(SESSION_S * 1000)),
             "group.consumer.min.session.timeout.ms": "100",
             "group.consumer.heartbeat.interval.ms": str(round(BEAT_S * 1000)),
@@ -93,21 +83,18 @@ class ProtocolWorld(BaseWorld):
         }
 
     def topics(self) -> dict[str, int]:
-        return {**self.plan.sizes, OUT[0]: 1}
+        return {**self.sizes, OUT[0]: 1}
 
     # Members
 
     def member(self, slot: int, name: str, random: Random) -> Machine:
         classic = random.random() < self.plan.classic
-        owner = Owner(f"{name}{'c' if classic else ''}", f"place-{slot}" if self.plan.static else None, classic)
+        owner = Reader(f"{name}{'c' if classic else ''}", f"place-{slot}" if self.plan.static else None, classic)
         own = Random(random.getrandbits(64))
         if classic:
-            machine: Machine = ClassicMachine(self, owner, own, self.plan.offered)
-        else:
-            version = random.randint(0, 1)
-            machine = ConsumerMachine(self, owner, own, self.some_wish(random, version), version)
-        self.living[slot] = machine
-        return machine
+            return ClassicMachine(self, owner, own, self.plan.offered)
+        version = random.randint(0, 1)
+        return ConsumerMachine(self, owner, own, self.some_wish(random, version), version)
 
     def some_wish(self, random: Random, version: int) -> Wish:
         """What a member of the consumer protocol subscribes to; expressions only where the version has them."""
@@ -166,53 +153,10 @@ class ProtocolWorld(BaseWorld):
 
     # The end
 
-    def owners(self) -> list[str]:
-        return [
-            f"{one.owner.name} (epoch {one.owner.epoch}): {', '.join(str(each) for each in sorted(one.owner.owned))}"
-            for one in self.living.values()
-        ]
+    def wanted_topics(self) -> frozenset[str]:
+        return frozenset[str]().union(*(machine.topics for machine in self.living.values()))
 
-    def at_rest(self, since: float) -> bool:
-        """In one epoch, and each partition that anybody wants has one owner."""
-        living = list(self.living.values())
-        if any(machine.owner.in_touch_at < since for machine in living):
-            return False
-        wanted = sorted(
-            TopicPartition(name, at)
-            for name in frozenset[str]().union(*(machine.topics for machine in living))
-            for at in range(self.sizes[name])
-        )
-        owned = sorted(partition for machine in living for partition in machine.owner.owned)
-        return owned == wanted and len({machine.owner.epoch for machine in living}) == 1
-
-    async def look_back(self) -> None:
-        """What is committed at the end, and after another crash; and what was written."""
-        partitions = [TopicPartition(name, at) for name, count in self.sizes.items() for at in range(count)]
-        for name in ("live", "after a crash"):
-            line = self.line(name)
-            await trio.sleep(TXN_TIMEOUT_MS / 1000 + 2)  # what the dead have left open holds up whoever reads
-            floor = dict(self.books.floor)
-            found: dict[TopicPartition, int] | None = None
-            with trio.move_on_after(REST_S):
-                told = await committed_offsets(line, GROUP, partitions)
-                found = {TopicPartition(*place): offset for place, offset in told.items()}
-            if found is None:
-                self.outcome.broken.append(f"{name}: nobody tells the group's offsets")
-                continue
-            self.books.read(name, floor, found)
-            if self.plan.transactional:
-                logs, _ = await read_all(line, [OUT], committed=True)
-                self.books.compare([value for _, value in logs[OUT]], found)
-            if name == "live":
-                await self.crash()
-
-    def close_books(self) -> None:
-        books, outcome = self.books, self.outcome
-        outcome.broken += books.broken
-        outcome.commits, outcome.refused, outcome.handed_over = books.commits, books.refused, books.handed_over
-        outcome.generation = books.newest
-
-
-def run_protocol_world(seed: int, mixed: bool) -> GroupOutcome:
-    """The world of a seed: of the consumer protocol alone, or of both."""
-    return run_seeded(seed, ProtocolWorld(seed, mixed).run)
+    async def compare(self, line: Line, committed: Mapping[TopicPartition, int]) -> None:
+        if self.plan.transactional:
+            logs, _ = await read_all(line, [OUT], committed=True)
+            self.books.compare([value for _, value in logs[OUT]], committed)

@@ -1,7 +1,7 @@
 """Readers of the simulated broker: what they were shown, batch by batch, and the bounds they were told."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.errors import ErrorCode
@@ -16,6 +16,7 @@ from tests.simulation.lines import Line, Lost
 
 FETCH_VERSION = 11
 BYTES_MAX = 1 << 20
+P = TypeVar("P", bound=Place)
 
 
 class RawBatch(NamedTuple):
@@ -141,8 +142,17 @@ async def read_all(
     return logs, raw
 
 
-async def committed_offsets(line: Line, group_id: str, places: Iterable[Place]) -> dict[Place, int]:
+async def committed_offsets(line: Line, group_id: str, places: Collection[P]) -> dict[P, int]:
     """Where a group stands, 0 where it never committed; waits for a transaction that has yet to end (row T6)."""
+    while True:
+        found = await ask_offsets(line, group_id, places)
+        if found is not None:
+            return found
+        await nap(0.05)
+
+
+async def ask_offsets(line: Line, group_id: str, places: Collection[P]) -> dict[P, int] | None:
+    """The same by one request; None where nobody answers, or not yet."""
     topics: dict[str, list[int]] = {}
     for topic, partition in places:
         topics.setdefault(topic, []).append(partition)
@@ -151,13 +161,12 @@ async def committed_offsets(line: Line, group_id: str, places: Iterable[Place]) 
         topics=[OffsetFetchRequestTopic(name=name, partition_indexes=numbers) for name, numbers in topics.items()],
         require_stable=True,
     )
-    while True:
-        try:
-            answer = await line.ask(7, request)
-        except Lost:
-            await nap(0.05)
-            continue
-        parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
-        if not answer.error_code and not any(part.error_code for _, part in parts):
-            return {(name, part.partition_index): max(0, part.committed_offset) for name, part in parts}
-        await nap(0.05)
+    try:
+        answer = await line.ask(7, request)
+    except Lost:
+        return None
+    parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
+    if answer.error_code or any(part.error_code for _, part in parts):
+        return None
+    found = {(name, part.partition_index): max(0, part.committed_offset) for name, part in parts}
+    return {place: found[place] for place in places}

@@ -93,14 +93,18 @@ class TxnClient:
         """Who this is, in traces."""
         return f"{self._line.client_id} ({self.producer_id}, {self.epoch})"
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Who this is, in requests."""
+        return {
+            "transactional_id": self.transactional_id,
+            "producer_id": self.producer_id,
+            "producer_epoch": self.epoch,
+        }
+
     async def init(self) -> None:
         """Become the producer of the id. Raises Fenced and GaveUp."""
-        request = InitProducerIdRequest(
-            transactional_id=self.transactional_id,
-            transaction_timeout_ms=self._timeout_ms,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-        )
+        request = InitProducerIdRequest(**self.identity, transaction_timeout_ms=self._timeout_ms)
         version = 5 if self.version == 2 else 4
         answer = await self._ask("init", version, request, lambda answer: [answer.error_code])
         self._become(answer.producer_id, answer.producer_epoch)
@@ -148,14 +152,8 @@ class TxnClient:
 
     async def send_offsets(self, group_id: str, offsets: Mapping[Place, int]) -> None:
         """Commit positions with the transaction. Raises Fenced, Abortable and GaveUp."""
-        identity: dict[str, Any] = {
-            "transactional_id": self.transactional_id,
-            "group_id": group_id,
-            "producer_id": self.producer_id,
-            "producer_epoch": self.epoch,
-        }
         if self.version < 2 and group_id not in self._joined:
-            request = AddOffsetsToTxnRequest(**identity)
+            request = AddOffsetsToTxnRequest(**self.identity, group_id=group_id)
             await self._ask("add offsets", 3, request, lambda answer: [answer.error_code])
             self._joined.add(group_id)
         topics = [
@@ -165,19 +163,14 @@ class TxnClient:
             )
             for (topic, partition), offset in offsets.items()
         ]
-        request = TxnOffsetCommitRequest(**identity, member_id="", topics=topics)
+        request = TxnOffsetCommitRequest(**self.identity, group_id=group_id, member_id="", topics=topics)
         version = 5 if self.version == 2 else 3
         told = " ".join(f"{topic}-{partition}@{offset}" for (topic, partition), offset in offsets.items())
         await self._ask(f"offsets {told}", version, request, _offset_codes)
 
     async def end(self, *, commit: bool, patience_seconds: float | None = None) -> None:
         """Commit or abort, with the client's patience or this one. Raises Fenced, Abortable and GaveUp."""
-        request = EndTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            committed=commit,
-        )
+        request = EndTxnRequest(**self.identity, committed=commit)
         version = 5 if self.version == 2 else 3
         what = "commit" if commit else "abort"
         answer = await self._ask(what, version, request, lambda answer: [answer.error_code], patience_seconds)
