@@ -1,13 +1,16 @@
 """A part of one Fetch answer: the batches that it brought for one partition, as they came."""
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from fencepost.client.core.fetch_budget import Frame
-from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
+from fencepost.protocol.batch_header import CODEC_MASK, BatchHeader, CorruptBatch
 from fencepost.protocol.records import Record, decode_records, decode_run, decode_unpacked
 from fencepost.protocol.topics import TopicPartition
 
+_BY_THEMSELVES_BYTES = 32 << 10
+"""Compressed batches from this size on are worth the way to another thread and back."""
 Batches = deque[tuple[int, BatchHeader]]
 
 
@@ -72,3 +75,19 @@ class Chunk:
         self.left += len(records) - claimed  # compaction may have made holes before the position
         self.records, self.at = records, 0
         return header.partition_leader_epoch
+
+
+def packed_ahead(chunks: Iterable[Chunk], limit: int) -> list[tuple[Chunk, int, BatchHeader]]:
+    """Of the batches that the next `limit` records are in, those that another thread should unpack."""
+    found: list[tuple[Chunk, int, BatchHeader]] = []
+    for chunk in chunks:
+        limit -= len(chunk.records) - chunk.at
+        for start, header in chunk.batches:
+            if limit <= 0:
+                return found
+            limit -= header.record_count
+            if not header.attributes & CODEC_MASK:
+                continue
+            if header.size_bytes >= _BY_THEMSELVES_BYTES and start not in chunk.unpacked:
+                found.append((chunk, start, header))
+    return found

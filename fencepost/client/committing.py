@@ -72,9 +72,10 @@ class Committing(Positions):
             except KafkaError as error:
                 raise self._after_refusal(group, error) from error
 
-        await self._cluster.policy.run(attempt, deadline_ms=deadline_ms, what="committing offsets")
-        self._fetcher.metrics.committed(trio.current_time() - began)
-        self.committed_in_transaction({partition: place.offset for partition, place in offsets.items()})
+        with self._promise({partition: place.offset for partition, place in offsets.items()}) as promise:
+            await self._cluster.policy.run(attempt, deadline_ms=deadline_ms, what="committing offsets")
+            self._fetcher.metrics.committed(trio.current_time() - began)
+            promise.keep()
 
     def _after_refusal(self, group: GroupMetadata, error: KafkaError) -> KafkaError:
         """What a refused commit means: the name it was sent under may be old already, or be about to change."""
@@ -125,8 +126,8 @@ class Committing(Positions):
     def _note_loss(self, partitions: Collection[TopicPartition]) -> None:
         """These go: if records of them were given and not committed, whoever gets them will read these again."""
         states = [state for p in partitions if (state := self._fetcher.states.get(p)) is not None]
-        moved = any(state.untold() for state in states)
-        if self._whole._given if self._whole is not None else moved:
+        moved = any(state.back.untold(state.position) for state in states)
+        if self._whole.given if self._whole is not None else moved:
             self._lost_at = next(MOMENTS)
 
     def _vouch(self, since: int, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -147,17 +148,9 @@ class Committing(Positions):
                 "this consumer is no member of its group now", code=ErrorCode.UNKNOWN_MEMBER_ID, api="Heartbeat"
             )
 
-    def committed_in_transaction(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """These offsets are committed: an abort goes back no further."""
-        if self._whole is not None:
-            self._whole.committed()
-        for partition, offset in offsets.items():
-            state = self._fetcher.states.get(partition)
-            if state is not None:
-                state.saved(offset)
-            handled = self._handled.get(partition)
-            if self._minds_hand and (handled is None or handled.offset < offset):
-                self._handled[partition] = CommittedOffset(offset)
+    def _promise(self, offsets: Mapping[TopicPartition, int]) -> "Promise":
+        """A commit of these offsets begins, which are as they stand now."""
+        return Promise(self, offsets)
 
     def rewind(self) -> None:
         """Go back to where the last commit was; what was read since comes again.
@@ -193,3 +186,45 @@ class Committing(Positions):
                 state.committed = None
                 state.jump(None)
         self._fetcher.wake()
+
+
+class Promise:
+    """Offsets on their way to the group. Once `keep` says that they are committed, an abort goes back no further.
+
+    What the program has sought since they were taken stays as it is: its word is the later one, whenever the answer
+    comes. Used as a context, it is dropped at the end unless it was kept.
+    """
+
+    def __init__(self, consumer: Committing, offsets: Mapping[TopicPartition, int]) -> None:
+        self._consumer = consumer
+        self._offsets = dict(offsets)
+        states = consumer._fetcher.states
+        held = {partition: states[partition] for partition in offsets if partition in states}
+        self._stories = [(state, state.back.promise(offsets[p]), state.seeks) for p, state in held.items()]
+
+    def __enter__(self) -> "Promise":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.drop()
+
+    def drop(self) -> None:
+        """They are not committed, as far as is known. Nothing happens where that was told already."""
+        for state, story, _ in self._stories:
+            state.back.drop(story)
+        self._stories.clear()
+
+    def keep(self) -> None:
+        """They are committed."""
+        consumer = self._consumer
+        if consumer._whole is not None:
+            consumer._whole.committed()
+        handled = consumer._handled
+        for state, story, seeks in self._stories:
+            partition, offset = state.partition, self._offsets[state.partition]
+            state.back.keep(story)
+            state.committed = offset
+            done = handled.get(partition)
+            if consumer._minds_hand and state.seeks == seeks and (done is None or done.offset < offset):
+                handled[partition] = CommittedOffset(offset)
+        self._stories.clear()

@@ -5,14 +5,13 @@ from typing import Any
 
 from fencepost.client.chunk import Chunk, RawFetch
 from fencepost.client.core.fetch_budget import FetchBudget, Frame
+from fencepost.client.core.going_back import GoingBack
 from fencepost.client.errors import KafkaError
-from fencepost.protocol.batch_header import CODEC_MASK, BatchHeader, CorruptBatch, crc_fits, iter_headers
+from fencepost.protocol.batch_header import CorruptBatch, crc_fits, iter_headers
 from fencepost.protocol.isolation import AbortedFilter
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
-_BY_THEMSELVES_BYTES = 32 << 10
-"""Compressed batches from this size on are worth the way to another thread and back."""
 _ONE_BY_ONE_AHEAD = 100
 """Records that are unpacked at once where a program takes one after the other from small batches."""
 
@@ -21,13 +20,14 @@ class PartitionState:
     """One assigned partition.
 
     `position` is the offset of the next record for the program (None: to be found out), `fetch_offset` the next one
-    to ask the broker for, `rewind_point` where the program's last commit (or its start) was, `committed` what the group
-    is known to have; `unsaved`: records were given and not committed, and the position is elsewhere by now, so an abort
-    goes back before them. `turn` changes with every jump, so that answers to older requests are not taken for new ones.
+    to ask the broker for, `back` where an abort goes back to: the program's last commit, or its start; `committed` what
+    the group is known to have, and `seeks` how often the program has said where to go on. `turn` changes with every
+    jump, so that answers to older requests are not taken for new ones.
     `leader_epoch` is of the record before the position, `fetch_epoch` of the one before `fetch_offset`; -1: not known.
     """
 
     __slots__ = (
+        "back",
         "buffered_bytes",
         "chunks",
         "committed",
@@ -50,10 +50,9 @@ class PartitionState:
         "replica_until",
         "reset",
         "retry_at",
-        "rewind_point",
+        "seeks",
         "trouble",
         "turn",
-        "unsaved",
         "validated_epoch",
         "withheld",
     )
@@ -63,9 +62,9 @@ class PartitionState:
         self.position: int | None = None
         self.fetch_offset = -1
         self.fetch_epoch = -1
-        self.rewind_point: int | None = None
+        self.back = GoingBack()
         self.committed: int | None = None
-        self.unsaved = False
+        self.seeks = 0
         self.reset: int | None = None  # a ListOffsets timestamp to go to, instead of the committed offset
         self.chunks: deque[Chunk] = deque()
         self.left = 0
@@ -100,38 +99,28 @@ class PartitionState:
         self.drop_buffered()
 
     def start_at(self, offset: int, leader_epoch: int = -1) -> None:
-        """The position was found out or chosen: an abort goes back to it, or to the records before that are `unsaved`.
+        """The position was found out or chosen: an abort goes back to it, or to the records before that are unsaved.
 
         `leader_epoch` is that of the record before the position, as it was committed, or -1.
         """
         self.leave()
         self.jump(offset)
-        if not self.unsaved:
-            self.rewind_point = offset
+        self.back.begin(offset)
         self.leader_epoch = self.fetch_epoch = leader_epoch
 
     def leave(self) -> None:
-        """The position is about to be another one: remember whether records before it are not committed."""
-        self.unsaved = self.untold()
+        """The position is about to be another one."""
+        self.back.leave(self.position)
 
     def go_back(self) -> None:
         """To where the last commit (or the start) was."""
-        self.unsaved = False
-        if self.rewind_point is not None and self.rewind_point != self.position:
-            self.jump(self.rewind_point)
-
-    def saved(self, offset: int) -> None:
-        """The group has committed this offset: an abort goes back no further."""
-        self.rewind_point = self.committed = offset
-        self.unsaved = False
+        self.back.back()
+        if self.back.point is not None and self.back.point != self.position:
+            self.jump(self.back.point)
 
     def settled(self) -> bool:
         """Whether a commit has nothing to add."""
-        return self.position == self.committed == self.rewind_point and not self.unsaved
-
-    def untold(self) -> bool:
-        """Whether the position has moved on since the last commit (or the start)."""
-        return self.unsaved or (self.position is not None and self.position != self.rewind_point)
+        return self.position == self.committed == self.back.point and not self.back.unsaved
 
     def drop_buffered(self) -> None:
         """Forget what was fetched ahead; it is fetched again when it is wanted."""
@@ -365,25 +354,6 @@ class PartitionState:
             self.buffered_bytes -= len(chunk.buffer)
             chunk.frame.give_back()
         self.leader_epoch = max(self.leader_epoch, self.fetch_epoch)
-
-    # -- unpacking in another thread
-
-    def packed_ahead(self, limit: int) -> list[tuple[Chunk, int, BatchHeader]]:
-        """Of the batches that the next `limit` records are in, those that another thread should unpack."""
-        found: list[tuple[Chunk, int, BatchHeader]] = []
-        if self.paused:
-            return found
-        for chunk in self.chunks:
-            limit -= len(chunk.records) - chunk.at
-            for start, header in chunk.batches:
-                if limit <= 0:
-                    return found
-                limit -= header.record_count
-                if not header.attributes & CODEC_MASK:
-                    continue
-                if header.size_bytes >= _BY_THEMSELVES_BYTES and start not in chunk.unpacked:
-                    found.append((chunk, start, header))
-        return found
 
     # -- how far it is to the end
 

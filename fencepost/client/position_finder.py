@@ -84,8 +84,8 @@ class PositionFinder:
                 state.start_at(place.offset, place.leader_epoch)
                 state.committed = place.offset
                 continue
-            if state.reset is None and state.rewind_point is not None:
-                state.start_at(state.rewind_point)  # nothing is committed: where it began stands, not the policy
+            if state.reset is None and state.back.point is not None:
+                state.start_at(state.back.point)  # nothing is committed: where it began stands, not the policy
                 continue
             reset = state.reset
             if reset is None:
@@ -142,7 +142,7 @@ class PositionFinder:
                 state.trouble = LogTruncated(partition, state.position or 0, cut, self._cluster.leader(partition))
             elif cut.end is not None:
                 state.start_at(cut.end, cut.epoch)
-                state.rewind_point = min(state.rewind_point or 0, cut.end)
+                state.back.point = min(state.back.point or 0, cut.end)
                 state.validated_epoch = current[partition]
             else:
                 state.leave()

@@ -89,8 +89,8 @@ class Positions:
             self._check()
             await self._fetcher.arrived.wait()
             state = self._state(partition)
-        if self._rewind_due and state.rewind_point is not None and state.partition not in self._sought:
-            return state.rewind_point
+        if self._rewind_due and state.back.point is not None and state.partition not in self._sought:
+            return state.back.point
         return state.position
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
@@ -138,6 +138,7 @@ class Positions:
 
     def _note_seek(self, state: PartitionState, place: CommittedOffset | None) -> None:
         """The program's own word where it goes on: that is as far as it is done, whatever is in its hand."""
+        state.seeks += 1
         if self._rewind_due:
             self._sought.add(state.partition)
         if place is not None and self._minds_hand:
@@ -154,7 +155,7 @@ class Positions:
         sought = [
             p
             for p, state in self._fetcher.states.items()
-            if state.position is None and state.reset is not None and (state.unsaved or p in self._looked_up)
+            if state.position is None and state.reset is not None and (state.back.unsaved or p in self._looked_up)
         ]
 
         async def attempt() -> None:

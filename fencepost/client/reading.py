@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, cast
 
 import trio
 
-from fencepost.client.chunk import Chunk, RawFetch
+from fencepost.client.chunk import Chunk, RawFetch, packed_ahead
 from fencepost.client.cluster import Cluster
 from fencepost.client.committing import Committing
 from fencepost.client.config import ConsumerConfig
@@ -268,8 +268,8 @@ class Reading(Committing, Generic[K, V]):
         for state in states:
             if limit <= 0:
                 break
-            if state.chunks:
-                packed += state.packed_ahead(limit)
+            if state.readable():
+                packed += packed_ahead(state.chunks, limit)
                 limit -= state.available()
         if packed:
             async with trio.open_nursery() as nursery:

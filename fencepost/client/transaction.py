@@ -12,6 +12,7 @@ from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.client.accumulator import Batch
+    from fencepost.client.committing import Promise
     from fencepost.client.consumer import Consumer
     from fencepost.client.two_phase import PreparedTransaction
     from fencepost.client.txn import TransactionalProducer
@@ -28,7 +29,7 @@ class Transaction:
         self.pending: set[TopicPartition] = set()
         self.groups: set[str] = set()
         self.consumers: list[Consumer[Any, Any]] = [] if consumer is None else [consumer]
-        self.offsets: list[tuple[Consumer[Any, Any], Mapping[TopicPartition, int]]] = []
+        self.promises: list[Promise] = []
         self.error: KafkaError | None = None
         self._begun = next(MOMENTS)
         self.ending = False
@@ -49,6 +50,12 @@ class Transaction:
         """It is over; None where nobody knows yet how it ended."""
         self.over = True
         self._committed = committed
+        for promise in self.promises:
+            if committed:
+                promise.keep()
+            else:
+                promise.drop()
+        self.promises.clear()
 
     async def send(
         self,
@@ -114,8 +121,8 @@ class Transaction:
             self.fail(error)
             raise
         if positions:
+            self.promises.append(consumer._promise({p: place.offset for p, place in positions.items()}))
             await self.send_group_offsets(group, positions)
-            self.offsets.append((consumer, {partition: place.offset for partition, place in positions.items()}))
 
     async def send_group_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """The same for a group whose consumer is not ours: the caller says who commits what."""

@@ -105,8 +105,6 @@ class TwoPhaseProducer(TransactionalProducer):
             return
         if not commit and transaction.error is None:
             transaction.fail(AbortableError("it was decided to abort the transaction"))
-        for consumer, offsets in transaction.offsets if commit else ():
-            consumer.committed_in_transaction(offsets)
         self._close(transaction, committed=commit)
 
     async def _open(self) -> None:

@@ -294,8 +294,6 @@ class TransactionalProducer(BaseProducer):
         """Until the commit has an outcome; raises unless it is the one that was wanted."""
         told = await self._driver.drive(Event.COMMIT, "the commit", grace_s=ABORT_GRACE_S)
         if told.outcome is Outcome.COMMITTED:
-            for consumer, offsets in transaction.offsets:
-                consumer.committed_in_transaction(offsets)
             self._turnover.ended(trio.current_time())
             self._close(transaction, committed=True)
             return

@@ -14,6 +14,7 @@ import trio
 
 from fencepost.client.chunk import RawFetch
 from fencepost.client.consumed import ConsumerRecord, K, V, deserialized
+from fencepost.client.core.going_back import Base
 from fencepost.client.core.whole import PLAIN, Assembler, Piece, Place, Unit
 from fencepost.client.core.whole_notes import MOST_NOTE_BYTES
 from fencepost.client.errors import ConfigError, KafkaError
@@ -100,10 +101,10 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         self._begun: dict[TopicPartition, int] = {}
         self._waiting: list[tuple[RawFetch, PartitionState, int]] = []
         self._in_hand: Unit | None = None
-        self._safe: dict[TopicPartition, Place] = {}
-        self._saved: dict[TopicPartition, Place] = {}
+        self._base = Base({})
+        self._offer: Base | None = None  # the base once what was offered last is committed
         self._offered: dict[TopicPartition, Place] = {}
-        self._given = False
+        self._saved: dict[TopicPartition, Place] = {}
         self._told_of = 0
         consumer.keep_all()
         for state in self._states().values():
@@ -144,7 +145,9 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
             unit = self._assembler.ready() if self._all_placed() else None
             self._drop()
             if unit is not None:
-                self._in_hand, self._given = unit, True
+                self._in_hand = unit
+                for base in self._bases():
+                    base.given = True
                 consumer._give()
                 return WholeTransaction(self, unit)
             if too_large is not None:
@@ -180,7 +183,8 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
             elif states.get(partition) is not state or state.turn != turn:
                 del self._known[partition]
                 if states.get(partition) is not state:
-                    self._safe.pop(partition, None)  # somebody else may have gone on with it meanwhile
+                    for base in self._bases():
+                        base.safe.pop(partition, None)  # somebody else may have gone on with it meanwhile
                     self._saved.pop(partition, None)
                 self._assembler.stop(partition)
         self._waiting = [
@@ -208,7 +212,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         starts = [raw.start_offset for raw, its, at in self._waiting if its is state and at == turn]
         start = starts[0] if starts else state.position
         assert start is not None
-        safe = self._safe.get(partition)
+        safe = self._base.safe.get(partition)
         note = safe.note if safe is not None and safe.offset == start else None
         if note is None and self._consumer.group_id is not None:
             asked = self._consumer._ask_committed
@@ -220,8 +224,9 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
             if self._states().get(partition) is not state or state.turn != turn:
                 return
         self._assembler.start(partition, start, note)
-        if not self._given or partition not in self._safe:  # an abort takes back what was given before a seek
-            self._safe[partition] = Place(start, note or "")
+        for base in self._bases():
+            if not base.given or partition not in base.safe:  # an abort takes back what was given before a seek
+                base.safe[partition] = Place(start, note or "")
         self._begun[partition] = start
         self._known[partition] = (state, turn)
 
@@ -327,12 +332,21 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
 
     # -- what a consumer asks of it
 
+    @property
+    def given(self) -> bool:
+        """Whether something was given that is not committed."""
+        return self._base.given
+
+    def _bases(self) -> tuple[Base, ...]:
+        return (self._base,) if self._offer is None else (self._base, self._offer)
+
     def offsets(self) -> dict[TopicPartition, CommittedOffset]:
         """Where the group goes on, with a note for each partition; nothing in it cuts a transaction.
 
         Raises KafkaError (OFFSET_METADATA_TOO_LARGE) where a note would be longer than brokers take.
         """
         self._offered = self._assembler.places()
+        self._offer = Base({**self._base.safe, **self._offered})
         found = {}
         for partition, place in self._offered.items():
             if len(place.note) > MOST_NOTE_BYTES:
@@ -358,24 +372,23 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         return found
 
     def committed(self) -> None:
-        """What `offsets` said last is committed."""
-        self._safe.update(self._offered)
+        """What `offsets` said last is committed; what was given or sought since stays after it."""
+        if self._offer is not None:
+            self._base, self._offer = self._offer, None
         self._saved.update(self._offered)
-        self._given = False
 
     def rewind(self) -> None:
         """Everything that was given since the last commit comes again."""
-        if self._given:
-            self._given = False
+        if self._base.given:
+            self._base.given = False
             for partition, (state, _) in self._known.items():
-                if partition in self._safe:
-                    state.start_at(self._safe[partition].offset)
+                if partition in self._base.safe:
+                    state.start_at(self._base.safe[partition].offset)
 
     def forget(self) -> None:
         """Nobody knows what is committed: the group is asked."""
-        self._safe.clear()
+        self._base, self._offer = Base({}), None
         self._saved.clear()
-        self._given = False
 
     def close(self) -> None:
         """The consumer is closed."""

@@ -17,7 +17,6 @@ BETWEEN_PARTS: dict[str, set[str]] = {
     "Admin": {"cluster"},
     "Consumer": {
         "at_rest",
-        "committed_in_transaction",
         "fail",
         "forget_positions",
         "give_up",
@@ -31,7 +30,7 @@ BETWEEN_PARTS: dict[str, set[str]] = {
     "ItemErrors": {"derive"},
     "Transaction": {"check", "fail", "linger_s"},
     "TransactionalProducer": {"acquire", "bump", "current", "highest_produce_version"},
-    "WholeTransactions": {"close", "committed", "forget", "offsets", "rewind"},
+    "WholeTransactions": {"close", "committed", "forget", "given", "offsets", "rewind"},
     "TwoPhaseProducer": {"acquire", "bump", "current", "highest_produce_version"},
 }
 """By class: names without an underscore that the client's own parts call one another by. No program needs them."""

@@ -110,8 +110,8 @@ class Subscriber(Reading[K, V]):
                     continue
                 if partition in past:
                     state.position = past[partition].offset
-                elif not state.unsaved:
-                    state.position = state.rewind_point
+                elif not state.back.unsaved:
+                    state.position = state.back.point
             await self._tell("revoked", frozenset(self._fetcher.states))
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
