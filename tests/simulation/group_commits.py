@@ -1,16 +1,17 @@
 """How a member of a simulated group asks, and how it says how far it is: plainly, or in transactions of its own."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
+
+import trio
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api08_offset_commit as m8
 from fencepost.protocol.messages import api28_txn_offset_commit as m28
 from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.determinism import nap
-from tests.simulation.group_base import AGAIN_S, GROUP, TXN_PATIENCE_S, TXN_TIMEOUT_MS, BaseWorld
+from tests.simulation.group_base import AGAIN_S, GROUP, SESSION_S, TXN_PATIENCE_S, TXN_TIMEOUT_MS, BaseWorld
 from tests.simulation.group_offsets import Owner, Sent
 from tests.simulation.lines import Line, Lost
 from tests.simulation.txn_client import RETRIABLE, Abortable, Fenced, GaveUp, TxnClient
@@ -37,8 +38,8 @@ STALE = frozenset(
 )
 
 
-class Committer(ABC):
-    """One process with its connections, and a producer of its own where it needs one."""
+class Committer:
+    """One process: its connections, its freezes, and a producer of its own where it needs one."""
 
     def __init__(self, world: BaseWorld[Any], owner: Owner, random: Random) -> None:
         self.owner = owner
@@ -48,6 +49,7 @@ class Committer(ABC):
         self._lines: list[Line] = []
         self._line = self.new_line("work")
         self._producer: TxnClient | None = None
+        self._wakes_at = 0.0
 
     def new_line(self, purpose: str) -> Line:
         """A connection for one of its tasks."""
@@ -59,21 +61,39 @@ class Committer(ABC):
         for line in self._lines:
             line.close()
 
-    @abstractmethod
+    def maybe_freeze(self) -> None:
+        """Now and then the process stands still: for a moment, or for longer than its session."""
+        world = self._world
+        if world.weather.calm or self._random.random() >= world.plan.freezes or self._wakes_at > trio.current_time():
+            return
+        seconds = self._random.uniform(0.1, 2 * SESSION_S)
+        world.tell(f"{self.owner.name} freezes for {seconds:.2f} s")
+        self._wakes_at = trio.current_time() + seconds
+
+    async def awake(self) -> None:
+        """Come back when the process does not stand still."""
+        while (left := self._wakes_at - trio.current_time()) > 0:
+            await nap(left)
+
     async def pause(self) -> None:
-        """Maybe stand still for a while."""
+        """Stand still, or go on."""
+        self.maybe_freeze()
+        await self.awake()
 
     def draw_by_id(self) -> bool:
         """Whether the next commit names its topics by their ids."""
         return False
 
     async def ask(self, line: Line, version: int, request: Any, timeout_s: float = 1.0) -> Any:
-        """The answer, or None where there is none."""
+        """The answer, or None where there is none; a frozen process neither asks nor hears."""
+        await self.awake()
+        answer = None
         try:
-            return await line.ask(version, request, timeout_s)
+            answer = await line.ask(version, request, timeout_s)
         except Lost:
             await nap(self._random.uniform(0.0, AGAIN_S))
-            return None
+        await self.awake()
+        return answer
 
     async def commit(self, epoch: int, offsets: Mapping[TopicPartition, int]) -> ErrorCode | None:
         """Say how far it is; None where nobody answers."""

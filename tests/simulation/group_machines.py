@@ -23,7 +23,7 @@ from tests.simulation.group_work import Worker
 if TYPE_CHECKING:
     from tests.simulation.group_protocols import ProtocolWorld
 
-OUT = frozenset(
+SHUT_OUT = frozenset(
     {
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.ILLEGAL_GENERATION,
@@ -111,7 +111,7 @@ class Machine:
 
     def _refused(self, code: ErrorCode, what: str, epoch: int) -> None:
         self._world.tell(f"{self.owner.name}: {what} in epoch {epoch} is {code.name}")
-        if code in OUT:
+        if code in SHUT_OUT:
             self._world.books.out(self.owner)
 
     async def leave(self) -> None:

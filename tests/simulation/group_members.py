@@ -15,7 +15,7 @@ from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.determinism import nap
 from tests.simulation.group_base import AGAIN_S, BEAT_S, GROUP, REBALANCE_S, SESSION_S
 from tests.simulation.group_commits import STALE, Committer
-from tests.simulation.group_ledger import GroupLedger, Holder
+from tests.simulation.group_ledger import Holder
 from tests.simulation.group_offsets import named
 from tests.simulation.sim_readers import ask_offsets
 
@@ -48,10 +48,6 @@ class Member(Committer):
         self._version = version
         self._positions: dict[TopicPartition, int] = {}
 
-    @property
-    def _books(self) -> GroupLedger:
-        return self._world.books
-
     async def run(self) -> None:
         """Be a member until cancelled or fenced."""
         try:
@@ -66,11 +62,11 @@ class Member(Committer):
         except Fenced:
             self._world.tell(f"{self.owner.name} is fenced")
         finally:
-            self._books.gave_up(self.owner)
+            self._world.books.gave_up(self.owner)
             self.close()
 
     def _lose(self) -> None:
-        self._books.gave_up(self.owner)
+        self._world.books.gave_up(self.owner)
         self._positions.clear()
 
     async def _give_up_for_rebalance(self) -> None:
@@ -88,7 +84,7 @@ class Member(Committer):
 
     async def _join(self) -> None:
         """Until there is an assignment. Raises Out, Again and Fenced."""
-        self._books.joining(self.owner)
+        self._world.books.joining(self.owner)
         owned = {"owned": sorted(one.partition for one in self.owner.owned), "generation": self.owner.epoch}
         while True:
             request = m11.JoinGroupRequest(
@@ -148,9 +144,9 @@ class Member(Committer):
         if revoked:
             if self._random.random() < 0.7:
                 await self._commit(joined.generation_id)
-            self._books.gave_up(self.owner, revoked)
+            self._world.books.gave_up(self.owner, revoked)
             self._positions = {p: offset for p, offset in self._positions.items() if p in share}
-        self._books.told(self.owner, joined.generation_id, share, sent_at)
+        self._world.books.told(self.owner, joined.generation_id, share, sent_at)
         self._world.tell(f"{self.owner.name} owns {named(share)} in generation {joined.generation_id}")
         if revoked and self.owner.instance_id is not None:
             self._world.owes_join[self.owner.instance_id] = joined.generation_id
@@ -204,7 +200,7 @@ class Member(Committer):
         sent_at = trio.current_time()
         answer = await self.ask(self._line, 4, request)
         if answer is not None and not self._retry(ErrorCode(answer.error_code)):
-            self._books.in_touch(self.owner, sent_at)
+            self._world.books.in_touch(self.owner, sent_at)
 
     async def _commit(self, generation: int) -> None:
         """Say how far it is. Raises Out, Again and Fenced."""
@@ -218,29 +214,19 @@ class Member(Committer):
         """Where to go on with what is new."""
         wanted = sorted(self.owner.owned.keys() - self._positions.keys())
         while wanted:
-            floor = dict(self._books.floor)
+            floor = dict(self._world.books.floor)
             found = await ask_offsets(self._line, GROUP, wanted)
             if found is not None:
-                self._books.read(self.owner.name, floor, found)
+                self._world.books.read(self.owner.name, floor, found)
                 self._positions |= found
                 return
             await nap(AGAIN_S)
             await self._beat()  # a transaction of the one before may have to time out first
 
-    async def pause(self) -> None:
-        """Now and then the process stands still: for a moment, or for longer than its session."""
-        world = self._world
-        if world.weather.calm or world.random.random() >= world.plan.freezes:
-            return
-        seconds = world.random.uniform(0.1, 2 * SESSION_S)
-        world.tell(f"{self.owner.name} freezes for {seconds:.2f} s")
-        await nap(seconds)
-        world.tell(f"{self.owner.name} wakes up")
-
     async def leave(self) -> None:
         """Go in order; the answer does not matter."""
         name = m13.MemberIdentity(member_id=self.member_id, group_instance_id=self.owner.instance_id)
-        self._books.gave_up(self.owner)
+        self._world.books.gave_up(self.owner)
         await self.ask(self._line, 4, m13.LeaveGroupRequest(group_id=GROUP, members=[name]))
         self.close()
 

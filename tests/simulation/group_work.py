@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -10,11 +10,10 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api09_offset_fetch as m9
 from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.determinism import nap
-from tests.simulation.group_base import BEAT_S, GROUP, REBALANCE_S, SESSION_S
-from tests.simulation.group_books import Books, Reader, output
+from tests.simulation.group_base import BEAT_S, GROUP, REBALANCE_S
+from tests.simulation.group_books import Reader, output
 from tests.simulation.group_commits import Committer
 from tests.simulation.group_offsets import named
-from tests.simulation.lines import Line
 
 if TYPE_CHECKING:
     from tests.simulation.group_protocols import ProtocolWorld
@@ -28,7 +27,7 @@ class Position:
 
 
 class Worker(Committer):
-    """The program around a member of a group. Frozen, it does nothing at all until it wakes up."""
+    """The program around a member of a group."""
 
     owner: Reader
     _world: "ProtocolWorld"
@@ -40,45 +39,15 @@ class Worker(Committer):
         """Between two generations nothing can be committed."""
         self._positions: dict[TopicPartition, Position] = {}
         self._work = trio.Lock()
-        self._wakes_at = 0.0
-
-    @property
-    def _books(self) -> Books:
-        return self._world.books
 
     def draw_by_id(self) -> bool:
         return self._random.choice((False, True))
-
-    async def ask(self, line: Line, version: int, request: Any, timeout_s: float = 1.0) -> Any:
-        """As above; a frozen process neither asks nor hears."""
-        await self.awake()
-        answer = await super().ask(line, version, request, timeout_s)
-        await self.awake()
-        return answer
-
-    async def awake(self) -> None:
-        """Come back when the process does not stand still."""
-        while (left := self._wakes_at - trio.current_time()) > 0:
-            await nap(left)
-
-    def maybe_freeze(self) -> None:
-        """Now and then the process stands still: for a moment, or for longer than its session."""
-        world = self._world
-        if world.weather.calm or self._random.random() >= world.plan.freezes or self._wakes_at > trio.current_time():
-            return
-        seconds = self._random.uniform(0.1, 2 * SESSION_S)
-        world.tell(f"{self.owner.name} freezes for {seconds:.2f} s")
-        self._wakes_at = trio.current_time() + seconds
-
-    async def pause(self) -> None:
-        self.maybe_freeze()
-        await self.awake()
 
     # Partitions come and go
 
     def took(self, partitions: frozenset[TopicPartition]) -> None:
         """These are this member's from now on."""
-        self._books.took(self.owner, partitions)
+        self._world.books.took(self.owner, partitions)
         self._positions |= {partition: Position() for partition in partitions}
         self._world.tell(f"{self.owner.name} takes {named(partitions)} in epoch {self.epoch}")
 
@@ -88,7 +57,7 @@ class Worker(Committer):
         self._put_down(partitions)
 
     def _put_down(self, partitions: frozenset[TopicPartition]) -> None:
-        self._books.gave_up(self.owner, partitions)
+        self._world.books.gave_up(self.owner, partitions)
         for partition in partitions:
             self._positions.pop(partition, None)
 
@@ -132,7 +101,7 @@ class Worker(Committer):
         wanted = {one: found for one, found in self._positions.items() if found.offset is None}
         if not wanted:
             return
-        floor = dict(self._books.floor)
+        floor = dict(self._world.books.floor)
         topics: dict[str, list[int]] = {}
         for partition in sorted(wanted):
             topics.setdefault(partition.topic, []).append(partition.partition)
@@ -150,7 +119,7 @@ class Worker(Committer):
             for part in topic.partitions
             if not part.error_code
         }
-        self._books.read(self.owner.name, floor, found)
+        self._world.books.read(self.owner.name, floor, found)
         for partition, offset in found.items():
             wanted[partition].offset = max(offset, 0)
 
