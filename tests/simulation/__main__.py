@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from tests.simulation.hashes import fix_hashes
 from tests.simulation.oracles import violations
 from tests.simulation.spoilt import SPOILT
 from tests.simulation.whole_world import run_world
@@ -78,10 +79,7 @@ def main() -> int:
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first world that went wrong")
     parser.add_argument("--stop-after", type=int, default=0, help="with --keep-going: stop after so many wrong ones")
     arguments = parser.parse_args()
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        # Hashes of strings order sets, and so what is done first: with them fixed a seed is the same world anywhere.
-        os.environ["PYTHONHASHSEED"] = "0"
-        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]])
+    fix_hashes("tests.simulation")
     logging.disable(logging.CRITICAL)
     if arguments.spoilt:
         SPOILT[arguments.spoilt]()

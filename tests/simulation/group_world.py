@@ -5,7 +5,6 @@ python -m tests.simulation.group_world [--protocol consumer|mixed] --seeds 1000 
 
 import argparse
 import logging
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from tests.simulation.group_base import BaseWorld, GroupOutcome, Plan
 from tests.simulation.group_ledger import GroupLedger
 from tests.simulation.group_members import TOPIC, Member
 from tests.simulation.group_protocols import ProtocolWorld
+from tests.simulation.hashes import fix_hashes
 
 NEVER_LATE = ("OffsetCommit", "SyncGroup", "JoinGroup")
 """What an older copy of these does when it comes late, it does to any broker that speaks this protocol. A commit takes
@@ -88,10 +88,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
     parser.add_argument("--trace", action="store_true", help="show what happened, also where all was well")
     arguments = parser.parse_args()
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        # Hashes of strings order sets, and so what is done first: with them fixed a seed is the same world anywhere.
-        os.environ["PYTHONHASHSEED"] = "0"
-        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation.group_world", *sys.argv[1:]])
+    fix_hashes("tests.simulation.group_world")
     logging.disable(logging.CRITICAL)
     wrong = commits = refused = handed_over = generations = lives = 0
     for seed in range(arguments.first, arguments.first + arguments.seeds):

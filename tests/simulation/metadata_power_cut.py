@@ -30,11 +30,11 @@ from fencepost.coordinator.metadata.ports import Bounds
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.topics import TopicPartition
-from fencepost.testing.disk_nodes import nothing, sampled
+from fencepost.testing.disk_nodes import nothing
 from fencepost.testing.sim_broker import SimBroker, sim_config
 from fencepost.testing.sim_disk import SimDisk
 from fencepost.testing.sim_network import SimNetwork
-from tests.simulation.power_cut import CHANGES, KILL, PLAIN_FATES
+from tests.simulation.power_cut import CHANGES, KILL, PLAIN_FATES, ended
 from tests.simulation.weather import SeededWeather
 
 if TYPE_CHECKING:
@@ -167,11 +167,7 @@ async def living(disk: SimDisk) -> "AsyncIterator[SimBroker]":
 
 async def check(frozen: Frozen, case: Case) -> None:
     """Crash there, start, and compare; then go on, lose the power once more, and compare again."""
-    if case.fate == KILL:
-        disk = frozen.disk.kill()
-    else:
-        disk = frozen.disk.power_cut(PLAIN_FATES.get(case.fate, sampled), case.seed * 1000 + case.io)
-    async with living(disk) as broker:
+    async with living(ended(frozen.disk, case.fate, case.seed * 1000 + case.io)) as broker:
         shown = compare(broker, frozen.allowed)
         at_once = broker.disk.power_cut(nothing)
         await broker.node.metadata.create_topics([NewTopic("later", 2)])

@@ -1,11 +1,13 @@
 """The state of a whole broker in a form that can be compared, as it lives and as its logs alone give it."""
 
+from collections.abc import Iterator
+
 import trio
 
 from fencepost.broker.metadata_log import METADATA_PARTITION
 from fencepost.broker.node import Node
 from fencepost.coordinator.metadata.topic_names import is_internal
-from fencepost.coordinator.txn.state import Dead
+from fencepost.coordinator.txn.state import Dead, TxnState
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.testing.disk_nodes import SimDirectory
 from fencepost.testing.sim_broker import SimBroker
@@ -43,22 +45,23 @@ async def state_of(node: Node) -> NodeState:
         state[f"{tp} producers"] = "\n".join(str(entry) for entry in sorted(log.producer_states()))
         read = log.read(log.log_start_offset, 1 << 30, IsolationLevel.READ_COMMITTED, True)
         state[f"{tp} aborted"] = str(sorted(read.aborted or ()))
-    for shard in node.transactions.books.shards():
-        state.update((f"transactional id {name}", str(known)) for name, known in shard.state.items())
+    state.update((f"transactional id {name}", str(known)) for name, known in transactional_ids(node))
     for group in GROUPS:
         found = await node.groups.fetch(group, None, False)
         state[f"group {group}"] = str(sorted((str(one.partition), one.offset) for one in found))
     return state
 
 
+def transactional_ids(node: Node) -> Iterator[tuple[str, TxnState]]:
+    """All that the coordinator knows of, with their states."""
+    for shard in node.transactions.books.shards():
+        yield from shard.state.items()
+
+
 def open_transactions(node: Node) -> list[str]:
     """Everything that is not at rest: open or undecided transactions, and partitions whose readers are held back."""
-    found = [
-        f"{name} is {known.name}"
-        for shard in node.transactions.books.shards()
-        for name, known in shard.state.items()
-        if known.name not in ("Empty", "CompleteCommit", "CompleteAbort")
-    ]
+    at_rest = "Empty", "CompleteCommit", "CompleteAbort"
+    found = [f"{name} is {known.name}" for name, known in transactional_ids(node) if known.name not in at_rest]
     for log in node.logs.logs():
         behind = log.high_watermark != log.log_end_offset and not is_internal(log.tp.topic)
         if log.last_stable_offset != log.high_watermark or behind:
@@ -75,8 +78,7 @@ def epochs_ahead(node: Node) -> list[str]:
     """
     known = {
         state.producer.producer_id: (name, state.producer.epoch)
-        for shard in node.transactions.books.shards()
-        for name, state in shard.state.items()
+        for name, state in transactional_ids(node)
         if not isinstance(state, Dead)
     }
     found = []

@@ -11,7 +11,7 @@ import fencepost
 from fencepost.client.txn import TransactionalProducer
 from fencepost.testing.sim_network import HERE
 from tests.kit.history import Fate, Place, Transaction, Writer
-from tests.simulation.sim_writers import BATCH_RECORDS, GROUP, Crashed, Program
+from tests.simulation.sim_writers import BATCH_RECORDS, GROUP, Program
 from tests.simulation.txn_client import PATIENCE_SECONDS, STAMP_MS, GaveUp
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ class OwnProgram(Program):
                 await fill(txn)
                 if self.random.random() < 0.2 and not self.world.writers_done:
                     raise OnPurpose
-                if self.random.random() < 0.03 and not self.world.weather.calm:
-                    raise Crashed
+                self.maybe_crash()
             told = "ok"
             return Fate.COMMITTED
         except fencepost.OutcomeUnknown as error:

@@ -32,6 +32,11 @@ KILL = "kill"
 """The process dies, the page cache lives."""
 
 
+def ended(disk: SimDisk, fate: str, seed: int) -> SimDisk:
+    """The disk as the next start finds it."""
+    return disk.kill() if fate == KILL else disk.power_cut(PLAIN_FATES.get(fate, sampled), seed)
+
+
 class Moment(NamedTuple):
     """The disk just before a call."""
 
@@ -101,12 +106,8 @@ def play(durability: Durability, cuts: Cuts, ios: range | None = None) -> int:
 
 def check_cut(durability: Durability, name: str, moment: Moment, cut: Cut, before: Promises, after: Promises) -> None:
     """End at this moment in this way, and check. Raises AssertionError, which says how to see it again."""
-    if cut.fate == KILL:
-        disk = moment.disk.kill()
-    else:
-        disk = moment.disk.power_cut(PLAIN_FATES.get(cut.fate, sampled), cut.seed)
     try:
-        check(disk, durability, before, after, power_was_cut=cut.fate != KILL)
+        check(ended(moment.disk, cut.fate, cut.seed), durability, before, after, power_was_cut=cut.fate != KILL)
     except Exception as error:
         again = f"--durability {durability} --io {moment.io} --fate {cut.fate} --seed {cut.seed}"
         raise AssertionError(

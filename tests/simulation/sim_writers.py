@@ -60,11 +60,28 @@ class Program:
         line = self.world.line(name, spared=self.version < 2)
         client = TxnClient(line, self.transactional_id, self.version, self.timeout_ms, self.random, self.world.tell)
         try:
-            await client.init()
-            self.world.note_fence(self.transactional_id, (client.producer_id, client.epoch), self.version)
+            await self.take_over(client)
             await self.work(client, name)
         finally:
             line.close()
+
+    async def take_over(self, client: TxnClient) -> None:
+        """Become the producer of the id. Raises Fenced and GaveUp."""
+        await client.init()
+        self.world.note_fence(self.transactional_id, (client.producer_id, client.epoch), self.version)
+
+    async def renew(self, client: TxnClient) -> None:
+        """After an abort in the first protocol: what was refused, or came twice, left the sequences unknown.
+
+        KIP-360 gives a fresh epoch. Raises Fenced and GaveUp.
+        """
+        if self.version < 2:
+            await self.take_over(client)
+
+    def maybe_crash(self) -> None:
+        """Now and then, while things go wrong, a program ends in the middle of its transaction. Raises Crashed."""
+        if self.random.random() < 0.03 and not self.world.weather.calm:
+            raise Crashed
 
     def patience_seconds(self) -> float | None:
         """How long this commit is repeated; None for as long as the client likes. Who goes away leaves it undecided."""
@@ -128,14 +145,15 @@ class PlainWriter(Program):
         commit = self.random.random() < 0.75
         if await self._write(client, writer, number, transaction):
             await self.maybe_freeze()
-            if self.random.random() < 0.03 and not self.world.weather.calm:
-                raise Crashed
+            self.maybe_crash()
         else:
             commit = False
         if commit:
             await self._commit(client, transaction)
         else:
-            await self._abort(client, transaction)
+            await client.end(commit=False)
+            transaction.fate = Fate.ABORTED
+            await self.renew(client)
 
     async def _write(self, client: TxnClient, writer: Writer, number: int, transaction: Transaction) -> bool:
         """Whether all batches were taken; the others make an abort necessary."""
@@ -160,14 +178,6 @@ class PlainWriter(Program):
                 transaction.fate = Fate.ABORTED  # the first and only request was refused
             raise
         transaction.fate = Fate.COMMITTED
-
-    async def _abort(self, client: TxnClient, transaction: Transaction) -> None:
-        await client.end(commit=False)
-        transaction.fate = Fate.ABORTED
-        if self.version < 2:
-            # What was refused, or came twice, left the sequences unknown: KIP-360 gives a fresh epoch.
-            await client.init()
-            self.world.note_fence(self.transactional_id, (client.producer_id, client.epoch), self.version)
 
 
 class Copier(Program):
@@ -228,12 +238,10 @@ class Copier(Program):
             await self.maybe_freeze()
             await client.send_offsets(GROUP, {source: upto})
             await self.maybe_freeze()
-            if self.random.random() < 0.03 and not self.world.weather.calm:
-                raise Crashed
+            self.maybe_crash()
         except Abortable:
             commit = False
         await client.end(commit=commit, patience_seconds=self.patience_seconds() if commit else None)
-        if not commit and self.version < 2:
-            await client.init()
-            self.world.note_fence(self.transactional_id, (client.producer_id, client.epoch), self.version)
+        if not commit:
+            await self.renew(client)
         return commit

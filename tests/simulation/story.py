@@ -8,7 +8,6 @@ What commands there are: docs/simulation.md.
 import argparse
 import difflib
 import logging
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +22,9 @@ from fencepost.testing.disk_nodes import nothing
 from fencepost.testing.sim_broker import SimBroker
 from fencepost.testing.sim_network import Fate, Request, SimNetwork
 from tests.kit.history import Place
+from tests.simulation.hashes import fix_hashes
 from tests.simulation.lines import Line, create_topics
-from tests.simulation.node_state import open_transactions
+from tests.simulation.node_state import open_transactions, transactional_ids
 from tests.simulation.sim_readers import committed_offsets, read_all
 from tests.simulation.txn_client import Abortable, Fenced, GaveUp, TxnClient
 
@@ -234,13 +234,10 @@ class Story:
     def _state(self) -> list[str]:
         node = self.broker.node
         assert node is not None, "the broker is down"
-        states = sorted(
-            (name, state) for shard in node.transactions.books.shards() for name, state in shard.state.items()
-        )
         return [
             f"{name} is {state.name} ({state.producer.producer_id}, {state.producer.epoch})"
             + "".join(f" {place}" for place in sorted(map(str, getattr(state, "partitions", ()))))
-            for name, state in states
+            for name, state in sorted(transactional_ids(node))
         ]
 
 
@@ -334,9 +331,7 @@ def main() -> int:
     parser.add_argument("files", nargs="*", type=Path, help="scenario files; all of them where none is given")
     parser.add_argument("--rewrite", action="store_true", help="put down what the steps say now")
     arguments = parser.parse_args()
-    if os.environ.get("PYTHONHASHSEED") != "0":
-        os.environ["PYTHONHASHSEED"] = "0"
-        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation.story", *sys.argv[1:]])
+    fix_hashes("tests.simulation.story")
     logging.disable(logging.CRITICAL)
     differing = 0
     for path in arguments.files or sorted(SCENARIOS.glob("*.txt")):

@@ -20,9 +20,9 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.verify.report import Report
 from fencepost.broker.verification import verify
 from fencepost.testing.disk_faults import Fault
-from fencepost.testing.disk_nodes import SimDirectory, sampled
+from fencepost.testing.disk_nodes import SimDirectory
 from fencepost.testing.sim_disk import SimDisk
-from tests.simulation.power_cut import CHANGES, KILL, PLAIN_FATES
+from tests.simulation.power_cut import CHANGES, KILL, PLAIN_FATES, ended
 from tests.simulation.world import DATA, DESCRIPTORS
 from tests.unit.log.compaction_kit import COMPACT, HOUR_MS, clean, keyed, put, seen, segments_of, transact
 from tests.unit.log.kit import NOW_MS, TOPIC_ID, TP, end, send, settle
@@ -143,13 +143,6 @@ def cut(stride: int, fates_each: int) -> int:
                 raise
             checked += 1
     return checked
-
-
-def ended(disk: SimDisk, fate: str, seed: int) -> SimDisk:
-    """The disk as the next start finds it."""
-    if fate == KILL:
-        return disk.kill()
-    return disk.power_cut(sampled if fate == "sampled" else PLAIN_FATES[fate], seed)
 
 
 def look(stride: int, fates_each: int, copy: Path) -> int:

@@ -7,7 +7,7 @@ import trio
 
 from fencepost.coordinator.txn.state import Ongoing, PrepareAbort, PrepareCommit
 from fencepost.testing.determinism import nap
-from tests.simulation.node_state import bounds_of
+from tests.simulation.node_state import bounds_of, transactional_ids
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -66,13 +66,12 @@ class Watch:
         """Since all is calm each open transaction must end in its time, and each decided one soon."""
         now = trio.current_time()
         seen: dict[object, float] = {}
-        for shard in node.transactions.books.shards():
-            for name, state in shard.state.items():
-                if isinstance(state, Ongoing | PrepareAbort | PrepareCommit):
-                    key = self._life, name, state.started_ms, state.producer, state.name
-                    seen[key] = self._seen.get(key, now)
-                    may_last = state.timeout_ms / 1000 if isinstance(state, Ongoing) else 0.0
-                    lasted = overdue(seen, key, may_last, now)
-                    if lasted is not None:
-                        self._world.outcome.broken.append(f"{name} is {state.name} since {lasted:.2f} s: {state}")
+        for name, state in transactional_ids(node):
+            if isinstance(state, Ongoing | PrepareAbort | PrepareCommit):
+                key = self._life, name, state.started_ms, state.producer, state.name
+                seen[key] = self._seen.get(key, now)
+                may_last = state.timeout_ms / 1000 if isinstance(state, Ongoing) else 0.0
+                lasted = overdue(seen, key, may_last, now)
+                if lasted is not None:
+                    self._world.outcome.broken.append(f"{name} is {state.name} since {lasted:.2f} s: {state}")
         self._seen = seen
