@@ -96,7 +96,7 @@ def rebalances_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_broker_that_is_wrong_on_purpose_is_found(
     monkeypatch: pytest.MonkeyPatch, spoil: Spoil, finding: tuple[str, ...]
 ) -> None:
-    """Otherwise a search that finds nothing would prove nothing. Most show in the first five worlds, one in 1 of 120."""
+    """Otherwise a search that finds nothing would prove nothing. Most show within five worlds, one in 1 of 120."""
     spoil(monkeypatch)
     for seed in range(1000):
         if broken := run_group_world(seed).broken:
