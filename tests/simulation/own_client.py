@@ -122,7 +122,7 @@ class OwnWriter(OwnProgram):
         self._left = transactions
 
     def finished(self) -> bool:
-        return self._left <= 0 or self.world.closing
+        return self._left <= 0 or self.world.weather.calm
 
     async def use(self, kafka: fencepost.Client, producer: TransactionalProducer, name: str) -> None:
         writer = Writer(name)

@@ -128,7 +128,7 @@ class PlainWriter(Program):
         self._left = transactions
 
     def finished(self) -> bool:
-        return self._left <= 0 or self.world.closing
+        return self._left <= 0 or self.world.weather.calm
 
     async def work(self, client: TxnClient, name: str) -> None:
         writer = Writer(name)

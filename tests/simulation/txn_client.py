@@ -20,9 +20,9 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
 from fencepost.protocol.record_batch import build_batch
 from fencepost.testing.determinism import nap
 from fencepost.testing.sim_clock import START_MS
+from tests.kit.history import Place
 from tests.simulation.lines import Line, Lost
 
-Place = tuple[str, int]
 STAMP_MS = START_MS - 7_200_000
 """The records' time: before any hour to which a world sets its clock."""
 PATIENCE_SECONDS = 15.0

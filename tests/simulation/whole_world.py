@@ -70,8 +70,6 @@ class WholeWorld(BrokerWorld):
         self.history = History([], [], {READ_COMMITTED: {}, READ_UNCOMMITTED: {}}, [])
         self.outcome = Outcome(seed, [], self.history)
         super().__init__(random, self.outcome.trace, never_late)
-        self.closing = False
-        """Writers begin nothing new."""
         self.writers_done = False
         self.places = [("in", number) for number in range(self.plan.partitions)] + [("side", 0)]
         self._spares = version is None
@@ -153,7 +151,7 @@ class WholeWorld(BrokerWorld):
                     writers.start_soon(self._strike, event)
                 await nap(plan.seconds)
                 self.tell("from here on nothing goes wrong any more")
-                self.weather.calm = self.closing = True
+                self.weather.calm = True
                 self._flush_factor = 1.0
                 self.broker.disk.faults, self.broker.disk.room_bytes = [], None
                 copiers.start_soon(self._operate)
