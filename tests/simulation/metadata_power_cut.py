@@ -33,9 +33,8 @@ from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.disk_nodes import nothing
 from fencepost.testing.sim_broker import SimBroker, sim_config
 from fencepost.testing.sim_disk import SimDisk
-from fencepost.testing.sim_network import SimNetwork
+from fencepost.testing.sim_network import ClearWeather, SimNetwork
 from tests.simulation.power_cut import CHANGES, KILL, PLAIN_FATES, ended
-from tests.simulation.weather import SeededWeather
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -138,8 +137,7 @@ KINDS = ("create", "create", "delete", "grow", "set", "plan", "write", "write", 
 
 def a_broker(nursery: trio.Nursery, random: Random, disk: SimDisk | None = None) -> SimBroker:
     """A broker that nobody talks to over the network."""
-    network = SimNetwork(nursery, SeededWeather(Random(0), ()), lambda event: None)
-    broker = SimBroker(nursery, network, random, sim_config(SETTINGS))
+    broker = SimBroker(nursery, SimNetwork(nursery, ClearWeather()), random, sim_config(SETTINGS))
     if disk is not None:
         broker.disk = disk
     return broker

@@ -7,14 +7,13 @@ import trio
 
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.sim_broker import SimBroker
-from fencepost.testing.sim_network import SimNetwork
-from tests.simulation.weather import SeededWeather
+from fencepost.testing.sim_network import ClearWeather, SimNetwork
 
 
 async def test_its_own_cause_is_named_and_not_what_failed_after_it() -> None:
     """reliability.md, faults of the disk: no space."""
     async with trio.open_nursery() as nursery:
-        network = SimNetwork(nursery, SeededWeather(Random(0), ()), lambda event: None)
+        network = SimNetwork(nursery, ClearWeather())
         broker = SimBroker(nursery, network, Random(0))
         assert await broker.start()
         broker.kill()

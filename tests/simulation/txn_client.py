@@ -106,7 +106,7 @@ class TxnClient:
         """Become the producer of the id. Raises Fenced and GaveUp."""
         request = InitProducerIdRequest(**self.identity, transaction_timeout_ms=self._timeout_ms)
         version = 5 if self.version == 2 else 4
-        answer = await self._ask("init", version, request, lambda answer: [answer.error_code])
+        answer = await self._ask("init", version, request)
         self._become(answer.producer_id, answer.producer_epoch)
 
     def _become(self, producer_id: int, epoch: int) -> None:
@@ -154,7 +154,7 @@ class TxnClient:
         """Commit positions with the transaction. Raises Fenced, Abortable and GaveUp."""
         if self.version < 2 and group_id not in self._joined:
             request = AddOffsetsToTxnRequest(**self.identity, group_id=group_id)
-            await self._ask("add offsets", 3, request, lambda answer: [answer.error_code])
+            await self._ask("add offsets", 3, request)
             self._joined.add(group_id)
         topics = [
             TxnOffsetCommitRequestTopic(
@@ -173,7 +173,7 @@ class TxnClient:
         request = EndTxnRequest(**self.identity, committed=commit)
         version = 5 if self.version == 2 else 3
         what = "commit" if commit else "abort"
-        answer = await self._ask(what, version, request, lambda answer: [answer.error_code], patience_seconds)
+        answer = await self._ask(what, version, request, patience_seconds=patience_seconds)
         self._joined.clear()
         if self.version == 2:
             self._become(answer.producer_id, answer.producer_epoch)
@@ -183,7 +183,7 @@ class TxnClient:
         what: str,
         version: int,
         request: Any,
-        codes_in: Callable[[Any], Sequence[int]],
+        codes_in: Callable[[Any], Sequence[int]] = lambda answer: [answer.error_code],
         patience_seconds: float | None = None,
     ) -> Any:
         patience_seconds = self._patience_seconds if patience_seconds is None else patience_seconds
