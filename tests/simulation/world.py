@@ -100,8 +100,6 @@ class World:
         self._epochs: dict[tuple[bytes, int], int] = {}
         self.directory = self.open()
 
-        self.compactions = 0
-
     def open(self) -> LogDirectory:
         """Open the data directory; a start that fails is tried once more, as an init system would."""
         self._uncleanable: set[TopicPartition] = set()
@@ -284,7 +282,6 @@ class World:
             cleaning = Cleaning(log, span, CleaningLimits(1 << 16), self.now_ms)
             drive(cleaning.run())
             self.directory.note_cleaned(tp, cleaning.cleaned_to)
-            self.compactions += 1
         except FlushFailed as error:
             raise ProcessEnds from error
         except OSError:
