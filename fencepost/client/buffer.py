@@ -1,5 +1,6 @@
 """The memory that records wait in, by bytes; who comes first gets room first."""
 
+import math
 from collections import deque
 
 import trio
@@ -78,8 +79,13 @@ class BufferMemory:
         self.used -= size_bytes
         self._grant()
 
-    def _grant(self) -> None:
-        while self._waiters and self.used + self._waiters[0].size_bytes <= self.limit:
+    def let_all_in(self) -> None:
+        """Nothing is sent any more: whoever waits is not to wait for room, but to hear that."""
+        self._grant(math.inf)
+
+    def _grant(self, limit: float | None = None) -> None:
+        limit = self.limit if limit is None else limit
+        while self._waiters and self.used + self._waiters[0].size_bytes <= limit:
             waiter = self._waiters.popleft()
             self.used += waiter.size_bytes
             waiter.granted = True

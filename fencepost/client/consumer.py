@@ -33,17 +33,18 @@ class Consumer(Subscriber[K, V]):
         self._scopes: list[trio.CancelScope] = []
 
     async def __aenter__(self) -> Self:
-        self._open = True
-        self._committed_at = trio.current_time()
-        self._scopes.append(self._background.start_soon(self._fetcher.run))
+        await trio.lowlevel.checkpoint()
         if self.group_id is None and self._interest is not None:
             for name in self._interest.topics:
                 await self._cluster.topic(name, create=False)
             await self._look_at(self._interest)
+        # Nothing is waited for from here on: what begins now, above all a membership, ends in `__aexit__`.
+        self._open = True
+        self._committed_at = trio.current_time()
+        self._scopes.append(self._background.start_soon(self._fetcher.run))
         if self.group_id is not None and self._config.enable_auto_commit:
             self._scopes.append(self._background.start_soon(self._commit_now_and_then))
         self._begin_group_tasks()
-        await trio.lowlevel.checkpoint()
         return self
 
     async def __aexit__(

@@ -100,10 +100,10 @@ class Producer(BaseProducer, Generic[K, V]):
         self._unattended = Tracker()
 
     async def __aenter__(self) -> "Producer[K, V]":
+        await trio.lowlevel.checkpoint()  # first: whoever is cancelled here has begun nothing
         identity = OwnIdentity(self._cluster, self._background)
         self._sender = identity.sender = Sender(self._cluster, self._accumulator, identity, self._config, self._purpose)
         self._scope = self._background.start_soon(self._sender.run)
-        await trio.lowlevel.checkpoint()
         return self
 
     async def __aexit__(

@@ -13,14 +13,7 @@ from fencepost.client.cluster import NO_LEADER, Cluster
 from fencepost.client.config import ProducerConfig
 from fencepost.client.connection import Connection
 from fencepost.client.core.sequences import Verdict
-from fencepost.client.errors import (
-    AuthorizationError,
-    ConnectionLost,
-    FatalError,
-    KafkaError,
-    RetriableError,
-    code_of,
-)
+from fencepost.client.errors import AuthorizationError, ConnectionLost, FatalError, KafkaError, RetriableError, code_of
 from fencepost.client.lane import Identity, Lane, level_of
 from fencepost.client.pending import Pending
 from fencepost.client.produce_requests import produce_request, told_of
@@ -74,6 +67,7 @@ class Sender:
         if self.fatal is None:
             self.fatal = error
         self._accumulator.drop(error, resend_too=True)
+        self._accumulator.memory.let_all_in()
         self.wake()
 
     def slow_brokers(self) -> set[int]:

@@ -121,8 +121,13 @@ class Transaction:
             self.fail(error)
             raise
         if positions:
-            self.promises.append(consumer._promise({p: place.offset for p, place in positions.items()}))
-            await self.send_group_offsets(group, positions)
+            promise = consumer._promise({partition: place.offset for partition, place in positions.items()})
+            try:
+                await self.send_group_offsets(group, positions)
+            except BaseException:
+                promise.drop()
+                raise
+            self.promises.append(promise)
 
     async def send_group_offsets(self, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """The same for a group whose consumer is not ours: the caller says who commits what."""

@@ -70,7 +70,11 @@ class TransactionalProducer(BaseProducer):
 
     async def __aenter__(self) -> "TransactionalProducer":
         self._sender = Sender(self._cluster, self._accumulator, self, self._config, self._purpose)
-        await self._open()
+        try:
+            await self._open()
+        except BaseException:
+            self._cluster.release(self._purpose)  # nobody closes what was never opened
+            raise
         self._scope = self._background.start_soon(self._sender.run)
         return self
 
@@ -176,7 +180,12 @@ class TransactionalProducer(BaseProducer):
     async def _begin(self, consumer: "Consumer[Any, Any] | None") -> Transaction:
         self._refuse_when_gone()
         may_begin(self._driver.state)
-        if self._driver.state.phase is not Phase.READY:
+        state = self._driver.state
+        if state.phase is not Phase.READY:
+            if not (state.tv2 or state.bumps):
+                # No epoch will hold off what is still unanswered: the abort has to come after it, to take it along.
+                assert self._sender is not None
+                await self._sender.quiet.wait()
             told = await self._driver.drive(Event.RECOVER, "making ready for the next transaction")
             if told.outcome is not Outcome.READY:
                 raise self._lost(told, "making ready for the next transaction")

@@ -24,7 +24,8 @@ from fencepost.protocol.sequence import NO_SEQUENCE, advance
 from fencepost.protocol.topics import TopicPartition
 
 MAX_IN_FLIGHT = 5
-"""A broker remembers this many batches per producer and partition (row P3): no more may be unanswered."""
+"""A broker remembers this many batches per producer and partition (row P3): no more may be sent from the oldest
+unanswered one on."""
 HIGHEST_EPOCH = 2**15 - 2
 NO_PRODUCER = (-1, -1)
 Producer = tuple[int, int]
@@ -65,7 +66,7 @@ class Verdict(Enum):
 class SequencedBatch:
     """Records of one partition that share one number; the base of what the producer sends."""
 
-    __slots__ = ("base_sequence", "doubtful", "expires_at", "given_up", "ready_at", "records")
+    __slots__ = ("base_sequence", "doubtful", "expires_at", "given_up", "ready_at", "records", "sent_as")
 
     def __init__(self, ready_at: float, expires_at: float) -> None:
         self.records: list[tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]] = []
@@ -74,6 +75,8 @@ class SequencedBatch:
         self.base_sequence = NO_SEQUENCE
         self.doubtful = False
         """An attempt was sent of which nobody knows whether it was appended."""
+        self.sent_as = 0
+        """How many were sent before it here, when it was sent last."""
         self.given_up = False
         """Its records have failed at their deadline while a request that holds them was unanswered."""
 
@@ -106,6 +109,7 @@ class PartitionQueue(Generic[B]):
         "producer",
         "resend",
         "restart",
+        "sends",
         "waiting",
     )
 
@@ -117,6 +121,7 @@ class PartitionQueue(Generic[B]):
         self.producer: Producer = NO_PRODUCER
         self.known_as = NO_PRODUCER[0]  # the producer id that has an accepted batch here
         self.next_sequence = 0
+        self.sends = 0
         self.backoff_until = 0.0
         self.missing: list[Missing] = []  # the next new number must not follow these
         self.restart = False  # the broker does not know our sequence: begin at 0 under a new epoch
@@ -134,6 +139,14 @@ class PartitionQueue(Generic[B]):
         """Whether a number was given out that nobody will send."""
         return bool(self.missing)
 
+    @property
+    def full(self) -> bool:
+        """Whether the broker might forget the oldest unanswered batch if another one were sent.
+
+        Mostly that is when five are unanswered; fewer, where the leader has moved and answers sooner than the old one.
+        """
+        return bool(self.in_flight) and self.sends - self.in_flight[0].sent_as >= MAX_IN_FLIGHT
+
     def unresolved(self) -> Iterator[B]:
         """Every batch with a number whose fate is open."""
         yield from self.in_flight
@@ -147,7 +160,7 @@ class PartitionQueue(Generic[B]):
     def wakes_at(self, now: float) -> float:
         """When this partition may next have something to send without anything else happening."""
         alone = self.resend or self.missing or self.known_as != self.producer[0]
-        if self.muted or (self.in_flight and (alone or len(self.in_flight) >= MAX_IN_FLIGHT)):
+        if self.muted or (self.in_flight and (alone or self.full)):
             return float("inf")
         if self.resend:
             return max(self.backoff_until, now)
@@ -164,7 +177,7 @@ class PartitionQueue(Generic[B]):
         first, which goes alone: a partition that has nothing of a producer takes any number (row P5), so it would put
         the second before a first that came too early, to a broker that was about to lead the partition.
         """
-        if self.muted or self.backoff_until > now or len(self.in_flight) >= MAX_IN_FLIGHT:
+        if self.muted or self.backoff_until > now or self.full:
             return None
         if self.resend:
             if self.in_flight or self.restart:
@@ -178,6 +191,7 @@ class PartitionQueue(Generic[B]):
             batch = self.waiting.popleft()
             batch.base_sequence = self.next_sequence
             self.next_sequence = advance(self.next_sequence, len(batch.records))
+        batch.sent_as, self.sends = self.sends, self.sends + 1
         self.in_flight.append(batch)
         return batch
 

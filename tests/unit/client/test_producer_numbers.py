@@ -4,8 +4,11 @@ from typing import Any
 
 import pytest
 
+from fencepost.broker.log.producer_entries import BatchMetadata
+from fencepost.broker.log.producer_state import AppendOrigin, ProducerStates, Refusal
 from fencepost.client.core.sequences import PartitionQueue, SequencedBatch, Verdict, bumped
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.record_batch import BatchHeader
 from fencepost.protocol.topics import TopicPartition
 
 NONE, OUT_OF_ORDER = ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -28,6 +31,11 @@ def queue_with(*counts: int) -> tuple[PartitionQueue[Any], list[SequencedBatch]]
     for one in batches:
         assert queue.next_batch(0.0) is one
     return queue, batches
+
+
+def header_of(one: SequencedBatch) -> BatchHeader:
+    count = len(one.records)
+    return BatchHeader(0, 0, -1, 2, 0, 0, count - 1, 0, 0, 7, 0, one.base_sequence, count)
 
 
 def numbers(queue: PartitionQueue[Any]) -> list[int]:
@@ -79,6 +87,36 @@ def test_p3_no_more_than_five_are_in_flight() -> None:
     queue, _ = queue_with(1, 1, 1, 1, 1)
     queue.waiting.append(batch())
     assert queue.next_batch(0.0) is None
+
+
+def test_p3_no_more_than_five_follow_the_oldest_unanswered_one() -> None:
+    """The leader moved: later batches are acknowledged there while the first one's answer is still awaited here.
+
+    The new leader has it, and would have forgotten its number, so that nobody could tell when it is asked again.
+    """
+    states, end = ProducerStates(), 0
+    queue, (first, *_) = queue_with(1, 1)
+    sent = list(queue.in_flight)
+    for _ in range(20):
+        while sent:
+            one = sent.pop(0)
+            admitted = states.admit(header_of(one), end, AppendOrigin.CLIENT)
+            assert not isinstance(admitted, Refusal | BatchMetadata)
+            states.commit_data(admitted)
+            end += 1
+            if one is not first:
+                queue.answered(one, NONE, False)
+        queue.waiting.append(batch())
+        following = queue.next_batch(0.0)
+        sent += [following] if following is not None else []
+    assert queue.wakes_at(0.0) == float("inf")
+    queue.unanswered(first, sent=True)
+    assert queue.next_batch(0.0) is first
+    assert isinstance(states.admit(header_of(first), end, AppendOrigin.CLIENT), BatchMetadata), (
+        "known as a repeated one"
+    )
+    queue.answered(first, NONE, False)
+    assert queue.next_batch(0.0) is not None
 
 
 def test_p3_duplicate_sequence_is_success() -> None:

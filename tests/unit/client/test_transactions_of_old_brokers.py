@@ -12,6 +12,12 @@ import fencepost
 from fencepost import FatalError, OutcomeUnknown, TopicPartition
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api03_metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorResponse
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
 from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
@@ -133,6 +139,55 @@ async def test_a_number_that_is_lost_can_not_be_mended(script: Script, autojump_
         with pytest.raises(FatalError, match="open a new producer"):
             async with producer.transaction() as txn:
                 await txn.send("t", b"b")
+
+
+async def test_what_an_aborted_transaction_left_unanswered_is_not_part_of_the_next_one(
+    script: Script, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The leader hangs, the coordinator is another broker: it ends the transaction while the record is on its way.
+
+    Without epochs that tell transactions apart, the record would be the next one's: that one begins once the leader has
+    answered, and by then a second abort has taken the record along.
+    """
+    coordinator, leader = await old(script), await old(script)
+    story: list[str] = []
+
+    def topic_is_there(request: Any, version: int) -> Any:
+        partition = MetadataResponsePartition(partition_index=0, leader_id=2, replica_nodes=[2], isr_nodes=[2])
+        topics = [MetadataResponseTopic(name="t", partitions=[partition])] if request.topics else []
+        brokers = [
+            MetadataResponseBroker(node_id=node, host="127.0.0.1", port=broker.port)
+            for node, broker in ((1, coordinator), (2, leader))
+        ]
+        return MetadataResponse(brokers=brokers, controller_id=1, topics=topics)
+
+    async def slowly(request: Any, version: int) -> Any:
+        await trio.sleep(12)
+        story.append("appended")
+        return leader.on_Produce(request, version)
+
+    def end(request: Any, version: int) -> Any:
+        story.append("committed" if request.committed else "aborted")
+        return EndTxnResponse()
+
+    coordinator.scripts["Metadata"] = leader.scripts["Metadata"] = [topic_is_there] * 1000
+    coordinator.scripts["EndTxn"] = [end] * 10
+
+    async def take_back(producer: fencepost.TransactionalProducer) -> None:
+        async with producer.transaction() as txn:
+            await txn.send("t", b"taken back")
+            while leader.scripts["Produce"]:  # noqa: ASYNC110 - nobody tells of it
+                await trio.sleep(0.001)
+            raise ZeroDivisionError
+
+    async with client(coordinator) as kafka, kafka.transactional_producer("id") as producer:
+        leader.scripts["Produce"] = [slowly]
+        with pytest.raises(ZeroDivisionError):
+            await take_back(producer)
+        async with producer.transaction() as txn:
+            await txn.send("t", b"b")
+    assert story[-3:] == ["appended", "aborted", "committed"]
+    assert leader.logs[0] == [b"taken back", b"b"]
 
 
 async def give_up(producer: fencepost.TransactionalProducer) -> None:
