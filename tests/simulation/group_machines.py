@@ -10,13 +10,10 @@ from fencepost.client.core.classic_member import ClassicMember, Joined, JoinedMe
 from fencepost.client.core.consumer_member import Beat, BeatAnswer, ConsumerMember, Wish
 from fencepost.client.core.group_steps import Deal, Fail, GiveUp, Join, Resolve, Stay, Step, Sync, Take
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import api11_join_group as m11
-from fencepost.protocol.messages import api12_heartbeat as m12
 from fencepost.protocol.messages import api13_leave_group as m13
-from fencepost.protocol.messages import api14_sync_group as m14
 from fencepost.protocol.messages import api68_consumer_group_heartbeat as m68
 from fencepost.testing.determinism import nap
-from tests.simulation.group_base import AGAIN_S, BEAT_S, GROUP, REBALANCE_S, SESSION_S
+from tests.simulation.group_base import AGAIN_S, BEAT_S, GROUP, REBALANCE_S
 from tests.simulation.group_books import Reader
 from tests.simulation.group_work import Worker
 
@@ -237,17 +234,7 @@ class ClassicMachine(Machine):
         self.worker.has_to_join = True
         await self.worker.awake()
         self._world.books.joining(self.owner)
-        request = m11.JoinGroupRequest(
-            group_id=GROUP,
-            session_timeout_ms=round(SESSION_S * 1000),
-            rebalance_timeout_ms=round(REBALANCE_S * 1000),
-            member_id=step.member_id,
-            group_instance_id=self.owner.instance_id,
-            protocol_type="consumer",
-            protocols=[m11.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in step.protocols],
-            reason=step.reason,
-        )
-        answer = await self.worker.ask(self._line, 9, request, REBALANCE_S + 1)
+        answer = await self.worker.join(self._line, 9, step.member_id, step.protocols, step.reason)
         if answer is None:
             return
         code = ErrorCode(answer.error_code)
@@ -263,19 +250,8 @@ class ClassicMachine(Machine):
             await nap(AGAIN_S)
 
     async def _sync(self, step: Sync) -> None:
-        request = m14.SyncGroupRequest(
-            group_id=GROUP,
-            generation_id=step.generation,
-            member_id=step.member_id,
-            group_instance_id=self.owner.instance_id,
-            protocol_type="consumer",
-            protocol_name=step.strategy,
-            assignments=[
-                m14.SyncGroupRequestAssignment(member_id=name, assignment=data) for name, data in step.assignments
-            ],
-        )
         sent_at, newest = trio.current_time(), self._world.books.newest
-        answer = await self.worker.ask(self._line, 5, request, REBALANCE_S + 1)
+        answer = await self.worker.sync(self._line, 5, step.member_id, step.generation, step.strategy, step.assignments)
         if answer is None:
             return
         code = ErrorCode(answer.error_code)
@@ -293,13 +269,7 @@ class ClassicMachine(Machine):
     async def _beat(self) -> None:
         machine = self._machine
         generation, sent_at, owes = machine.generation, trio.current_time(), self._owes()
-        request = m12.HeartbeatRequest(
-            group_id=GROUP,
-            generation_id=generation,
-            member_id=machine.member_id,
-            group_instance_id=self.owner.instance_id,
-        )
-        answer = await self.worker.ask(self._beat_line, 4, request)
+        answer = await self.worker.beat(self._beat_line, machine.member_id, generation)
         if answer is None:
             return
         code = ErrorCode(answer.error_code)

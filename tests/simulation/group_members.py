@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import api11_join_group as m11
-from fencepost.protocol.messages import api12_heartbeat as m12
 from fencepost.protocol.messages import api13_leave_group as m13
-from fencepost.protocol.messages import api14_sync_group as m14
 from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.determinism import nap
-from tests.simulation.group_base import AGAIN_S, BEAT_S, GROUP, REBALANCE_S, SESSION_S
-from tests.simulation.group_commits import STALE, Committer
+from tests.simulation.group_base import AGAIN_S, BEAT_S, GROUP
 from tests.simulation.group_ledger import Holder
 from tests.simulation.group_offsets import named
+from tests.simulation.group_process import STALE, Process
 from tests.simulation.sim_readers import ask_offsets
 
 if TYPE_CHECKING:
@@ -37,7 +34,7 @@ class Fenced(Exception):
     """Somebody else has the member's static place: it must end."""
 
 
-class Member(Committer):
+class Member(Process):
     """One incarnation. What it owns is lost as soon as it learns that it is out."""
 
     owner: Holder
@@ -86,17 +83,9 @@ class Member(Committer):
         """Until there is an assignment. Raises Out, Again and Fenced."""
         self._world.books.joining(self.owner)
         owned = {"owned": sorted(one.partition for one in self.owner.owned), "generation": self.owner.epoch}
+        protocols = [(PROTOCOL, json.dumps(owned).encode())]
         while True:
-            request = m11.JoinGroupRequest(
-                group_id=GROUP,
-                session_timeout_ms=round(SESSION_S * 1000),
-                rebalance_timeout_ms=round(REBALANCE_S * 1000),
-                member_id=self.member_id,
-                group_instance_id=self.owner.instance_id,
-                protocol_type="consumer",
-                protocols=[m11.JoinGroupRequestProtocol(name=PROTOCOL, metadata=json.dumps(owned).encode())],
-            )
-            answer = await self.ask(self._line, self._version, request, REBALANCE_S + 1)
+            answer = await self.join(self._line, self._version, self.member_id, protocols)
             code = ErrorCode.UNKNOWN_SERVER_ERROR if answer is None else ErrorCode(answer.error_code)
             if code is ErrorCode.MEMBER_ID_REQUIRED:
                 self.member_id = answer.member_id
@@ -113,29 +102,18 @@ class Member(Committer):
         await self._sync(answer)
 
     async def _sync(self, joined: Any) -> None:
-        given = []
+        given: list[tuple[str, bytes]] = []
         if joined.leader == self.member_id and not joined.skip_assignment:
             shares = shared_out(
                 {one.member_id: json.loads(one.metadata) for one in joined.members},
                 self._world.sizes[TOPIC],
                 cooperative=self._world.plan.cooperative,
             )
-            given = [
-                m14.SyncGroupRequestAssignment(member_id=member_id, assignment=json.dumps(share).encode())
-                for member_id, share in shares.items()
-            ]
-        request = m14.SyncGroupRequest(
-            group_id=GROUP,
-            generation_id=joined.generation_id,
-            member_id=self.member_id,
-            group_instance_id=self.owner.instance_id,
-            protocol_type="consumer",
-            protocol_name=PROTOCOL,
-            assignments=given,
-        )
+            given = [(member_id, json.dumps(share).encode()) for member_id, share in shares.items()]
+        version, generation = 5 if self._version >= 7 else 3, joined.generation_id
         while True:
             sent_at = trio.current_time()
-            answer = await self.ask(self._line, 5 if self._version >= 7 else 3, request, REBALANCE_S + 1)
+            answer = await self.sync(self._line, version, self.member_id, generation, PROTOCOL, given)
             if answer is not None and not self._retry(ErrorCode(answer.error_code)):
                 break
             await nap(AGAIN_S)
@@ -143,17 +121,17 @@ class Member(Committer):
         revoked = self.owner.owned.keys() - share
         if revoked:
             if self._random.random() < 0.7:
-                await self._commit(joined.generation_id)
+                await self._commit(generation)
             self._world.books.gave_up(self.owner, revoked)
             self._positions = {p: offset for p, offset in self._positions.items() if p in share}
-        self._world.books.told(self.owner, joined.generation_id, share, sent_at)
-        self._world.tell(f"{self.owner.name} owns {named(share)} in generation {joined.generation_id}")
+        self._world.books.told(self.owner, generation, share, sent_at)
+        self._world.tell(f"{self.owner.name} owns {named(share)} in generation {generation}")
         if revoked and self.owner.instance_id is not None:
-            self._world.owes_join[self.owner.instance_id] = joined.generation_id
+            self._world.owes_join[self.owner.instance_id] = generation
         await self._find_positions()
         if revoked:
             raise Again  # what was given up may now be handed out
-        if self._world.owes_join.get(self.owner.instance_id) == joined.generation_id:
+        if self._world.owes_join.get(self.owner.instance_id) == generation:
             # Its forerunner gave something up and died before it joined again. The coordinator leaves a stable group
             # as it is when a static place changes hands, Kafka's as ours, and no client knows: an operator helps here.
             self._world.tell(f"{self.owner.name} is told to join again in its forerunner's place")
@@ -191,14 +169,8 @@ class Member(Committer):
                 await self._beat()
 
     async def _beat(self) -> None:
-        request = m12.HeartbeatRequest(
-            group_id=GROUP,
-            generation_id=self.owner.epoch,
-            member_id=self.member_id,
-            group_instance_id=self.owner.instance_id,
-        )
         sent_at = trio.current_time()
-        answer = await self.ask(self._line, 4, request)
+        answer = await self.beat(self._line, self.member_id, self.owner.epoch)
         if answer is not None and not self._retry(ErrorCode(answer.error_code)):
             self._world.books.in_touch(self.owner, sent_at)
 

@@ -13,8 +13,8 @@ from fencepost.protocol.messages.api37_create_partitions import CreatePartitions
 from fencepost.protocol.topics import TopicPartition
 from tests.simulation.group_base import BEAT_S, LOOK_S, SESSION_S, BaseWorld, Plan
 from tests.simulation.group_books import Books, Reader
-from tests.simulation.group_commits import OUT
 from tests.simulation.group_machines import ClassicMachine, ConsumerMachine, Machine
+from tests.simulation.group_process import OUT
 from tests.simulation.lines import Line, Lost
 from tests.simulation.sim_readers import read_all
 

@@ -12,8 +12,8 @@ from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.determinism import nap
 from tests.simulation.group_base import BEAT_S, GROUP, REBALANCE_S
 from tests.simulation.group_books import Reader, output
-from tests.simulation.group_commits import Committer
 from tests.simulation.group_offsets import named
+from tests.simulation.group_process import Process
 
 if TYPE_CHECKING:
     from tests.simulation.group_protocols import ProtocolWorld
@@ -26,7 +26,7 @@ class Position:
         self.offset: int | None = None
 
 
-class Worker(Committer):
+class Worker(Process):
     """The program around a member of a group."""
 
     owner: Reader

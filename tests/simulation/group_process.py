@@ -1,6 +1,6 @@
-"""How a member of a simulated group asks, and how it says how far it is: plainly, or in transactions of its own."""
+"""What any process that is a member of a simulated group does by the wire: ask, join, commit; or stand still."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -8,14 +8,27 @@ import trio
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api08_offset_commit as m8
+from fencepost.protocol.messages import api11_join_group as m11
+from fencepost.protocol.messages import api12_heartbeat as m12
+from fencepost.protocol.messages import api14_sync_group as m14
 from fencepost.protocol.messages import api28_txn_offset_commit as m28
 from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.determinism import nap
-from tests.simulation.group_base import AGAIN_S, GROUP, SESSION_S, TXN_PATIENCE_S, TXN_TIMEOUT_MS, BaseWorld
+from tests.simulation.group_base import (
+    AGAIN_S,
+    GROUP,
+    REBALANCE_S,
+    SESSION_S,
+    TXN_PATIENCE_S,
+    TXN_TIMEOUT_MS,
+    BaseWorld,
+)
 from tests.simulation.group_offsets import Owner, Sent
 from tests.simulation.lines import Line, Lost
 from tests.simulation.txn_client import RETRIABLE, Abortable, Fenced, GaveUp, TxnClient
 
+Named = Iterable[tuple[str, bytes]]
+"""Metadata of protocols, or shares of members, by name."""
 OUT = ("out", 0)
 """Where outputs go."""
 PRODUCER_OUT = frozenset(
@@ -38,7 +51,7 @@ STALE = frozenset(
 )
 
 
-class Committer:
+class Process:
     """One process: its connections, its freezes, and a producer of its own where it needs one."""
 
     def __init__(self, world: BaseWorld[Any], owner: Owner, random: Random) -> None:
@@ -94,6 +107,42 @@ class Committer:
             await nap(self._random.uniform(0.0, AGAIN_S))
         await self.awake()
         return answer
+
+    # Membership of the classic protocol
+
+    async def join(self, line: Line, version: int, member_id: str, protocols: Named, reason: str | None = None) -> Any:
+        """JoinGroup; the answer, or None."""
+        request = m11.JoinGroupRequest(
+            group_id=GROUP,
+            session_timeout_ms=round(SESSION_S * 1000),
+            rebalance_timeout_ms=round(REBALANCE_S * 1000),
+            member_id=member_id,
+            group_instance_id=self.owner.instance_id,
+            protocol_type="consumer",
+            protocols=[m11.JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
+            reason=reason,
+        )
+        return await self.ask(line, version, request, REBALANCE_S + 1)
+
+    async def sync(self, line: Line, version: int, member_id: str, generation: int, protocol: str, given: Named) -> Any:
+        """SyncGroup as a member of a generation, with what its leader gives everybody; the answer, or None."""
+        request = m14.SyncGroupRequest(
+            group_id=GROUP,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=self.owner.instance_id,
+            protocol_type="consumer",
+            protocol_name=protocol,
+            assignments=[m14.SyncGroupRequestAssignment(member_id=name, assignment=data) for name, data in given],
+        )
+        return await self.ask(line, version, request, REBALANCE_S + 1)
+
+    async def beat(self, line: Line, member_id: str, generation: int) -> Any:
+        """Heartbeat; the answer, or None."""
+        fields = {"generation_id": generation, "member_id": member_id, "group_instance_id": self.owner.instance_id}
+        return await self.ask(line, 4, m12.HeartbeatRequest(group_id=GROUP, **fields))
+
+    # Offsets
 
     async def commit(self, epoch: int, offsets: Mapping[TopicPartition, int]) -> ErrorCode | None:
         """Say how far it is; None where nobody answers."""
