@@ -299,6 +299,10 @@ class NodeSettings:
         "fsync: acks=all is answered once the data is on the disk; os: once it is in the page cache, Kafka's way.",
         choices=("fsync", "os"), ours=True,
     )  # fmt: skip
+    log_write_thread_min_bytes: int = setting(
+        Kind.INT, 128 << 10, "Batches of so many bytes and more are written by a thread, not by the event loop.", low=1,
+        ours=True,
+    )  # fmt: skip
     log_failure_policy: Literal["exit", "offline"] = setting(
         Kind.STRING, "exit",
         "A failed flush ends the process (exit), or takes only the log of that file offline until the next start.",

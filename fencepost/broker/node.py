@@ -21,6 +21,7 @@ from fencepost.broker.log.commit import Durability, GroupCommit, LogOffline
 from fencepost.broker.log.compaction.cleaner import LogCleaner
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.large_writes import LargeWrites
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.store import CorruptLogFile, Store
 from fencepost.broker.log.sync_thread import FlushThreads, SyncThreads
@@ -111,6 +112,11 @@ class Node:
             )
         only_that_log = config.log_failure_policy == "offline"
         self.commit = GroupCommit(durability, self._log_lost if only_that_log else None, threads)
+        self.large_writes = LargeWrites(
+            config.log_write_thread_min_bytes if self._has_files else None,
+            lambda: self.commit.is_flushing or self.upkeep_threads.is_busy,
+            threads,
+        )
         self.cleaner = LogCleaner(self.logs, lambda: cleaner_settings(self.config), self.clock.now_ms, self.commit.lose)
         try:
             self._build_coordinators()
@@ -260,6 +266,7 @@ class Node:
                 self.groups.close()
                 await server.drain(DRAIN_SECONDS)
             services.cancel_scope.cancel()
+        self.large_writes.close()
         self.logs.close()
         logger.info("stopped in order")
         self.stopped.set()

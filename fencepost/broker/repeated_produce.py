@@ -188,6 +188,9 @@ class RepeatedProduce:
         stop = start + length
         if stop + len(known.tail) != size or frame[stop:] != known.tail or length <= ATTRIBUTES_LOW_BYTE:
             return None
+        large = self._node.large_writes
+        if length >= large.from_bytes and large.wants(known.log):
+            return None
         if known.log.deleted:
             self._forget()
             return None

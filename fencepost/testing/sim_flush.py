@@ -20,6 +20,12 @@ class SimFlushes:
         self._order = order
         self.count = 0
         """Files flushed so far."""
+        self._under_way = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is being flushed; where the order is drawn, every other time in any case."""
+        return self._under_way > 0 or (self._order is not None and self._order.random() < 0.5)
 
     def is_brief(self, count: int, size_bytes: int) -> bool:
         """One round in five, where the order is drawn; else never: then anything may happen before the flush."""
@@ -32,11 +38,15 @@ class SimFlushes:
     async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
         """Sync all of `pins`, and tell which ones failed."""
         failures: list[Failure] = []
-        for turn, (number, pin) in enumerate(self._ordered(pins)):
-            seconds = self.seconds()
-            if seconds or not turn:
-                await nap(seconds)
-            failures += self._sync(number, pin)
+        self._under_way += 1
+        try:
+            for turn, (number, pin) in enumerate(self._ordered(pins)):
+                seconds = self.seconds()
+                if seconds or not turn:
+                    await nap(seconds)
+                failures += self._sync(number, pin)
+        finally:
+            self._under_way -= 1
         return failures
 
     def _ordered(self, pins: Sequence[Syncable]) -> list[tuple[int, Syncable]]:

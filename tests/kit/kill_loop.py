@@ -23,7 +23,12 @@ from tests.kit.workload_run import Plan, Run
 from tests.kit.workload_writers import COMPACTED_TOPIC, RETAINED_TOPIC, TRIMMED, TRIMMED_TOPICS
 
 RETAINED_BYTES, TRIMMED_SEGMENT_BYTES = 2000, 2000
-SETTINGS = {"log.retention.check.interval.ms": "300", "log.cleaner.backoff.ms": "100"}
+SETTINGS = {
+    "log.retention.check.interval.ms": "300",
+    "log.cleaner.backoff.ms": "100",
+    "log.write.thread.min.bytes": "120",
+}
+"""Of the batches some are written by the event loop, some by a thread."""
 VERIFY_EVERY = 20
 """After so many kills `fencepost verify` looks at all of it, too."""
 SHORTEST_LIFE_MS, LONGEST_LIFE_MS = 50, 1500

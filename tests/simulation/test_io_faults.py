@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from fencepost.broker.log import file_sync, files
+from fencepost.broker.log import disk_file, file_sync, staged
 from fencepost.broker.log.commit import Durability
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import Change, NameChange, Write, nothing
@@ -33,7 +33,8 @@ def test_fail_at_every_call_of_the_history(kind: str, step: int, durability: Dur
 @pytest.mark.parametrize(("kind", "step"), [("eio", 311), ("full_half_way", 151), ("short", 151), ("failed_sync", 97)])
 def test_fail_at_every_call_where_all_goes_in_pieces(kind: str, step: int, monkeypatch: pytest.MonkeyPatch):
     """As large batches and large flushes do (decision 44), here with batches of the usual size and tiny pieces."""
-    monkeypatch.setattr(files, "PIECE_BYTES", 50)
+    monkeypatch.setattr(disk_file, "PIECE_BYTES", 50)
+    monkeypatch.setattr(staged, "PIECE_BYTES", 50)
     monkeypatch.setattr(file_sync, "LARGE_BYTES", 60)
     assert sum(1 for _ in every_case(kind, "fsync", every(step))) > 5
 

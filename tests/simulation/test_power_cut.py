@@ -27,6 +27,7 @@ def last_batches(reserve: bool = False) -> tuple[World, Promises, list[int]]:
     """A log with an open transaction, whose last three batches are not durable: an abort, then two of producers."""
     world = World("fsync")
     world.reserve = reserve
+    world.staging = False  # what is taken back takes the reserve with it
     world.create(ORDERS, b"orders".ljust(16), WIDE)
     for _ in range(6):
         world.append(ORDERS, 100, 1, 20, transactional=False)

@@ -106,7 +106,7 @@ class WholeWorld(BrokerWorld):
                 nursery,
                 self.network,
                 self.fork(),
-                sim_config(),
+                sim_config({"log.write.thread.min.bytes": "1"} if self.outcome.seed % 2 else {}),
                 self._flush_seconds,
                 self.fork(),
             )

@@ -7,13 +7,15 @@ from typing import NamedTuple
 
 import trio
 
+from fencepost.broker.handlers.api00_produce import Write
 from fencepost.broker.log.commit import Durability
 from fencepost.broker.log.compaction.cleanable import cleanable_range
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, drive
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.files import DescriptorPool, FileStore
-from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.large_writes import stage
+from fencepost.broker.log.partition import AppendInfo, PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.segments import Segments
 from fencepost.broker.log.store import FlushFailed
@@ -92,6 +94,9 @@ class World:
         self.partitions: dict[TopicPartition, Partition] = {}
         self.reserve = durability == "fsync"
         """Whether files are made larger ahead of small flushes, as the broker does in `fsync`."""
+        self.staging = True
+        """Whether some batches go into their files as large ones do."""
+        self._appends = 0
         self.refused = 0
         """Operations that the log answered with KAFKA_STORAGE_ERROR or an OSError."""
         self.now_ms = NOW_MS
@@ -161,9 +166,21 @@ class World:
             base_sequence=sequence,
             transactional=transactional,
         )
-        info = log.append(data, AppendOrigin.CLIENT, self.now_ms)
+        info = self._append(log, data)
         if self._took(partition, log, info.error, info.base_offset, info.last_offset, bytes(data)) and producer >= 0:
             self._sequences[(*who, epoch)] = sequence + count
+
+    def _append(self, log: PartitionLog, data: bytearray) -> AppendInfo:
+        """In turn as a small batch, as a large one that a thread has written before, and as one that lost its room."""
+        self._appends += 1
+        write = Write(log.tp, log, data, ErrorCode.NONE)
+        if self.staging and self._appends % 3:
+            staged = stage(log, write, 0, self.now_ms)
+            if staged is not None:
+                staged.sync()
+                if self._appends % 3 == 1:
+                    log.segments.unstage(staged)
+        return log.append(data, AppendOrigin.CLIENT, self.now_ms, checked=write.checked)
 
     def mark(self, tp: TopicPartition, producer: int, *, commit: bool, version: int) -> None:
         """The end of a transaction; of version 2 with a new epoch."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fencepost.broker.context import CloseConnection, DurableReply, RequestContext
 from fencepost.broker.log.partition import AppendInfo, AppendOrigin, PartitionLog
 from fencepost.broker.log.producer_state import ALREADY_OPEN, VerificationGuard
+from fencepost.broker.log.validation import Accepted
 from fencepost.broker.refused_writes import explain_refused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
@@ -44,7 +45,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 class Write:
     """One partition of the request: what to append, where, and the answer that is filled in."""
 
-    __slots__ = ("answer", "batch", "counters", "error", "guard", "log", "message", "tp")
+    __slots__ = ("answer", "batch", "checked", "counters", "error", "guard", "log", "message", "tp")
 
     def __init__(self, tp: TopicPartition, log: PartitionLog | None, batch: Any, error: ErrorCode) -> None:
         self.tp = tp
@@ -53,6 +54,8 @@ class Write:
         self.error = error
         self.message: str | None = None
         self.guard: VerificationGuard | None = None
+        self.checked: Accepted | None = None
+        """What became known of the batch while it was staged."""
         self.answer: Any = PartitionProduceResponse.cls(index=tp.partition, base_offset=-1)
         self.counters: TopicCounters | None = None
 
@@ -96,7 +99,8 @@ class _Durable(DurableReply):
 def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     """Append every batch, in order; the answer waits for the disk where acks=all asks for it.
 
-    A coroutine is returned only where a coordinator must be asked first, or a writer held back.
+    A coroutine is returned only where a coordinator must be asked first, a thread write a large batch, or a writer be
+    held back.
     """
     topics, writes = _resolve(node, request, context)
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
@@ -107,6 +111,9 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
             unsettled = _check_transactions(request, context, transactional, writes)
             if unsettled is not None and not _is_settled(node, request, unsettled):
                 return _settle_first(node, request, context, topics, writes, unsettled)
+    large = _large_among(node, writes)
+    if large:
+        return _stage_first(node, request, context, topics, writes, large)
     waits = _append_all(node, request, context, writes)
     if request.acks != ACKS_ALL and node.commit.is_behind(waits):
         return _ease_first(node, request, topics, writes, waits)
@@ -122,8 +129,34 @@ async def _settle_first(
     unsettled: "_Unsettled",
 ) -> Any:
     await _settle(node, request.transactional_id, unsettled, context)
-    waits = _append_all(node, request, context, writes)
+    return await _stage_first(node, request, context, topics, writes, _large_among(node, writes))
+
+
+async def _stage_first(
+    node: "Node",
+    request: Any,
+    context: RequestContext,
+    topics: list[Any],
+    writes: list[Write],
+    large: list[Write],
+) -> Any:
+    version = transaction_version(context.api_version)
+    async with node.large_writes.staged(large, version, node.clock.now_ms()):
+        waits = _append_all(node, request, context, writes)
     return await _ease_first(node, request, topics, writes, waits)
+
+
+def _large_among(node: "Node", writes: list[Write]) -> list[Write]:
+    """The batches that are better written by a thread."""
+    large = node.large_writes
+    return [
+        write
+        for write in writes
+        if len(write.batch) >= large.from_bytes
+        and write.error is _OK
+        and write.log is not None
+        and large.wants(write.log)
+    ]
 
 
 async def _ease_first(
@@ -143,7 +176,12 @@ def _append_all(node: "Node", request: Any, context: RequestContext, writes: lis
         if write.error is _OK:
             assert write.log is not None
             info = write.log.append(
-                write.batch, AppendOrigin.CLIENT, now_ms, transaction_version=version, guard=write.guard
+                write.batch,
+                AppendOrigin.CLIENT,
+                now_ms,
+                transaction_version=version,
+                guard=write.guard,
+                checked=write.checked,
             )
             note_outcome(node, write, info, waits)
             if info.error is not _OK:

@@ -88,6 +88,11 @@ class GroupCommit:
         self._last_asker: object = None
         self._failures: list[tuple[PartitionLog, OSError]] = []
 
+    @property
+    def is_flushing(self) -> bool:
+        """Whether threads are flushing a round at this moment."""
+        return self._waiting
+
     async def wait(self, log: PartitionLog, end_offset: int) -> None:
         """Return when everything of `log` below `end_offset` is durable; without a checkpoint if it already is.
 

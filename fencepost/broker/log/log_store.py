@@ -11,7 +11,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.retention import SegmentFacts
-from fencepost.broker.log.store import Bytes, Piece, Store, Syncable
+from fencepost.broker.log.store import Bytes, Piece, Staging, Store, Syncable
 from fencepost.broker.log.txn_index import AbortedTransaction
 from fencepost.protocol.record_batch import BatchHeader
 
@@ -86,6 +86,16 @@ class StoredLog(Protocol):
 
         Raises OSError; then, as after a Conflict, nothing has changed.
         """
+        ...
+
+    def stage(self, head: Bytes, batch: Bytes) -> Staging | None:
+        """What a thread can do of the next append ahead of it, if that is of `batch`, this very object, whose first
+        bytes are `head` by then; whatever is appended before it wins. None where nothing can be done. Raises OSError.
+        """
+        ...
+
+    def unstage(self, staged: Staging) -> None:
+        """Take back what `stage` gave, unless its batch was appended."""
         ...
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:

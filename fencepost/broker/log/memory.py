@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Iterable, Mapping
 
-from fencepost.broker.log.store import NEVER_WRITTEN, Bytes, Piece, Store, StoredFile, Syncable
+from fencepost.broker.log.store import NEVER_WRITTEN, Bytes, Piece, Staging, Store, StoredFile, Syncable
 
 
 class MemoryFile:
@@ -31,6 +31,12 @@ class MemoryFile:
             self.data += data
         else:
             self.data[position : position + len(data)] = data
+
+    def stage(self, head: Bytes, data: Bytes) -> Staging | None:
+        return None  # no write ever waits
+
+    def unstage(self, staged: Staging) -> None:
+        """Nothing: nothing is ever staged."""
 
     def reserve(self, size_bytes: int) -> None:
         """Nothing: no flush could become cheaper."""

@@ -17,7 +17,7 @@ from fencepost.broker.log.snapshot_files import SnapshotFiles
 from fencepost.broker.log.store import FileRegion, FlushFailed, Store, Syncable
 from fencepost.broker.log.txn_index import AbortedTransaction
 from fencepost.broker.log.upkeep import Steps, at_once, sync_all
-from fencepost.broker.log.validation import check_batch, check_own
+from fencepost.broker.log.validation import Accepted, check_batch, check_own
 from fencepost.protocol.control_records import same_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader, assign_offset
@@ -94,26 +94,30 @@ class PartitionLog(ReadableLog):
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
         header: BatchHeader | None = None,
+        checked: Accepted | None = None,
         expected_offset: int | None = None,
     ) -> AppendInfo:
         """Append one whole batch (rows P2 to P5, L7 to L9); offsets go into `batch` itself where it is writable.
 
         With `expected_offset` only if the log ends there, else NOT_LEADER_OR_FOLLOWER: somebody else wrote.
         `guard` is what `verify` gave before the coordinator was asked about the batch's transaction. `header` is that
-        of a batch which this broker has just made: its bytes are not looked at.
+        of a batch which this broker has just made: its bytes are not looked at; nor are they where `check_batch` has
+        `checked` them already.
         """
         config = self.config
-        checked = check_own(batch, header, config, now_ms) if header else check_batch(batch, config, origin, now_ms)
-        if isinstance(checked, Refusal):
-            return self._refused(checked)
-        data, header, append_time_ms = checked
+        verdict = checked or (
+            check_own(batch, header, config, now_ms) if header else check_batch(batch, config, origin, now_ms)
+        )
+        if isinstance(verdict, Refusal):
+            return self._refused(verdict)
+        data, header, append_time_ms = verdict
         entry = None
         base_offset = self.segments.end_offset if expected_offset is None else expected_offset
         if header.producer_id >= 0:
-            verdict = self.producers.admit(header, base_offset, origin, transaction_version, guard)
-            if not isinstance(verdict, ProducerEntry):
-                return self._refused(verdict) if isinstance(verdict, Refusal) else self._duplicate(verdict)
-            entry = verdict
+            admitted = self.producers.admit(header, base_offset, origin, transaction_version, guard)
+            if not isinstance(admitted, ProducerEntry):
+                return self._refused(admitted) if isinstance(admitted, Refusal) else self._duplicate(admitted)
+            entry = admitted
         refusal = self._write(base_offset, data, header, now_ms)
         if refusal is not None:
             return self._refused(refusal)

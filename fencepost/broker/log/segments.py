@@ -9,7 +9,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.log_store import Conflict, Extent, FoundTime
 from fencepost.broker.log.retention import SegmentFacts
 from fencepost.broker.log.segment import Segment
-from fencepost.broker.log.store import Bytes, Piece, Store, Syncable
+from fencepost.broker.log.store import Bytes, Piece, Staging, Store, Syncable
 from fencepost.broker.log.txn_index import AbortedTransaction
 from fencepost.protocol.record_batch import BatchHeader
 
@@ -67,6 +67,14 @@ class Segments:
             return Conflict(expected_offset, active.next_offset)
         active.append(batch, header, config.index_interval_bytes)
         return None
+
+    def stage(self, head: Bytes, batch: Bytes) -> Staging | None:
+        """As `StoredLog` says. Raises OSError."""
+        return self.active.file.stage(head, batch)
+
+    def unstage(self, staged: Staging) -> None:
+        """As `StoredLog` says."""
+        self.active.file.unstage(staged)
 
     def note_aborted(self, aborted: AbortedTransaction) -> None:
         """The marker just appended aborts this transaction; the entry stands in the marker's segment (row I3)."""

@@ -78,6 +78,10 @@ class Syncable(Protocol):
         ...
 
 
+class Staging(Syncable, Protocol):
+    """What a thread does for `StoredFile.stage`: its `sync` returns when that is done, and never raises."""
+
+
 END_MARK = bytes(8) + (1 << 30).to_bytes(4, "big") + bytes(5)
 """Stands in reserved room behind the last batch: the head of one that would be larger than the file, at which Kafka's
 readers take a log to end. Zeros they would call damage."""
@@ -106,6 +110,19 @@ class StoredFile(Protocol):
 
     def write(self, position: int, data: Bytes) -> None:
         """Put all of `data` at `position`. Raises OSError; the file then holds what it held before."""
+        ...
+
+    def stage(self, head: Bytes, data: Bytes) -> "Staging | None":
+        """Begin to write `data` behind all that was written, its first bytes as they are going to be: `head`.
+
+        It counts when `data`, this very object, is given to `write` at the file's end; then nothing is left to do. Any
+        other write comes first, and takes back what was staged; so does the next `stage`. None where that is of no use.
+        Raises OSError.
+        """
+        ...
+
+    def unstage(self, staged: "Staging") -> None:
+        """Take back what was staged, unless it was written or taken back already."""
         ...
 
     def reserve(self, size_bytes: int) -> None:

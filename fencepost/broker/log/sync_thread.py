@@ -42,6 +42,11 @@ Job = tuple[trio.lowlevel.TrioToken, trio.lowlevel.Task, Callable[[], object]]
 class FlushThreads(Protocol):
     """Who waits for the disk; simulations hand in one that takes virtual time."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether anything is being done or waits for it."""
+        ...
+
     def is_brief(self, count: int, size_bytes: int) -> bool:
         """Whether `count` files with `size_bytes` to flush are synced so soon that the event loop may wait for it."""
         ...
@@ -72,6 +77,12 @@ class SyncThreads:
         self._usual_seconds = 0.0
         self._measured = False
         self._shy_until = 0.0
+        self._asked = 0
+
+    @property
+    def is_busy(self) -> bool:
+        """As the port says."""
+        return self._asked > 0
 
     def is_brief(self, count: int, size_bytes: int) -> bool:
         """As the port says: where the last flushes were quick, these are few and small, and none was long of late."""
@@ -108,7 +119,11 @@ class SyncThreads:
             self._leading = threading.Thread(target=self._lead, name="fencepost-sync", daemon=True)
             self._leading.start()
         self._jobs.put((trio.lowlevel.current_trio_token(), trio.lowlevel.current_task(), job))
-        result = await trio.lowlevel.wait_task_rescheduled(lambda _raise_cancel: trio.lowlevel.Abort.FAILED)
+        self._asked += 1
+        try:
+            result = await trio.lowlevel.wait_task_rescheduled(lambda _raise_cancel: trio.lowlevel.Abort.FAILED)
+        finally:
+            self._asked -= 1
         assert isinstance(result, list)
         return result
 

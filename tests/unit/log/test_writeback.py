@@ -12,7 +12,8 @@ import pytest
 
 from fencepost.broker.log import file_sync
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.files import PIECE_BYTES, FileStore
+from fencepost.broker.log.files import FileStore
+from fencepost.broker.log.staged import PIECE_BYTES
 from fencepost.broker.log.store import FlushFailed
 from fencepost.broker.log.writeback import STEP_BYTES, Writeback
 from fencepost.protocol.errors import ErrorCode
