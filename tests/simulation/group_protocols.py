@@ -125,31 +125,28 @@ class ProtocolWorld(BaseWorld[Machine]):
 
     async def more_events(self) -> None:
         """Topics grow, members want other topics."""
-        random = self.fork()
-        line = self.line("admin")
-        times = sorted(random.uniform(0.5, self.plan.seconds) for _ in range(self.plan.grows))
-        changes = sorted(random.uniform(0.5, self.plan.seconds) for _ in range(4 if self.plan.wishes else 0))
-        for at, grows in sorted([(at, True) for at in times] + [(at, False) for at in changes]):
+        random, line = self.fork(), self.line("admin")
+        growths = [(random.uniform(0.5, self.plan.seconds), True) for _ in range(self.plan.grows)]
+        changes = [(random.uniform(0.5, self.plan.seconds), False) for _ in range(4 if self.plan.wishes else 0)]
+        for at, grows in sorted(growths + changes):
             await trio.sleep_until(max(at, trio.current_time()))
-            if not grows:
-                if self.living:
-                    random.choice(list(self.living.values())).change_wish()
-                continue
-            name = random.choice(list(self.sizes))
-            topic = CreatePartitionsTopic(name=name, count=self.sizes[name] + 1, assignments=None)
-            request = CreatePartitionsRequest(topics=[topic], timeout_ms=1000, validate_only=False)
-            grown = False
-            while not grown:
-                try:
-                    answer = await line.ask(3, request)
-                except Lost:
-                    await trio.sleep(LOOK_S)
-                    continue
-                # INVALID_PARTITIONS: it has as many already, for an answer was lost.
-                done = (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS)
-                grown = ErrorCode(answer.results[0].error_code) in done
-            self.sizes[name] += 1
-            self.tell(f"{name} has {self.sizes[name]} partitions")
+            if grows:
+                await self._grow(line, random.choice(list(self.sizes)))
+            elif self.living:
+                random.choice(list(self.living.values())).change_wish()
+
+    async def _grow(self, line: Line, name: str) -> None:
+        """One partition more for a topic, whatever it takes."""
+        topic = CreatePartitionsTopic(name=name, count=self.sizes[name] + 1, assignments=None)
+        request = CreatePartitionsRequest(topics=[topic], timeout_ms=1000, validate_only=False)
+        code = None
+        while code not in (ErrorCode.NONE, ErrorCode.INVALID_PARTITIONS):  # it has as many already: an answer was lost
+            try:
+                code = ErrorCode((await line.ask(3, request)).results[0].error_code)
+            except Lost:
+                await trio.sleep(LOOK_S)
+        self.sizes[name] += 1
+        self.tell(f"{name} has {self.sizes[name]} partitions")
 
     # The end
 
