@@ -3,7 +3,6 @@
 import logging
 import socket
 from collections.abc import Coroutine
-from itertools import starmap
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
@@ -12,62 +11,64 @@ import trio
 from fencepost.broker.answers import Answer, answer_of
 from fencepost.broker.context import CloseConnection, Endpoint, RequestContext
 from fencepost.broker.dispatch import Route, UnservedRequest
-from fencepost.broker.frames import BadFrame, FrameBuffer
+from fencepost.broker.frames import LEAST_FREE_BYTES, LENGTH_BYTES, BadFrame, FrameBuffer
 from fencepost.broker.later import Later, Parked
-from fencepost.broker.log.store import FileRegion
+from fencepost.broker.outgoing import Outgoing, Unfinished
 from fencepost.broker.readiness import Seat, Work, failed
-from fencepost.broker.transmission import JOIN_BYTES_MAX, Rest, send_parts, start_sending
 from fencepost.protocol.headers import RequestHeader, read_request_header
 from fencepost.protocol.registry import API_BY_KEY, API_VERSIONS, Api
 from fencepost.protocol.schema import DecodeError
 
 if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
-    from fencepost.broker.node import Node
-    from fencepost.broker.repeated_group import RepeatedGroup
+    from fencepost.broker.repeated_group import RepeatedGroup, Said
     from fencepost.broker.repeated_produce import RepeatedProduce
     from fencepost.broker.repeated_txn import RepeatedTxn
     from fencepost.broker.server import Server
 
 logger = logging.getLogger(__name__)
 
-Unfinished = Coroutine[Any, Any, Any]
-
-OUTPUT_FLUSH_BYTES = 1 << 20
-OUTPUT_FLUSH_ANSWERS = 128
 PRODUCE, JOIN_GROUP, HEARTBEAT, SYNC_GROUP, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 11, 12, 14, 24, 26
 OF_GROUPS = frozenset({JOIN_GROUP, HEARTBEAT, SYNC_GROUP})
 LEARNT = OF_GROUPS | {PRODUCE, ADD_PARTITIONS_TO_TXN, END_TXN}
 """APIs whose requests are remembered by their bytes (decision 17), unless a task has to wait for their answers."""
 
 
-class Connection:
+class Connection(Outgoing):
     """One connection and its task.
 
     Everything it holds is bounded: input by `socket.request.max.bytes` (and grown only by bytes that arrived),
-    output by `OUTPUT_FLUSH_BYTES` plus one answer, since nothing is read while an answer waits to be sent: a client
+    output as `Outgoing` says, since nothing is read while an answer waits to be sent: a client
     that does not read stops only itself. No exception leaves `run`, apart from the broker's own end.
     """
 
+    __slots__ = (
+        "_frames",
+        "_listener",
+        "_parked",
+        "_repeated",
+        "_repeated_group",
+        "_repeated_txn",
+        "_scope",
+        "_seat",
+        "busy_in_handler",
+        "idle",
+        "opened",
+        "peer",
+        "requests",
+    )
+
     def __init__(self, server: "Server", sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
+        super().__init__(server, sock)
         self.peer = peer
-        self.opened = self.last_active = server.now
+        self.opened = server.now
         self.requests = 0
         self.idle = True
         """Waiting for input, with nothing begun: may be closed at any time without loss."""
         self.busy_in_handler = False
-        self._server = server
-        self._node: Node = server.node
-        self._socket = sock
         self._listener = listener
         self._frames = FrameBuffer(server.request_bytes_max)
-        self._out: list[Answer] = []
-        self._out_bytes = 0
-        self._waits: dict[PartitionLog, int] = {}
         self._seat: Seat
         self._parked: Parked[Any] | None = None
-        self._rest: Rest | None = None
-        """What `_flushed_at_once` began to send and `_flush` has to finish."""
         self._repeated: RepeatedProduce | None = None
         self._repeated_txn: RepeatedTxn | None = None
         self._repeated_group: RepeatedGroup | None = None
@@ -121,6 +122,8 @@ class Connection:
         worth more than all else.
         """
         frames = self._frames
+        if self._repeated_group is not None and frames.is_fresh:
+            return self._serve_member(self._repeated_group)
         try:
             received = self._socket.recv_into(frames.space())
         except BlockingIOError:
@@ -129,6 +132,39 @@ class Connection:
             return _ended()
         self.last_active = self._server.now
         frames.received(received)
+        return self._serve_frames()
+
+    def _serve_member(self, member: "RepeatedGroup") -> Work | None:
+        """As `_serve_input`, for a group's member, who mostly sends one small request, and one that is known.
+
+        Where a thousand of them take turns, each one's buffer has left the CPU's caches: it is not touched for such a
+        request (docs/decisions/0047-what-a-request-touches.md).
+        """
+        try:
+            data = self._socket.recv(LEAST_FREE_BYTES)
+        except BlockingIOError:
+            return None
+        if not data:
+            return _ended()
+        self.last_active = self._server.now
+        if len(data) == int.from_bytes(data[:LENGTH_BYTES], "big") + LENGTH_BYTES:
+            said = member.answer_small(data[LENGTH_BYTES:])
+            if said is not None:
+                self.requests += 1
+                unfinished = self._say(said)
+                if unfinished is None and (self._parked is not None or not (self._out or self._server.draining)):
+                    return None
+                return self._for_task(self._finish(unfinished))
+        self._frames.put(data)
+        return self._serve_frames()
+
+    def _say(self, said: "Said") -> Unfinished | None:
+        """Answer a known request of a group's member, or wait for what answers it."""
+        return self._put(said) if isinstance(said, (bytes, Answer)) else self._take_up(said)
+
+    def _serve_frames(self) -> Work | None:
+        """Handle what has been received, and send the answers."""
+        frames = self._frames
         while (frame := frames.next_frame()) is not None:
             if (unfinished := self._answer(frame)) is not None:
                 return self._for_task(self._finish(unfinished))
@@ -172,7 +208,7 @@ class Connection:
         if self._repeated_group is not None and not self._out:
             said = self._repeated_group.answer(frame)
             if said is not None:
-                return self._enqueue(said) if isinstance(said, Answer) else self._take_up(said)
+                return self._say(said)
         header = read_request_header(frame)
         dispatch = self._server.dispatch
         if header.api_key == API_VERSIONS and not API_BY_KEY[API_VERSIONS].serves(header.api_version):
@@ -203,14 +239,13 @@ class Connection:
         if isinstance(reply, CoroutineType):
             return self._handle_waiting(route, reply, context, began)
         if isinstance(reply, Later):
-            version, number = context.api_version, context.correlation_id
-            return self._take_up(Parked(reply.asked, reply.respond, route.api, version, number, began))
+            return self._take_up(reply.parked(route.api, context.api_version, context.correlation_id, began))
         self._node.metrics.count_request(context.api_key, clock.monotonic() - began)
         if reply is None:
             return None
         return self._enqueue(answer_of(route.api, context.api_version, context.correlation_id, reply))
 
-    def _take_up(self, waiting: Parked[Any] | Coroutine[Any, Any, Answer]) -> Unfinished | None:
+    def _take_up(self, waiting: Parked[Any] | Coroutine[Any, Any, Answer | bytes]) -> Unfinished | None:
         """A request that could not be answered at once. A parked one is answered in the middle of another one."""
         if not isinstance(waiting, Parked):
             return self._enqueue_later(waiting)
@@ -234,11 +269,11 @@ class Connection:
                 self._seat.resume(self._finish(self._enqueue_parked(parked, parked.settled())))
                 return
             self.busy_in_handler = False
-            self._node.metrics.count_request(parked.api.key, self._node.clock.monotonic() - parked.began)
-            unfinished = self._enqueue(answer)
+            self._node.metrics.count_request(parked.api_key, self._node.clock.monotonic() - parked.began)
+            unfinished = self._put(answer)
             if unfinished is not None or self._server.draining or self._frames.pending_bytes:
                 self._seat.resume(self._finish(unfinished))
-            elif self._flushed_at_once():
+            elif not self._out or self._flushed_at_once():
                 self.idle = True
                 self._seat.resume(None)
             else:
@@ -246,11 +281,11 @@ class Connection:
         except Exception as error:  # noqa: BLE001 - it is this connection's, not that of the request under way
             self._seat.resume(failed(error))
 
-    async def _enqueue_parked(self, parked: Parked[Any], waiting: Coroutine[Any, Any, Answer]) -> None:
+    async def _enqueue_parked(self, parked: Parked[Any], waiting: Coroutine[Any, Any, Answer | bytes]) -> None:
         try:
             await self._enqueue_later(waiting)
         finally:
-            self._node.metrics.count_request(parked.api.key, self._node.clock.monotonic() - parked.began)
+            self._node.metrics.count_request(parked.api_key, self._node.clock.monotonic() - parked.began)
 
     async def _handle_waiting(self, route: Route, waiting: Unfinished, context: RequestContext, began: float) -> None:
         self.busy_in_handler = True
@@ -270,13 +305,13 @@ class Connection:
         if unfinished is not None:
             await unfinished
 
-    async def _enqueue_later(self, waiting: Coroutine[Any, Any, Answer]) -> None:
+    async def _enqueue_later(self, waiting: Coroutine[Any, Any, Answer | bytes]) -> None:
         self.busy_in_handler = True
         try:
             answer = await waiting
         finally:
             self.busy_in_handler = False
-        unfinished = self._enqueue(answer)
+        unfinished = self._put(answer)
         if unfinished is not None:
             await unfinished
 
@@ -300,70 +335,6 @@ class Connection:
 
                 self._repeated_txn = RepeatedTxn(self._node)
             self._repeated_txn.learn(frame, request, context)
-
-    # Sending
-
-    def _enqueue(self, answer: Answer) -> Unfinished | None:
-        waits = self._waits
-        for log, end_offset in answer.waits:
-            if end_offset > waits.get(log, -1):
-                waits[log] = end_offset
-        self._out.append(answer)
-        self._out_bytes += answer.size_bytes
-        if self._out_bytes >= OUTPUT_FLUSH_BYTES or len(self._out) >= OUTPUT_FLUSH_ANSWERS:
-            return self._flush()
-        return None
-
-    def _flushed_at_once(self) -> bool:
-        """Send all answers if nothing has to be waited for; False: what is left of them is for `_flush` to send."""
-        if self._waits:
-            if not self._settled(self._waits):
-                return False
-            self._waits = {}
-        out = self._out
-        parts = out[0].parts if len(out) == 1 else [part for answer in out for part in answer.parts]
-        if self._out_bytes > JOIN_BYTES_MAX or FileRegion in map(type, parts):
-            self._out, self._out_bytes = [], 0
-            self._rest = start_sending(self._socket, parts)
-            return self._rest is None
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
-        try:
-            sent = self._socket.send(data)
-        except BlockingIOError:
-            return False
-        if sent < len(data):
-            rest = memoryview(data)[sent:]
-            self._out, self._out_bytes = [Answer([rest], len(rest))], len(rest)
-            return False
-        self._out, self._out_bytes = [], 0
-        return True
-
-    def _settled(self, waits: "dict[PartitionLog, int]") -> bool:
-        """Whether the answers may leave; where only a brief flush is missing, it is done on the spot."""
-        commit = self._node.commit
-        settled = commit.settled
-        if all(starmap(settled, waits.items())):
-            return True
-        return commit.settle_here(self, waits) and all(starmap(settled, waits.items()))
-
-    async def _flush(self) -> None:
-        """Wait until the answers may leave, and send them all."""
-        if self._rest is not None:
-            rest, self._rest = self._rest, None
-            await rest.finish(self._made_progress)
-            return
-        waits = self._waits
-        if waits:
-            self._waits = {}
-            lost = await self._node.commit_all(waits)
-            if lost:
-                for answer in self._out:
-                    answer.refuse(lost)
-        out, self._out, self._out_bytes = self._out, [], 0
-        await send_parts(self._socket, [part for answer in out for part in answer.parts], self._made_progress)
-
-    def _made_progress(self) -> None:
-        self.last_active = self._server.now
 
 
 async def _ended() -> bool:

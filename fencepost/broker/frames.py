@@ -25,6 +25,8 @@ class FrameBuffer:
     then. A frame is a view into the buffer; it is valid until the next `space`.
     """
 
+    __slots__ = ("_end", "_frame_bytes_max", "_start", "_view", "_was_full")
+
     def __init__(self, frame_bytes_max: int) -> None:
         self._frame_bytes_max = frame_bytes_max
         self._view = memoryview(bytearray(START_BYTES))
@@ -42,11 +44,21 @@ class FrameBuffer:
         """Memory held."""
         return len(self._view)
 
+    @property
+    def is_fresh(self) -> bool:
+        """Nothing is in it, and nothing waited when it was last filled."""
+        return not self._end and not self._was_full
+
+    def put(self, data: bytes) -> None:
+        """Take over what was received by other means than `space`, which is no more than `LEAST_FREE_BYTES`."""
+        self.space()[: len(data)] = data
+        self.received(len(data))
+
     def space(self) -> memoryview:
         """Where the next bytes may be received into; never empty."""
         if self._was_full or len(self._view) - self._end < LEAST_FREE_BYTES:
             self._make_room()
-        return self._view[self._end :]
+        return self._view[self._end :] if self._end else self._view
 
     def received(self, count: int) -> None:
         """Note that `count` bytes were put into `space`."""
@@ -55,18 +67,21 @@ class FrameBuffer:
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its length, or None. Raises BadFrame."""
-        start = self._start
-        available = self._end - start
-        if not available:
+        start, end = self._start, self._end
+        if end - start < LENGTH_BYTES:
+            return None
+        (size,) = _LENGTH.unpack_from(self._view, start)
+        if not 0 < size <= self._frame_bytes_max:
+            raise BadFrame(self._explain(size))
+        begins = start + LENGTH_BYTES
+        ends = begins + size
+        if ends > end:
+            return None
+        if ends == end:
             self._start = self._end = 0
-        elif available >= LENGTH_BYTES:
-            (size,) = _LENGTH.unpack_from(self._view, start)
-            if not 0 < size <= self._frame_bytes_max:
-                raise BadFrame(self._explain(size))
-            if available >= LENGTH_BYTES + size:
-                self._start = start + LENGTH_BYTES + size
-                return self._view[start + LENGTH_BYTES : self._start]
-        return None
+        else:
+            self._start = ends
+        return self._view[begins:ends]
 
     def shrink(self) -> None:
         """Give back the memory of large frames that were handled."""

@@ -10,7 +10,8 @@ time, and answers are put together as they are in the general way.
 import struct
 from collections.abc import Callable, Coroutine
 from copy import copy
-from functools import lru_cache, partial
+from functools import lru_cache
+from sys import intern
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
@@ -22,10 +23,10 @@ from fencepost.broker.later import Parked
 from fencepost.coordinator.group.parking import Asked
 from fencepost.coordinator.group.turn import Join, Sync
 from fencepost.protocol.codec_words import Malformed, get_varint, put_varint
-from fencepost.protocol.headers import read_request_header
+from fencepost.protocol.headers import read_request_header, write_response_header
 from fencepost.protocol.messages.api11_join_group import JoinGroupRequestProtocol
 from fencepost.protocol.messages.api12_heartbeat import HeartbeatResponse
-from fencepost.protocol.registry import API_BY_KEY, Api
+from fencepost.protocol.registry import API_BY_KEY
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -36,8 +37,8 @@ FRAME_BYTES_MAX = 4096
 PROTOCOLS_MAX = 8
 
 _KEY_AND_VERSION = slice(0, 4)
+_CORRELATION_ID = slice(4, 8)
 _AFTER_CORRELATION_ID = 8
-_correlation_id = struct.Struct(">i").unpack_from
 _int32 = struct.Struct(">i")
 _GENERATION = -0x35C6_1E4B
 """No generation: it marks the place of one in an encoded request."""
@@ -46,7 +47,8 @@ _MARK = b"\x91\xd2\x0e\xa5the subscription"
 
 ReplyT = TypeVar("ReplyT")
 Outcome: TypeAlias = ReplyT | Asked[ReplyT] | Coroutine[Any, Any, ReplyT]
-Said: TypeAlias = Answer | Parked[Any] | Coroutine[Any, Any, Answer]
+Said: TypeAlias = bytes | Answer | Parked[Any] | Coroutine[Any, Any, Answer | bytes]
+"""Bytes are an answer, its length in front, that waits for nothing."""
 
 
 class RepeatedGroup:
@@ -62,9 +64,10 @@ class RepeatedGroup:
 
     def answer(self, frame: memoryview) -> Said | None:
         """Ask the coordinator and return what comes of it; None, and nothing done, where the request is not known."""
-        if len(frame) > FRAME_BYTES_MAX:
-            return None
-        data = frame.tobytes()
+        return None if len(frame) > FRAME_BYTES_MAX else self.answer_small(frame.tobytes())
+
+    def answer_small(self, data: bytes) -> Said | None:
+        """As `answer`, for a frame of at most `FRAME_BYTES_MAX` that is bytes already."""
         known = self._known.get(data[_KEY_AND_VERSION])
         return None if known is None else known.answer(self._node, data)
 
@@ -80,37 +83,61 @@ class RepeatedGroup:
             return
         known = _LEARNERS[key](data, request, context)
         if known is not None:
-            self._known[data[_KEY_AND_VERSION]] = known
+            self._known[_shared(data[_KEY_AND_VERSION])] = known
+
+
+@lru_cache(maxsize=64)
+def _shared(key_and_version: bytes) -> bytes:
+    """The same object for all connections: however many there are, it stays in the CPU's caches."""
+    return key_and_version
 
 
 class _Known(Generic[ReplyT]):
     """One request, by the bytes between its correlation id and the first thing that is new in it."""
 
-    __slots__ = ("api", "front", "respond", "version")
+    __slots__ = ("_encode", "_header_end", "_respond", "front", "key", "version")
 
-    def __init__(self, context: RequestContext, front: bytes, respond: Callable[[ReplyT], Any]) -> None:
-        self.api: Api = API_BY_KEY[context.api_key]
+    def __init__(
+        self,
+        context: RequestContext,
+        front: bytes,
+        respond: Callable[[int, ReplyT], Any],
+        encode: Callable[[int, ReplyT], bytes | None],
+    ) -> None:
+        """`respond` makes a response of a version and a reply; `encode` its bytes, where they are known already."""
+        self.key = context.api_key
         self.version = context.api_version
         self.front = front
-        self.respond = respond
+        self._respond = respond
+        self._encode = encode
+        self._header_end = write_response_header(API_BY_KEY[self.key], self.version, 0)[_int32.size :]
+        """What stands behind the correlation id in an answer's header."""
 
     def outcome(self, node: "Node", data: bytes, outcome: Outcome[ReplyT], began: float) -> Said:
         """What the connection is to do about what the coordinator said."""
-        (correlation_id,) = _correlation_id(data, 4)
         if type(outcome) is Asked:
-            return Parked(outcome, self.respond, self.api, self.version, correlation_id, began)
+            return Parked(outcome, self.key, began, self, data[_CORRELATION_ID])
         if isinstance(outcome, CoroutineType):
-            return self._later(node, correlation_id, outcome, began)
-        node.metrics.count_request(self.api.key, node.clock.monotonic() - began)
-        return answer_of(self.api, self.version, correlation_id, self.respond(outcome))  # type: ignore[arg-type]
+            return self._later(node, data[_CORRELATION_ID], outcome, began)
+        node.metrics.count_request(self.key, node.clock.monotonic() - began)
+        return self.answer_to(data[_CORRELATION_ID], outcome)  # type: ignore[arg-type]
+
+    def answer_to(self, correlation_id: bytes, reply: ReplyT) -> Answer | bytes:
+        """The answer; its bytes, where it waits for nothing and is small."""
+        body = self._encode(self.version, reply)
+        if body is None:
+            (number,) = _int32.unpack(correlation_id)
+            return answer_of(API_BY_KEY[self.key], self.version, number, self._respond(self.version, reply))
+        rest = correlation_id + self._header_end + body
+        return len(rest).to_bytes(4, "big") + rest
 
     async def _later(
-        self, node: "Node", correlation_id: int, waiting: Coroutine[Any, Any, ReplyT], began: float
-    ) -> Answer:
+        self, node: "Node", correlation_id: bytes, waiting: Coroutine[Any, Any, ReplyT], began: float
+    ) -> Answer | bytes:
         try:
-            return answer_of(self.api, self.version, correlation_id, self.respond(await waiting))
+            return self.answer_to(correlation_id, await waiting)
         finally:
-            node.metrics.count_request(self.api.key, node.clock.monotonic() - began)
+            node.metrics.count_request(self.key, node.clock.monotonic() - began)
 
 
 class _KnownJoin(_Known[Any]):
@@ -119,7 +146,7 @@ class _KnownJoin(_Known[Any]):
     def __init__(
         self, context: RequestContext, front: bytes, command: Join, protocols: list[tuple[str, bytes]], flexible: bool
     ) -> None:
-        super().__init__(context, front, partial(join_group.response, context.api_version))
+        super().__init__(context, front, join_group.response, join_group.encoded_response)
         self.command = command
         self.protocols = protocols
         """Each one's name, and the bytes behind what the member says for it."""
@@ -179,8 +206,15 @@ class _WithGeneration(_Known[ReplyT]):
 
     __slots__ = ("at", "back", "size")
 
-    def __init__(self, context: RequestContext, front: bytes, back: bytes, respond: Callable[[ReplyT], Any]) -> None:
-        super().__init__(context, front, respond)
+    def __init__(
+        self,
+        context: RequestContext,
+        front: bytes,
+        back: bytes,
+        respond: Callable[[int, ReplyT], Any],
+        encode: Callable[[int, ReplyT], bytes | None],
+    ) -> None:
+        super().__init__(context, front, respond, encode)
         self.back = back
         self.at = _AFTER_CORRELATION_ID + len(front)
         """Where the generation stands."""
@@ -200,7 +234,7 @@ class _KnownSync(_WithGeneration[Any]):
     __slots__ = ("command",)
 
     def __init__(self, context: RequestContext, front: bytes, back: bytes, command: Sync) -> None:
-        super().__init__(context, front, back, partial(sync_group.response, context.api_version))
+        super().__init__(context, front, back, sync_group.response, sync_group.encoded_response)
         self.command = command
 
     def answer(self, node: "Node", data: bytes) -> Said | None:
@@ -219,28 +253,28 @@ class _KnownBeat(_WithGeneration[Any]):
     __slots__ = ("group_id", "instance_id", "member_id")
 
     def __init__(self, context: RequestContext, front: bytes, back: bytes, request: Any) -> None:
-        super().__init__(context, front, back, HeartbeatResponse)
-        self.group_id = request.group_id
-        self.member_id = request.member_id
+        super().__init__(context, front, back, _beat_response, _beat_encoded)
+        self.group_id = intern(request.group_id)
+        self.member_id = intern(request.member_id)
         self.instance_id = request.group_instance_id
 
-    def answer(self, node: "Node", data: bytes) -> Answer | None:
+    def answer(self, node: "Node", data: bytes) -> Answer | bytes | None:
         generation = self.generation(data)
         if generation is None:
             return None
         began = node.clock.monotonic()
         error = node.groups.heartbeat(self.group_id, self.member_id, self.instance_id, generation)
         node.metrics.count_request(HEARTBEAT, node.clock.monotonic() - began)
-        before, behind = _beat_answer(self.version, error)
-        answer = before + data[4:8] + behind
-        return Answer([answer], len(answer))
+        return self.answer_to(data[_CORRELATION_ID], error)
+
+
+def _beat_response(_: int, error: int) -> Any:
+    return HeartbeatResponse(error_code=error)
 
 
 @lru_cache(maxsize=64)
-def _beat_answer(version: int, error: int) -> tuple[bytes, bytes]:
-    """The answer to a heartbeat, in front of its correlation id and behind it."""
-    data = b"".join(answer_of(API_BY_KEY[HEARTBEAT], version, 0, HeartbeatResponse(error_code=error)).parts)
-    return data[:4], data[8:]
+def _beat_encoded(version: int, error: int) -> bytes:
+    return HeartbeatResponse.encode(HeartbeatResponse(error_code=error), version)
 
 
 def _learn_join(data: bytes, request: Any, context: RequestContext) -> _KnownJoin | None:
@@ -265,7 +299,7 @@ def _learn_join(data: bytes, request: Any, context: RequestContext) -> _KnownJoi
     if front is None:
         return None
     behind = [*pieces[1:], rest]
-    named = [(one.name, after) for one, after in zip(protocols, behind, strict=True)]
+    named = [(intern(one.name), after) for one, after in zip(protocols, behind, strict=True)]
     known = _KnownJoin(context, front, join_group.command(request, context), named, flexible)
     return known if known._protocols(data, _AFTER_CORRELATION_ID + len(front)) == known.command.protocols else None
 

@@ -8,6 +8,7 @@ members. What followers of one generation hear is the same but for their own ids
 
 import struct
 from functools import lru_cache, partial
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.answers import front_of
@@ -45,15 +46,15 @@ def command(request: Any, context: RequestContext) -> Join:
     version = context.api_version
     timed = version >= REBALANCE_TIMEOUT_SINCE
     return Join(
-        request.group_id,
-        request.member_id,
+        intern(request.group_id),
+        intern(request.member_id),
         request.group_instance_id,
-        context.client_id or "",
-        f"/{context.client_host}",
+        intern(context.client_id or ""),
+        intern(f"/{context.client_host}"),
         request.session_timeout_ms,
         request.rebalance_timeout_ms if timed else request.session_timeout_ms,
-        request.protocol_type,
-        tuple([(protocol.name, protocol.metadata) for protocol in request.protocols]),
+        intern(request.protocol_type),
+        tuple([(intern(protocol.name), protocol.metadata) for protocol in request.protocols]),
         version >= MEMBER_ID_REQUIRED_SINCE,
         version >= SKIP_ASSIGNMENT_SINCE,
         request.reason,
@@ -62,15 +63,21 @@ def command(request: Any, context: RequestContext) -> Join:
 
 def response(version: int, reply: JoinReply) -> Any:
     """The answer; a follower's has its bytes already."""
+    encoded = encoded_response(version, reply)
+    return _spelt_out(version, reply) if encoded is None else EncodedReply([encoded])
+
+
+def encoded_response(version: int, reply: JoinReply) -> bytes | None:
+    """The bytes of a follower's answer; None for all others, which differ in more than a member id."""
     if reply.error or reply.members or reply.skip_assignment:
-        return _spelt_out(version, reply)
+        return None
     front = _front(version, reply.generation, reply.protocol_type, reply.protocol, reply.leader)
     member_id = reply.member_id.encode()
     if version >= FLEXIBLE:
-        return EncodedReply([front + put_varint(len(member_id) + 1) + member_id + _FLEXIBLE_END])
+        return front + put_varint(len(member_id) + 1) + member_id + _FLEXIBLE_END
     if len(member_id) > LONGEST_STRING:
-        return _spelt_out(version, reply)  # the codec says what is wrong
-    return EncodedReply([front + _put_length(len(member_id)) + member_id + _END])
+        return None  # the codec says what is wrong
+    return front + _put_length(len(member_id)) + member_id + _END
 
 
 @lru_cache(maxsize=FRONTS_KEPT)

@@ -7,6 +7,7 @@ the same bytes: those are put together once.
 
 import struct
 from functools import lru_cache, partial
+from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.answers import front_of
@@ -38,8 +39,8 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
 def command(request: Any) -> Sync:
     """What the request asks."""
     return Sync(
-        request.group_id,
-        request.member_id,
+        intern(request.group_id),
+        intern(request.member_id),
         request.group_instance_id,
         request.generation_id,
         request.protocol_type,
@@ -50,12 +51,18 @@ def command(request: Any) -> Sync:
 
 def response(version: int, reply: SyncReply) -> Any:
     """The answer; where it is an assignment, its bytes."""
+    encoded = encoded_response(version, reply)
+    return _spelt_out(reply) if encoded is None else EncodedReply([encoded])
+
+
+def encoded_response(version: int, reply: SyncReply) -> bytes | None:
+    """The bytes of an answer that is an assignment; None for a refusal."""
     if reply.error:
-        return _spelt_out(reply)
+        return None
     front, assignment = _front(version, reply.protocol_type, reply.protocol), reply.assignment
     if version >= FLEXIBLE:
-        return EncodedReply([front + put_varint(len(assignment) + 1) + assignment + b"\0"])
-    return EncodedReply([front + _put_length(len(assignment)) + assignment])
+        return front + put_varint(len(assignment) + 1) + assignment + b"\0"
+    return front + _put_length(len(assignment)) + assignment
 
 
 @lru_cache(maxsize=FRONTS_KEPT)

@@ -51,6 +51,33 @@ def sync(group: Group, command: Sync, now_ms: int) -> Turn:
             assert_never(group)
 
 
+def fetched(group: Stable, command: Sync) -> Stable | None:
+    """Most Syncs: a member fetches its assignment, which is there, and there are others who have not yet.
+
+    None for all else. What `sync` looks at apart from this can not stop such a one.
+    """
+    member, unsynced = group.members.get(command.member_id), group.unsynced
+    if (
+        member is None
+        or type(unsynced) is not Without
+        or len(unsynced) == 1
+        or command.generation != group.generation
+        or command.group_instance_id != member.group_instance_id
+        or command.protocol_type not in (None, group.protocol_type)
+        or command.protocol not in (None, group.protocol)
+    ):
+        return None
+    return Stable(
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        group.leader,
+        group.members,
+        unsynced.minus(command.member_id),
+        group.pending,
+    )
+
+
 def _sync_completing(group: CompletingRebalance, command: Sync, now_ms: int) -> Turn:
     """The leader ends the wait; everybody else begins to."""
     member_id = command.member_id
@@ -88,7 +115,7 @@ def _sync_stable(group: Stable, command: Sync) -> Turn:
             group.pending,
         )
     out.session(group.members[member_id])
-    return out.turn(group, _assignment(group, member_id))
+    return out.turn(group, assignment(group, member_id))
 
 
 def _check_sync(group: Group, command: Sync) -> ErrorCode:
@@ -122,7 +149,7 @@ def _assign(group: CompletingRebalance, command: Sync, now_ms: int, out: Out) ->
     )
     out.save(stable, now_ms)
     for member_id in group.syncing:
-        out.answers.append(SyncAnswer(member_id, _assignment(stable, member_id)))
+        out.answers.append(SyncAnswer(member_id, assignment(stable, member_id)))
         out.session(members[member_id])
     return stable
 
@@ -131,7 +158,8 @@ def _assigned(member: Member, assignment: bytes) -> Member:
     return member if member.assignment == assignment else replace(member, assignment=assignment)
 
 
-def _assignment(group: Stable, member_id: str) -> SyncReply:
+def assignment(group: Stable, member_id: str) -> SyncReply:
+    """What a member is told to read."""
     return SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol, group.members[member_id].assignment)
 
 

@@ -89,8 +89,8 @@ def _group_value(record: GroupSaved) -> bytes:
         parts += [
             _string(member.member_id),
             _nullable_string(member.group_instance_id),
-            _string(member.client_id),
-            _string(member.client_host),
+            _frequent_string(member.client_id),
+            _frequent_string(member.client_host),
             struct.pack(">ii", member.rebalance_timeout_ms, member.session_timeout_ms),
             _bytes(member.metadata(record.protocol)),
             _bytes(member.assignment),
@@ -101,6 +101,10 @@ def _group_value(record: GroupSaved) -> bytes:
 def _string(text: str) -> bytes:
     data = text.encode()
     return _int16(len(data)) + data
+
+
+_frequent_string = lru_cache(maxsize=1024)(_string)
+"""For what the members of a group have in common."""
 
 
 def _compact_string(text: str) -> bytes:

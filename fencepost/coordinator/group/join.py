@@ -1,6 +1,7 @@
 """JoinGroup as a decision: newcomers, promised ids (KIP-394), returning and static members (KIP-345, KIP-814)."""
 
 from dataclasses import replace
+from operator import itemgetter
 from typing import assert_never
 
 from fencepost.coordinator.group.classic import check_member
@@ -42,6 +43,9 @@ from fencepost.coordinator.group.turn import (
 )
 from fencepost.protocol.errors import ErrorCode
 
+_name = itemgetter(0)
+"""Of a protocol that a member speaks."""
+
 
 def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, now_ms: int) -> Turn:
     """Take part in the next generation; `new_member_id` is used where the member is new or comes back (G1, G2)."""
@@ -49,7 +53,7 @@ def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, n
         return Turn(group, JoinReply(command.member_id, ErrorCode.INVALID_SESSION_TIMEOUT))
     if isinstance(group, Dead) and command.member_id:
         return Turn(group, JoinReply(command.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
-    if type(group) is PreparingRebalance and (preparing := _one_more(group, command, config)) is not None:
+    if type(group) is PreparingRebalance and (preparing := one_more(group, command, config)) is not None:
         return Turn(preparing, None, (), (), (), command.member_id)
     out = Out(command.group_id)
     if not _has_room(group, command.member_id, config.group_max_size):
@@ -68,23 +72,24 @@ def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, n
     return _add(group, command, new_member_id, config, now_ms, out)
 
 
-def _one_more(group: PreparingRebalance, command: Join, config: GroupConfig) -> PreparingRebalance | None:
-    """Most Joins: a member comes back and speaks what it spoke before, while others are still missing.
+def one_more(group: PreparingRebalance, command: Join, config: GroupConfig) -> PreparingRebalance | None:
+    """Most Joins: a member comes back and speaks what it spoke before, while others are still missing; it waits.
 
     None for all else. What `join` looks at apart from this can not stop such a one.
     """
-    members, protocols = group.members, command.protocols
-    member = members.get(command.member_id)
+    members, member_id, pending = group.members, command.member_id, group.pending
+    if not len(group.joined) + 1 < len(members) <= config.group_max_size:
+        return None
+    member = members.get(member_id)
     if (
         member is None
         or group.initial is not None
         or command.group_instance_id != member.group_instance_id
         or command.protocol_type != group.protocol_type
-        or not len(group.joined) + 1 < len(members) <= config.group_max_size
-        or command.member_id in group.pending
+        or (pending and member_id in pending)
+        or not config.group_min_session_timeout_ms <= command.session_timeout_ms <= config.group_max_session_timeout_ms
+        or list(map(_name, command.protocols)) != list(map(_name, member.protocols))
     ):
-        return None
-    if protocols != member.protocols and [name for name, _ in protocols] != [name for name, _ in member.protocols]:
         return None
     return PreparingRebalance(
         group.generation,
@@ -92,8 +97,8 @@ def _one_more(group: PreparingRebalance, command: Join, config: GroupConfig) -> 
         group.protocol,
         group.leader,
         with_member(members, _updated(member, command)),
-        group.joined.plus(command.member_id),
-        group.pending,
+        group.joined.plus(member_id),
+        pending,
     )
 
 

@@ -31,14 +31,18 @@ class Tallies:
     completed_rebalances: int = 0
 
 
+def goes_on(before: Group, after: Group) -> bool:
+    """Whether nothing came of a turn that is worth a word, as of nearly every one."""
+    if type(before) is not type(after) or _generation(before) != _generation(after):
+        return False
+    return before is after or len(group_members(after)) >= len(group_members(before))
+
+
 def story(before: Group, after: Group, cause: Callable[[], str]) -> str | None:
-    """One line about what a turn did to a group's rebalance; None where it did nothing to it.
+    """One line about what a turn did to a group's rebalance, unless it `goes_on`; None where it did nothing to it.
 
     `cause` tells what brought the turn about.
     """
-    goes_on = type(before) is type(after) and _generation(before) == _generation(after)
-    if goes_on and len(group_members(after)) >= len(group_members(before)):
-        return None  # nearly every turn
     why = cause()
     generation = _generation(before)
     was = f"generation {generation}" if generation else "a new group"

@@ -1,6 +1,7 @@
 """Requests that wait for other members of their group: a Join for the rest to join, a Sync for the leader."""
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from fencepost.coordinator.group.shards import GroupShard, coordinator_error
@@ -16,22 +17,16 @@ AT_ONCE = 0
 class Asked(Generic[ReplyT]):
     """A request that waits for the turn of another member, and then perhaps for the disk."""
 
-    __slots__ = ("_key", "_parking", "_refused", "_shard", "_wake", "answered")
+    __slots__ = ("_asked_as", "_key", "_parking", "_shard", "_wake", "answered")
 
-    def __init__(
-        self,
-        shard: GroupShard,
-        parking: "Parking[ReplyT]",
-        key: tuple[str, str],
-        refused: Callable[[ErrorCode], ReplyT],
-    ) -> None:
-        """`refused` makes the reply where its log is lost."""
+    def __init__(self, shard: GroupShard, parking: "Parking[ReplyT]", key: tuple[str, str], asked_as: str) -> None:
+        """`asked_as` is the member's id in the request, which may have been a newcomer's: empty."""
         self.answered: tuple[ReplyT, int] | None = None
         """The reply, which may leave once the log is durable below the offset beside it; None while it waits."""
         self._shard = shard
         self._parking = parking
         self._key = key
-        self._refused = refused
+        self._asked_as = asked_as
         self._wake: Callable[[], None] | None = None
 
     def answer(self, reply: ReplyT, end_offset: int) -> None:
@@ -58,7 +53,9 @@ class Asked(Generic[ReplyT]):
         """The reply, which is there, once it may leave."""
         assert self.answered is not None
         reply, end_offset = self.answered
-        return reply if end_offset == AT_ONCE else await settled(self._shard, end_offset, reply, self._refused)
+        if end_offset == AT_ONCE:
+            return reply
+        return await settled(self._shard, end_offset, reply, partial(self._parking.refused, self._asked_as))
 
     def leave(self) -> None:
         """Nobody waits for it any more."""
@@ -68,20 +65,21 @@ class Asked(Generic[ReplyT]):
 class Parking(Generic[ReplyT]):
     """The requests of one kind, by group and member; one each."""
 
-    def __init__(self, displaced: ReplyT) -> None:
+    def __init__(self, displaced: ReplyT, refused: Callable[[str, ErrorCode], ReplyT]) -> None:
+        """`displaced` is said to whoever is not waited for any more."""
+        self.refused = refused
+        """Makes the reply to a request of that member id where its log did not take it, or is lost."""
         self._asked: dict[tuple[str, str], Asked[ReplyT]] = {}
         self._displaced = displaced
 
     def __len__(self) -> int:
         return len(self._asked)
 
-    def park(
-        self, shard: GroupShard, group_id: str, member_id: str, refused: Callable[[ErrorCode], ReplyT]
-    ) -> Asked[ReplyT]:
+    def park(self, shard: GroupShard, group_id: str, member_id: str, asked_as: str) -> Asked[ReplyT]:
         """A place for a request. Whoever waited there before gave up, or will not mind being told to try again."""
         key = (group_id, member_id)
         former = self._asked.get(key)
-        asked = self._asked[key] = Asked(shard, self, key, refused)
+        asked = self._asked[key] = Asked(shard, self, key, asked_as)
         if former is not None:
             former.answer(self._displaced, AT_ONCE)
         return asked

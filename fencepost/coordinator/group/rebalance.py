@@ -113,11 +113,13 @@ def complete_join(group: PreparingRebalance, now_ms: int, out: Out) -> Preparing
 
     Static members keep their places until their sessions end (KIP-345). Where nobody at all came, it waits once more.
     """
-    missing = [
-        member.member_id
-        for member in group.members.values()
-        if member.member_id not in group.joined and member.group_instance_id is None
-    ]
+    missing = []
+    if len(group.joined) < len(group.members):
+        missing = [
+            member.member_id
+            for member in group.members.values()
+            if member.member_id not in group.joined and member.group_instance_id is None
+        ]
     out.end_sessions(missing)
     active: Active = group
     for member_id in missing:

@@ -3,22 +3,26 @@
 import logging
 import math
 import uuid
-from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
+from sys import intern
 from typing import Any, TypeVar
 
 import trio
 
 from fencepost.coordinator.group import classic, join, notes, rebalance
-from fencepost.coordinator.group.admin import GroupAdmin
-from fencepost.coordinator.group.commit import Commit, decide_commit
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer_service import ConsumerGroups
-from fencepost.coordinator.group.deletion import DeletedOffsets, decide_delete
-from fencepost.coordinator.group.offsets import FetchedOffset
 from fencepost.coordinator.group.parking import AT_ONCE, Asked, Parking, settled, unless_refused
+from fencepost.coordinator.group.positions import GroupPositions
 from fencepost.coordinator.group.shards import GroupShard, GroupShards, coordinator_error
-from fencepost.coordinator.group.state import CompletingRebalance, Stable, group_members
+from fencepost.coordinator.group.state import (
+    CompletingRebalance,
+    Member,
+    PreparingRebalance,
+    Stable,
+    group_members,
+)
 from fencepost.coordinator.group.timers import TimerKey, Timers
 from fencepost.coordinator.group.turn import (
     Join,
@@ -35,7 +39,6 @@ from fencepost.coordinator.group.turn import (
 )
 from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, TopicView
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +48,7 @@ RETRY_S = 1.0
 """When a timer whose write was refused goes off again."""
 
 
-class GroupService(GroupAdmin):
+class GroupService(GroupPositions):
     """All groups of this broker.
 
     Every method that answers a client returns once what the answer rests on is durable; `heartbeat` alone rests on
@@ -60,16 +63,13 @@ class GroupService(GroupAdmin):
         clock: Clock,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
-        super().__init__(GroupShards(logs, topics, clock))
-        self.config = config
-        self.tallies = notes.Tallies()
-        self._topics = topics
+        super().__init__(GroupShards(logs, topics, clock), config, topics)
         self._clock = clock
         self._new_id = new_id
         self._timers = Timers()
         self._wake = trio.Event()
-        self._joins: Parking[JoinReply] = Parking(JoinReply("", ErrorCode.REBALANCE_IN_PROGRESS))
-        self._syncs: Parking[SyncReply] = Parking(SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+        self._joins: Parking[JoinReply] = Parking(JoinReply("", ErrorCode.REBALANCE_IN_PROGRESS), JoinReply)
+        self._syncs = Parking(SyncReply(ErrorCode.REBALANCE_IN_PROGRESS), lambda _, error: SyncReply(error))
         self._closed = False
         self.consumers = ConsumerGroups(config, self._shards, lambda: topics.image, clock, new_id, self)
 
@@ -122,18 +122,23 @@ class GroupService(GroupAdmin):
         if shard.is_lost:
             return JoinReply(command.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
-            if not self.consumers.make_way(shard, command.group_id):
+            if command.group_id in shard.state.consumers and not self.consumers.make_way(shard, command.group_id):
                 return unless_refused(self.consumers.join(shard, command), command.refused)
             group = shard.state.group(command.group_id)
-            new_member_id = command.member_id or f"{command.group_instance_id or command.client_id}-{self._new_id()}"
+            if type(group) is PreparingRebalance and (waits := join.one_more(group, command, self.config)) is not None:
+                shard.state.put(command.group_id, waits)
+                return self._joins.park(shard, command.group_id, command.member_id, command.member_id)
+            new_member_id = command.member_id or intern(
+                f"{command.group_instance_id or command.client_id}-{self._new_id()}"
+            )
             turn = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
             return self._answer(
                 shard,
                 command.group_id,
                 turn,
                 self._joins,
-                command.refused,
-                lambda: notes.joining(command, new_member_id),
+                command.member_id,
+                partial(notes.joining, command, new_member_id),
             )
         except LogWriteFailed as failed:
             return command.refused(coordinator_error(failed.code))
@@ -159,8 +164,14 @@ class GroupService(GroupAdmin):
         try:
             if command.group_id in shard.state.consumers:
                 return unless_refused(self.consumers.sync(shard, command), SyncReply)
-            turn = classic.sync(shard.state.group(command.group_id), command, self._clock.now_ms())
-            return self._answer(shard, command.group_id, turn, self._syncs, SyncReply, notes.syncing)
+            group = shard.state.group(command.group_id)
+            if type(group) is Stable and (after := classic.fetched(group, command)) is not None:
+                shard.state.put(command.group_id, after)
+                self._session(command.group_id, after.members[command.member_id])
+                reply = classic.assignment(after, command.member_id)
+                return self._when_settled(shard, reply, self._syncs, command.member_id)
+            turn = classic.sync(group, command, self._clock.now_ms())
+            return self._answer(shard, command.group_id, turn, self._syncs, command.member_id, notes.syncing)
         except LogWriteFailed as failed:
             return SyncReply(coordinator_error(failed.code))
 
@@ -178,8 +189,7 @@ class GroupService(GroupAdmin):
         group = shard.state.group(group_id)
         error = classic.heartbeat(group, member_id, instance_id, generation)
         if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
-            timeout_ms = group_members(group)[member_id].session_timeout_ms
-            self.set_timer(TimerKey(TimerKind.SESSION, group_id, member_id), timeout_ms)
+            self._session(group_id, group_members(group)[member_id])
         return error
 
     async def leave(self, group_id: str, names: Sequence[MemberName]) -> tuple[ErrorCode, list[ErrorCode]]:
@@ -201,70 +211,6 @@ class GroupService(GroupAdmin):
             return coordinator_error(refused), []
         return ErrorCode.NONE, list(turn.reply.errors)
 
-    async def commit(self, command: Commit) -> list[ErrorCode]:
-        """OffsetCommit, or TxnOffsetCommit where `command.producer` is set: an error per item, in order.
-
-        Whoever calls has made sure that the group's partition is in the producer's transaction.
-        """
-        known = [self._topics.exists(item.partition) for item in command.items]
-        if not all(known):
-            return await self._commit_known(command, known)
-        shard = self._shards.of(command.group_id)
-        try:
-            decision, end_offset = shard.decide(
-                lambda ledger, now_ms: decide_commit(ledger, command, self.config, now_ms, self._topics.topic_id),
-                command.producer,
-            )
-        except LogWriteFailed as failed:
-            return [coordinator_error(failed.code)] * len(command.items)
-        self._set_timers(command.group_id, decision.then)
-        if refused := await shard.settled(end_offset):
-            return [coordinator_error(refused)] * len(command.items)
-        self.tallies.committed_offsets += len(decision.log)
-        return decision.reply
-
-    async def _commit_known(self, command: Commit, known: list[bool]) -> list[ErrorCode]:
-        """Commit what is in partitions that exist; the others are UNKNOWN_TOPIC_OR_PARTITION."""
-        items = tuple(item for item, exists in zip(command.items, known, strict=True) if exists)
-        rest = Commit(
-            command.group_id,
-            items,
-            command.member_id,
-            command.group_instance_id,
-            command.generation,
-            command.retention_ms,
-            command.unknown_group,
-            command.producer,
-        )
-        errors = iter(await self.commit(rest) if items else ())
-        return [next(errors) if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for exists in known]
-
-    async def fetch(
-        self, group_id: str, partitions: Collection[TopicPartition] | None, require_stable: bool
-    ) -> list[FetchedOffset]:
-        """OffsetFetch of one group; all its positions where `partitions` is None."""
-        shard = self._shards.find(group_id)
-        if shard is None:
-            return [FetchedOffset(partition) for partition in partitions or ()]
-        found = shard.state.offsets.fetch(group_id, partitions, require_stable)
-        if refused := await shard.settled(shard.log.end_offset):
-            return [FetchedOffset(one.partition, error=coordinator_error(refused)) for one in found]
-        return found
-
-    async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeletedOffsets:
-        """OffsetDelete: an error of the whole, or one per partition in order."""
-        if not group_id:
-            return DeletedOffsets(ErrorCode.INVALID_GROUP_ID)
-        shard = self._shards.find(group_id)
-        if shard is None:
-            return DeletedOffsets(ErrorCode.GROUP_ID_NOT_FOUND)
-        try:
-            decision = await shard.run(lambda ledger, _: decide_delete(ledger, group_id, partitions))
-        except LogWriteFailed as failed:
-            return DeletedOffsets(coordinator_error(failed.code))
-        self.tallies.deleted_offsets += len(decision.log)
-        return decision.reply
-
     def _take(self, shard: GroupShard, group_id: str, turn: Turn, cause: Callable[[], str]) -> None:
         """Append what the turn writes, make it so, wake whom it answers; what it replies waits for the log's end.
 
@@ -274,10 +220,11 @@ class GroupService(GroupAdmin):
         if turn.log:
             shard.write(turn.log)
         shard.state.put(group_id, after)
-        if isinstance(before, CompletingRebalance) and isinstance(after, Stable):
-            self.tallies.completed_rebalances += 1
-        if logger.isEnabledFor(logging.INFO) and (told := notes.story(before, after, cause)):
-            logger.info("group %s: %s", group_id, told)
+        if not notes.goes_on(before, after):
+            if isinstance(before, CompletingRebalance) and isinstance(after, Stable):
+                self.tallies.completed_rebalances += 1
+            if logger.isEnabledFor(logging.INFO) and (told := notes.story(before, after, cause)):
+                logger.info("group %s: %s", group_id, told)
         if turn.timers:
             self._set_timers(group_id, turn.timers)
         if turn.answers:
@@ -298,7 +245,7 @@ class GroupService(GroupAdmin):
         group_id: str,
         turn: Turn,
         parking: Parking[ReplyT],
-        refused: Callable[[ErrorCode], ReplyT],
+        asked_as: str,
         cause: Callable[[], str],
     ) -> ReplyT | Asked[ReplyT] | Coroutine[Any, Any, ReplyT]:
         """Take the turn and return its reply; parked until another member's turn brings it, where it has none yet.
@@ -308,9 +255,8 @@ class GroupService(GroupAdmin):
         if turn.reply is not None:
             reply: ReplyT = turn.reply  # type: ignore[assignment]
             self._take(shard, group_id, turn, cause)
-            end_offset = shard.log.end_offset
-            return reply if shard.is_settled(end_offset) else settled(shard, end_offset, reply, refused)
-        asked = parking.park(shard, group_id, turn.parked_as, refused)
+            return self._when_settled(shard, reply, parking, asked_as)
+        asked = parking.park(shard, group_id, turn.parked_as, asked_as)
         if not (turn.log or turn.timers or turn.answers) and type(turn.group) is type(shard.state.group(group_id)):
             shard.state.put(group_id, turn.group)  # one more waits for the others, as nearly always
             return asked
@@ -323,6 +269,21 @@ class GroupService(GroupAdmin):
             return asked
         now = asked.now()
         return asked.settled() if now is None else now
+
+    def _when_settled(
+        self, shard: GroupShard, reply: ReplyT, parking: Parking[ReplyT], asked_as: str
+    ) -> ReplyT | Coroutine[Any, Any, ReplyT]:
+        """The reply, which may leave once all that is in the log is durable."""
+        end_offset = shard.log.end_offset
+        if shard.is_settled(end_offset):
+            return reply
+        return settled(shard, end_offset, reply, partial(parking.refused, asked_as))
+
+    def _session(self, group_id: str, member: Member) -> None:
+        """Start the member's session over."""
+        key = TimerKey(TimerKind.SESSION, group_id, member.member_id)
+        if self._timers.set(key, self._clock.monotonic() + member.session_timeout_ms / 1000):
+            self._wake.set()
 
     def _set_timers(self, group_id: str, timers: Iterable[SetTimer]) -> None:
         if self._timers.set_many(group_id, timers, self._clock.monotonic()):

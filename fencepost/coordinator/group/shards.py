@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 GroupShard: TypeAlias = Shard[Ledger, GroupRecord]
 
+GROUPS_KNOWN = 10_000
 RECORDS_MAX = 1_000
 """How many records one batch of tombstones holds at most."""
 
@@ -42,6 +43,8 @@ class GroupShards:
         self._clock = clock
         self._count = logs.count
         self._shards: dict[int, GroupShard] = {}
+        self._of_group: dict[str, GroupShard] = {}
+        """Of groups that were asked for, some thousands at most."""
 
     def load(self) -> Iterator[None]:
         """Fold every log there is, one at each step. One that can not be read is told of, and lost until it can."""
@@ -63,6 +66,7 @@ class GroupShards:
             partition,
             error,
         )
+        self._of_group.clear()
         self._shards[partition] = Shard(LostLog(str(error)), self._clock, Ledger(), apply, encode)
 
     def is_lost(self, group_id: str) -> bool:
@@ -83,13 +87,16 @@ class GroupShards:
 
     def of(self, group_id: str) -> GroupShard:
         """The shard of a group that is about to be written to."""
-        partition = partition_for(group_id, self._count)
-        shard = self._shards.get(partition)
-        return self._shard(partition) if shard is None else shard
+        return self.find(group_id) or self._shard(self.partition(group_id))
 
     def find(self, group_id: str) -> GroupShard | None:
         """The shard of a group, if anything was ever written there."""
-        return self._shards.get(partition_for(group_id, self._count))
+        shard = self._of_group.get(group_id)
+        if shard is None and (shard := self._shards.get(self.partition(group_id))) is not None:
+            if len(self._of_group) >= GROUPS_KNOWN:
+                self._of_group.clear()
+            self._of_group[group_id] = shard
+        return shard
 
     def existing(self, partition: int) -> GroupShard | None:
         """The shard of a partition, if anything was ever written there."""

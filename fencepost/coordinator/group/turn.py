@@ -145,6 +145,10 @@ class SetTimer(NamedTuple):
     member_id: str = ""
 
 
+_new_timer = tuple.__new__
+"""The constructor of a named tuple is a function in Python, and each member of a generation is given a timer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """What one command or one timer does to a group.
@@ -179,7 +183,7 @@ class Out:
 
     def session(self, member: Member) -> None:
         """Starts the member's session over."""
-        self.timers.append(SetTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
+        self.timers.append(_new_timer(SetTimer, (TimerKind.SESSION, member.session_timeout_ms, member.member_id)))
 
     def end_sessions(self, member_ids: Iterable[str]) -> None:
         """Nobody waits for these members any more."""

@@ -68,8 +68,8 @@ class Side:
 
     def answer(self, frame: bytes) -> bytes | None:
         answer = self.repeated.answer(memoryview(frame))
-        assert answer is None or isinstance(answer, Answer)
-        return None if answer is None else b"".join(answer.parts)
+        assert answer is None or isinstance(answer, bytes | Answer)
+        return b"".join(answer.parts) if isinstance(answer, Answer) else answer
 
     def expected(self, frame: bytes) -> tuple[Any, bytes]:
         """What the general way asks the coordinator, and what it answers."""

@@ -1,0 +1,93 @@
+"""The positions of groups: committed, fetched, deleted, each within the group's partition of `__consumer_offsets`."""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from fencepost.coordinator.group import notes
+from fencepost.coordinator.group.admin import GroupAdmin
+from fencepost.coordinator.group.commit import Commit, decide_commit
+from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.deletion import DeletedOffsets, decide_delete
+from fencepost.coordinator.group.offsets import FetchedOffset
+from fencepost.coordinator.group.shards import GroupShards, coordinator_error
+from fencepost.coordinator.group.turn import SetTimer
+from fencepost.coordinator.ports import LogWriteFailed, TopicView
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+
+class GroupPositions(GroupAdmin):
+    """The part of the group coordinator that knows how far groups have read."""
+
+    def __init__(self, shards: GroupShards, config: GroupConfig, topics: TopicView) -> None:
+        super().__init__(shards)
+        self.config = config
+        self.tallies = notes.Tallies()
+        self._topics = topics
+
+    async def commit(self, command: Commit) -> list[ErrorCode]:
+        """OffsetCommit, or TxnOffsetCommit where `command.producer` is set: an error per item, in order.
+
+        Whoever calls has made sure that the group's partition is in the producer's transaction.
+        """
+        known = [self._topics.exists(item.partition) for item in command.items]
+        if not all(known):
+            return await self._commit_known(command, known)
+        shard = self._shards.of(command.group_id)
+        try:
+            decision, end_offset = shard.decide(
+                lambda ledger, now_ms: decide_commit(ledger, command, self.config, now_ms, self._topics.topic_id),
+                command.producer,
+            )
+        except LogWriteFailed as failed:
+            return [coordinator_error(failed.code)] * len(command.items)
+        self._set_timers(command.group_id, decision.then)
+        if refused := await shard.settled(end_offset):
+            return [coordinator_error(refused)] * len(command.items)
+        self.tallies.committed_offsets += len(decision.log)
+        return decision.reply
+
+    async def _commit_known(self, command: Commit, known: list[bool]) -> list[ErrorCode]:
+        """Commit what is in partitions that exist; the others are UNKNOWN_TOPIC_OR_PARTITION."""
+        items = tuple(item for item, exists in zip(command.items, known, strict=True) if exists)
+        rest = Commit(
+            command.group_id,
+            items,
+            command.member_id,
+            command.group_instance_id,
+            command.generation,
+            command.retention_ms,
+            command.unknown_group,
+            command.producer,
+        )
+        errors = iter(await self.commit(rest) if items else ())
+        return [next(errors) if exists else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for exists in known]
+
+    async def fetch(
+        self, group_id: str, partitions: Collection[TopicPartition] | None, require_stable: bool
+    ) -> list[FetchedOffset]:
+        """OffsetFetch of one group; all its positions where `partitions` is None."""
+        shard = self._shards.find(group_id)
+        if shard is None:
+            return [FetchedOffset(partition) for partition in partitions or ()]
+        found = shard.state.offsets.fetch(group_id, partitions, require_stable)
+        if refused := await shard.settled(shard.log.end_offset):
+            return [FetchedOffset(one.partition, error=coordinator_error(refused)) for one in found]
+        return found
+
+    async def delete_offsets(self, group_id: str, partitions: Sequence[TopicPartition]) -> DeletedOffsets:
+        """OffsetDelete: an error of the whole, or one per partition in order."""
+        if not group_id:
+            return DeletedOffsets(ErrorCode.INVALID_GROUP_ID)
+        shard = self._shards.find(group_id)
+        if shard is None:
+            return DeletedOffsets(ErrorCode.GROUP_ID_NOT_FOUND)
+        try:
+            decision = await shard.run(lambda ledger, _: decide_delete(ledger, group_id, partitions))
+        except LogWriteFailed as failed:
+            return DeletedOffsets(coordinator_error(failed.code))
+        self.tallies.deleted_offsets += len(decision.log)
+        return decision.reply
+
+    def _set_timers(self, group_id: str, timers: Iterable[SetTimer]) -> None:
+        """Start or stop timers of a group."""
+        raise NotImplementedError
