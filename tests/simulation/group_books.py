@@ -41,9 +41,13 @@ class Books(OffsetBooks[Reader]):
     # Epochs
 
     def in_epoch(self, owner: Reader, epoch: int, newest: int, sent_at: float) -> None:
-        """A member was told its epoch, or its generation; `newest` is `self.newest` from before it asked."""
+        """A member was told its epoch, or its generation; `newest` is `self.newest` from before it asked.
+
+        With classic members it counts how new that is now: between question and answer an empty group may have changed
+        its protocol, and somebody else have been told of its new epochs.
+        """
         owner.told_at = sent_at
-        least = owner.epoch or newest
+        least = owner.epoch or (min(newest, self.newest) if any(one.classic for one in self.owners) else newest)
         if epoch < least and (owner.epoch or self._somebody_else_is_in(owner)):
             self._wrong(f"{owner.name} is told of epoch {epoch} after epoch {least}")
         owner.epoch = epoch
