@@ -275,7 +275,8 @@ class Cluster:
     def is_stale(self, name: str) -> bool:
         """Whether a topic's metadata is older than `metadata_max_age_ms` (or was never there)."""
         learned = self._learned_at.get(name)
-        return learned is None or trio.current_time() - learned >= self.config.metadata_max_age_ms / 1000
+        # Added as `_keep_fresh` adds it: by a difference, rounded, it could wake up and find nothing old, again and again.
+        return learned is None or trio.current_time() >= learned + self.config.metadata_max_age_ms / 1000
 
     def leader(self, partition: TopicPartition) -> int:
         """The leader's id as far as is known, or -1."""

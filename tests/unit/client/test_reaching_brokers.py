@@ -203,6 +203,21 @@ async def test_what_is_known_of_topics_in_use_stays_fresh(
                 await trio.sleep(0.02)
 
 
+@pytest.mark.parametrize("learned_at", [1.2, 1.7, 3.0, 4.1])
+async def test_what_is_woken_up_for_is_old_then(
+    script: Script, mock_clock: trio.testing.MockClock, learned_at: float
+) -> None:
+    """(learned + age) - learned is less than the age for these. A clock that stands still meanwhile, as simulated ones
+    do, would have the task that keeps topics fresh wake up for ever."""
+    broker = await script()
+    async with fencepost.Client(broker.address, metadata_max_age_ms=1100) as kafka:
+        await kafka.cluster.refresh(["t"])
+        kafka.cluster._learned_at["t"] = learned_at
+        mock_clock.jump(learned_at + 1.1 - trio.current_time())
+        assert trio.current_time() == learned_at + 1.1
+        assert kafka.cluster.is_stale("t")
+
+
 async def test_a_connection_that_nobody_uses_is_closed(script: Script, autojump_clock: trio.testing.MockClock) -> None:
     """connections.max.idle.ms; the next request makes another one."""
     broker = await script()
