@@ -59,8 +59,8 @@ def everybody_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
         reply = whole(group, member_id)
         return replace(reply, assignment=max((m.assignment for m in group.members.values()), key=len))
 
-    whole = classic._assignment
-    monkeypatch.setattr(classic, "_assignment", assigned)
+    whole = classic.assignment
+    monkeypatch.setattr(classic, "assignment", assigned)
 
 
 def answers_leave_before_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
