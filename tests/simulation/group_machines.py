@@ -272,9 +272,11 @@ class ClassicMachine(Machine):
         answer = await self.worker.beat(self._beat_line, machine.member_id, generation)
         if answer is None:
             return
-        code = ErrorCode(answer.error_code)
+        code, is_late = ErrorCode(answer.error_code), machine.generation != generation
         machine.heard(generation, code)
         self._wake.set()
+        if is_late:
+            return  # it has joined again since it asked: what the answer says of the former generation is nothing new
         if code is not ErrorCode.NONE:
             self._refused(code, "a heartbeat", generation)
         elif not owes and not self._owes():
