@@ -275,7 +275,7 @@ class Cluster:
     def is_stale(self, name: str) -> bool:
         """Whether a topic's metadata is older than `metadata_max_age_ms` (or was never there)."""
         learned = self._learned_at.get(name)
-        # Added as `_keep_fresh` adds it: by a difference, rounded, it could wake up and find nothing old, again and again.
+        # Added as `_keep_fresh` adds it: by a difference, rounded, that might wake up and find nothing old, for ever.
         return learned is None or trio.current_time() >= learned + self.config.metadata_max_age_ms / 1000
 
     def leader(self, partition: TopicPartition) -> int:

@@ -344,9 +344,12 @@ class TransactionalProducer(BaseProducer):
         self._accumulator.drop(dropped, resend_too=True)
         if self._adding:
             await self._added.wait()
-        await self._sender.quiet.wait()
-        resending |= any(queue.resend or queue.needs_epoch() for queue in self._accumulator.queues.values())
-        self._accumulator.drop(dropped, resend_too=True)
+        while True:
+            resending |= any(queue.resend or queue.needs_epoch() for queue in self._accumulator.queues.values())
+            self._accumulator.drop(dropped, resend_too=True)
+            if not self._sender.in_flight:
+                break
+            await self._sender.quiet.wait()  # the sender may be quicker, and have sent something again by now
         if resending:
             self._driver.note(Event.DOUBTED)
         if self._sender.fatal is not None:

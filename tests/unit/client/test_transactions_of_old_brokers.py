@@ -12,6 +12,7 @@ import fencepost
 from fencepost import FatalError, OutcomeUnknown, TopicPartition
 from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api00_produce import LeaderIdAndEpoch
 from fencepost.protocol.messages.api03_metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -188,6 +189,48 @@ async def test_what_an_aborted_transaction_left_unanswered_is_not_part_of_the_ne
             await txn.send("t", b"b")
     assert story[-3:] == ["appended", "aborted", "committed"]
     assert leader.logs[0] == [b"taken back", b"b"]
+
+
+async def test_an_abort_waits_until_nothing_is_unanswered_also_of_what_was_sent_again(script: Script) -> None:
+    """T7: under TV1 a record that arrives behind the abort would be part of the next transaction.
+
+    An answer that names the new leader has the batch sent again at once, in the moment in which all seems to be quiet.
+    Who sees that first is chance, so it is tried some times.
+    """
+    broker = await script(transaction_version=1)
+    unanswered: list[int] = []
+    async with client(broker) as kafka, kafka.transactional_producer("x") as producer:
+        sender, real = producer._sender, producer._link.ask
+        assert sender is not None
+
+        async def ask(wanted: Any) -> Any:
+            unanswered.append(sender.in_flight)
+            return await real(wanted)
+
+        async def take_back(epoch: int) -> None:
+            answer = trio.Event()
+
+            async def moved(request: Any, version: int) -> Any:
+                await answer.wait()
+                said = broker.produced(request, version, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+                said.responses[0].partition_responses[0].current_leader = LeaderIdAndEpoch(
+                    leader_id=1, leader_epoch=epoch
+                )
+                return said
+
+            broker.scripts["Produce"] = [moved]
+            async with producer.transaction() as txn:
+                await txn.send("t", b"a")
+                while not sender.in_flight:  # noqa: ASYNC110 - nobody tells of it
+                    await trio.sleep(0.001)
+                answer.set()
+                raise ZeroDivisionError
+
+        producer._link.ask = ask  # type: ignore[method-assign]
+        for epoch in range(1, 13):
+            with pytest.raises(ZeroDivisionError):
+                await take_back(epoch)
+    assert set(unanswered) == {0}
 
 
 async def give_up(producer: fencepost.TransactionalProducer) -> None:
