@@ -38,7 +38,7 @@ def join(desk: Desk, command: Join, new_member_id: str) -> JoinReply:
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Malformed embedded protocol: {error}") from error
     replaced = group.static_member(command.group_instance_id)
     down = migration.downgrades_by_replacing(group, replaced, config)
-    member = _sender(desk, command, member_id)
+    member = _sender(desk, command, member_id, subscription)
     updated = _updated(member, command, subscription)
     names_changed = desk.note_member(member, updated)
     changed = desk.note_regex(member, updated) is not regexes.Change.NONE or names_changed
@@ -81,9 +81,18 @@ def _speaks(group: ConsumerGroup, command: Join) -> bool:
     return command.protocol_type == embedded.PROTOCOL_TYPE and bool(names) and shared
 
 
-def _sender(desk: Desk, command: Join, member_id: str) -> ConsumerMember:
+def _sender(desk: Desk, command: Join, member_id: str, subscription: embedded.Subscription) -> ConsumerMember:
+    """The member itself, or a new one. Raises Refused.
+
+    Kafka takes any id that a member comes with as new, also of one that was put out and has not heard of it. Such a one
+    would go on with partitions that are others' by now; a classic group refuses it, and so does this one.
+    """
     if command.group_instance_id is None:
-        return desk.group.members.get(member_id) or ConsumerMember(member_id=member_id)
+        member = desk.group.members.get(member_id)
+        if member is None and command.member_id and (subscription.owned or subscription.generation >= 0):
+            text = f"Member {member_id} is not a member of group {desk.group.group_id} any more."
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, text)
+        return member or ConsumerMember(member_id=member_id)
     if command.member_id:
         return fencing.holder_of(desk.group, member_id, command.group_instance_id)
     return fencing.take_static_place(desk, member_id, command.group_instance_id, by_consumer_protocol=False)

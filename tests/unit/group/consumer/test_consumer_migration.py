@@ -49,6 +49,23 @@ class TestUpgrade:
         await trio.sleep(1.1)
         assert list(world.consumers.members) == ["x"]
 
+    async def test_who_was_put_out_and_comes_back_with_partitions_hears_of_it_g5(
+        self, autojump_clock: MockClock, world: World
+    ) -> None:
+        """Kafka would take it in as new, and it would read on what others have got meanwhile."""
+        reply = await world.classic(0, 1, 2, session_timeout_ms=6000)
+        await world.beat("x", 0)
+        await trio.sleep(6.1)
+        assert list(world.consumers.members) == ["x"]
+        fields = {"member_id_required": True, "protocols": (("range", subscription("t", owned=(0, 1))),)}
+        assert (await world.join(reply.member_id, **fields)).error is ErrorCode.UNKNOWN_MEMBER_ID
+        assert list(world.consumers.members) == ["x"]
+        fields["protocols"] = (("range", subscription("t")),)
+        promised = await world.join("", **fields)
+        assert promised.error is ErrorCode.MEMBER_ID_REQUIRED
+        assert not (await world.join(promised.member_id, **fields)).error
+        assert len(world.consumers.members) == 2
+
     async def test_a_classic_member_that_does_not_sync_is_put_out_g5(
         self, autojump_clock: MockClock, world: World
     ) -> None:
