@@ -129,7 +129,10 @@ async def _settle_first(
     unsettled: "_Unsettled",
 ) -> Any:
     await _settle(node, request.transactional_id, unsettled, context)
-    return await _stage_first(node, request, context, topics, writes, _large_among(node, writes))
+    large = _large_among(node, writes)
+    if large:
+        return await _stage_first(node, request, context, topics, writes, large)
+    return await _ease_first(node, request, topics, writes, _append_all(node, request, context, writes))
 
 
 async def _stage_first(
