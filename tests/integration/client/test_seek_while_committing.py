@@ -50,6 +50,22 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Held:
     return Held(monkeypatch)
 
 
+@asynccontextmanager
+async def five_read(
+    kafka: fencepost.Client, name: str, here: TopicPartition
+) -> AsyncIterator[
+    tuple[fencepost.Consumer, fencepost.TransactionalProducer, AsyncIterator[list[fencepost.ConsumerRecord]]]
+]:
+    """A consumer that has been given the first five of twenty records, five at a time, and a producer beside it."""
+    await create(kafka, name, partitions=1, records=20)
+    with trio.fail_after(PATIENCE_S):
+        async with kafka.consumer(group=name) as consumer, kafka.transactional_producer(name) as producer:
+            consumer.assign([here])
+            batches = consumer.batches(max_records=5)
+            await anext(batches)
+            yield consumer, producer, batches
+
+
 async def abort(consumer: fencepost.Consumer, producer: fencepost.TransactionalProducer) -> None:
     with pytest.raises(AbortableError):
         async with producer.transaction(consumer=consumer):
@@ -57,81 +73,61 @@ async def abort(consumer: fencepost.Consumer, producer: fencepost.TransactionalP
 
 
 async def test_an_abort_goes_back_to_the_place_sought(kafka: fencepost.Client, name: str, held: Held) -> None:
-    await create(kafka, name, partitions=1, records=20)
     here = TopicPartition(name, 0)
-    with trio.fail_after(PATIENCE_S):
-        async with kafka.consumer(group=name) as consumer, kafka.transactional_producer(name) as producer:
-            consumer.assign([here])
-            batches = consumer.batches(max_records=5)
-            await anext(batches)
-            async with held.commit(consumer):
-                consumer.seek(here, 2)
-            assert await consumer.committed(here) == {here: 5}
-            await abort(consumer, producer)
-            assert await consumer.position(here) == 2
-            assert [record.offset for record in await anext(batches)] == [2, 3, 4, 5, 6]
-            await abort(consumer, producer)
-            assert [record.offset for record in await anext(batches)] == [2, 3, 4, 5, 6]
-            await consumer.commit()
-            assert await consumer.committed(here) == {here: 7}
+    async with five_read(kafka, name, here) as (consumer, producer, batches):
+        async with held.commit(consumer):
+            consumer.seek(here, 2)
+        assert await consumer.committed(here) == {here: 5}
+        await abort(consumer, producer)
+        assert await consumer.position(here) == 2
+        assert [record.offset for record in await anext(batches)] == [2, 3, 4, 5, 6]
+        await abort(consumer, producer)
+        assert [record.offset for record in await anext(batches)] == [2, 3, 4, 5, 6]
+        await consumer.commit()
+        assert await consumer.committed(here) == {here: 7}
 
 
 async def test_but_first_to_what_was_given_since_the_commit_began(
     kafka: fencepost.Client, name: str, held: Held
 ) -> None:
-    await create(kafka, name, partitions=1, records=20)
     here = TopicPartition(name, 0)
-    with trio.fail_after(PATIENCE_S):
-        async with kafka.consumer(group=name) as consumer, kafka.transactional_producer(name) as producer:
-            consumer.assign([here])
-            batches = consumer.batches(max_records=5)
-            await anext(batches)
-            async with held.commit(consumer):
-                assert [record.offset for record in await anext(batches)] == [5, 6, 7, 8, 9]
-                consumer.seek(here, 15)
-            await abort(consumer, producer)
+    async with five_read(kafka, name, here) as (consumer, producer, batches):
+        async with held.commit(consumer):
             assert [record.offset for record in await anext(batches)] == [5, 6, 7, 8, 9]
+            consumer.seek(here, 15)
+        await abort(consumer, producer)
+        assert [record.offset for record in await anext(batches)] == [5, 6, 7, 8, 9]
 
 
 async def test_a_seek_behind_send_offsets_stands_when_the_transaction_commits(
     kafka: fencepost.Client, name: str
 ) -> None:
-    await create(kafka, name, partitions=1, records=20)
     here = TopicPartition(name, 0)
-    with trio.fail_after(PATIENCE_S):
-        async with kafka.consumer(group=name) as consumer, kafka.transactional_producer(name) as producer:
-            consumer.assign([here])
-            batches = consumer.batches(max_records=5)
-            await anext(batches)
-            async with producer.transaction() as txn:
-                await txn.send_offsets(consumer)
-                consumer.seek(here, 12)
-            assert await consumer.committed(here) == {here: 5}
-            await abort(consumer, producer)
-            assert await consumer.position(here) == 12
-            assert [record.offset for record in await anext(batches)] == [12, 13, 14, 15, 16]
+    async with five_read(kafka, name, here) as (consumer, producer, batches):
+        async with producer.transaction() as txn:
+            await txn.send_offsets(consumer)
+            consumer.seek(here, 12)
+        assert await consumer.committed(here) == {here: 5}
+        await abort(consumer, producer)
+        assert await consumer.position(here) == 12
+        assert [record.offset for record in await anext(batches)] == [12, 13, 14, 15, 16]
 
 
 async def test_a_commit_that_fails_leaves_all_as_it_was(
     kafka: fencepost.Client, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await create(kafka, name, partitions=1, records=20)
     here = TopicPartition(name, 0)
-    with trio.fail_after(PATIENCE_S):
-        async with kafka.consumer(group=name) as consumer, kafka.transactional_producer(name) as producer:
-            consumer.assign([here])
-            batches = consumer.batches(max_records=5)
-            await anext(batches)
+    async with five_read(kafka, name, here) as (consumer, producer, batches):
 
-            async def refuse(*_: Any) -> None:
-                consumer.seek(here, 12)
-                raise fencepost.KafkaError("not now")
+        async def refuse(*_: Any) -> None:
+            consumer.seek(here, 12)
+            raise fencepost.KafkaError("not now")
 
-            monkeypatch.setattr(committing, "commit_offsets", refuse)
-            with pytest.raises(fencepost.KafkaError, match="not now"):
-                await consumer.commit()
-            await abort(consumer, producer)
-            assert [record.offset for record in await anext(batches)] == [0, 1, 2, 3, 4]
+        monkeypatch.setattr(committing, "commit_offsets", refuse)
+        with pytest.raises(fencepost.KafkaError, match="not now"):
+            await consumer.commit()
+        await abort(consumer, producer)
+        assert [record.offset for record in await anext(batches)] == [0, 1, 2, 3, 4]
 
 
 async def test_auto_commit_does_not_take_the_seek_back(kafka: fencepost.Client, name: str, held: Held) -> None:
