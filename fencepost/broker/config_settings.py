@@ -299,6 +299,12 @@ class NodeSettings:
         "fsync: acks=all is answered once the data is on the disk; os: once it is in the page cache, Kafka's way.",
         choices=("fsync", "os"), ours=True,
     )  # fmt: skip
+    log_unflushed_max_bytes: int = setting(
+        Kind.LONG, -1,
+        "Bytes of all logs that the system may keep from the disk before the broker has some written (durability=os);"
+        " -1 for a 24th of the memory, at most 1 GiB.",
+        low=-1, ours=True,
+    )  # fmt: skip
     log_write_thread_min_bytes: int = setting(
         Kind.INT, 128 << 10, "Batches of so many bytes and more are written by a thread, not by the event loop.", low=1,
         ours=True,

@@ -111,7 +111,13 @@ class Node:
                 config.data_directory, durability=durability, default_config=self._default_log_config
             )
         only_that_log = config.log_failure_policy == "offline"
-        self.commit = GroupCommit(durability, self._log_lost if only_that_log else None, threads)
+        unflushed_max = config.log_unflushed_max_bytes
+        self.commit = GroupCommit(
+            durability,
+            self._log_lost if only_that_log else None,
+            threads,
+            None if unflushed_max < 0 else unflushed_max,
+        )
         self.large_writes = LargeWrites(
             config.log_write_thread_min_bytes if self._has_files else None,
             lambda: self.commit.is_flushing or self.upkeep_threads.is_busy,

@@ -27,8 +27,10 @@ SETTINGS = {
     "log.retention.check.interval.ms": "300",
     "log.cleaner.backoff.ms": "100",
     "log.write.thread.min.bytes": "120",
+    "log.unflushed.max.bytes": "20000",
 }
-"""Of the batches some are written by the event loop, some by a thread."""
+"""Of the batches some are written by the event loop, some by a thread; with `--durability os` so few bytes would not be
+brought to the disk else."""
 VERIFY_EVERY = 20
 """After so many kills `fencepost verify` looks at all of it, too."""
 SHORTEST_LIFE_MS, LONGEST_LIFE_MS = 50, 1500

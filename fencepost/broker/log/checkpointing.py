@@ -108,6 +108,8 @@ class Checkpointer:
             logger.warning("left to the next start: %s", failure)
         seconds = self._monotonic()
         due = [log for log in self._directory.logs() if log.checkpoint_due(seconds)]
+        for log in due:
+            await self._commit.relieve(log)
         for at in range(0, len(due), LOGS_AT_ONCE):
             await self._take(due[at : at + LOGS_AT_ONCE])
 

@@ -9,6 +9,7 @@ import trio
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.store import Syncable
 from fencepost.broker.log.sync_thread import Failure, FlushThreads, SyncThreads
+from fencepost.broker.log.unflushed import RELIEF_BYTES, Unflushed, bytes_max
 from fencepost.protocol.topics import TopicPartition
 
 Durability = Literal["fsync", "os"]
@@ -61,7 +62,8 @@ class _Batch:
 
 
 class GroupCommit:
-    """Makes logs durable: in `fsync` before the answer; in `os` some MiB at a time, so that the kernel never has much.
+    """Makes logs durable: in `fsync` before the answer; in `os` when a checkpoint asks for it. Until then the kernel
+    writes, and where that would become too much for it, it is relieved of some (`Unflushed`).
 
     One round runs at a time; who asks while it runs waits for the next, because only that one surely covers his bytes.
 
@@ -71,7 +73,13 @@ class GroupCommit:
     failure of anything that is no one log's, such as the data directory, always leaves `run`.
     """
 
-    def __init__(self, durability: Durability, lost: Lost | None = None, threads: FlushThreads | None = None) -> None:
+    def __init__(
+        self,
+        durability: Durability,
+        lost: Lost | None = None,
+        threads: FlushThreads | None = None,
+        unflushed_bytes_max: int | None = None,
+    ) -> None:
         self.durability: Durability = durability
         self.rounds = 0
         """Rounds finished so far."""
@@ -87,6 +95,10 @@ class GroupCommit:
         self._waiting = False
         self._last_asker: object = None
         self._failures: list[tuple[PartitionLog, OSError]] = []
+        self._lazy = durability == "os"
+        self._unflushed = Unflushed(bytes_max() if unflushed_bytes_max is None else unflushed_bytes_max)
+        self._to_relieve: dict[PartitionLog, None] = {}
+        self._relieved = trio.Event()
 
     @property
     def is_flushing(self) -> bool:
@@ -102,7 +114,10 @@ class GroupCommit:
             if log.offline or self._ended:
                 raise LogOffline(log.tp)
             await self._enlist(log).done.wait()
-        if log.segments.written_bytes >= log.flush_at_bytes:
+        if self._lazy:
+            if self._unflushed.must_wait:
+                await self._catch_up(log)
+        elif log.segments.written_bytes >= log.flush_at_bytes:
             self._enlist(log)
             await self._catch_up(log)
 
@@ -118,7 +133,9 @@ class GroupCommit:
 
     def settled(self, log: PartitionLog, end_offset: int) -> bool:
         """Whether `wait` would return at once and have nothing flushed either."""
-        return log.high_watermark >= end_offset and log.segments.written_bytes < log.flush_at_bytes
+        return log.high_watermark >= end_offset and (
+            log.segments.written_bytes < log.flush_at_bytes or (self._lazy and not self._is_behind(log))
+        )
 
     def settle_here(self, asker: object, logs: Iterable[PartitionLog]) -> bool:
         """Have the round that covers `logs` at once, if `asker` seems to be alone and the disk is quick; else False.
@@ -128,7 +145,7 @@ class GroupCommit:
         """
         alone = asker is self._last_asker
         self._last_asker = asker
-        if not alone or self._waiting or self._ended or self._asked.is_set():
+        if not alone or self._lazy or self._waiting or self._ended or self._asked.is_set():
             return False
         logs = [log for log in logs if not log.offline]
         if not self._threads.is_brief(len(logs), sum(log.unflushed_bytes for log in logs)):
@@ -148,22 +165,47 @@ class GroupCommit:
 
     def schedule(self, log: PartitionLog) -> None:
         """Have the log made durable soon, without waiting (acks=0 and acks=1)."""
-        if log.high_watermark < log.log_end_offset or log.segments.written_bytes >= log.flush_at_bytes:
+        if self._lazy:
+            if log.segments.written_bytes >= log.flush_at_bytes:
+                self._look(log)
+        elif log.high_watermark < log.log_end_offset or log.segments.written_bytes >= log.flush_at_bytes:
             self._enlist(log)
 
     def is_behind(self, logs: Iterable[PartitionLog]) -> bool:
         """Whether `ease` would wait."""
-        return any(log.unflushed_bytes > BACKLOG_BYTES for log in logs)
+        return self._unflushed.must_wait if self._lazy else any(map(self._is_behind, logs))
 
     async def ease(self, logs: Iterable[PartitionLog]) -> None:
         """Hold a writer back who does not wait for the disk, while too much is unflushed; else without a checkpoint."""
         for log in logs:
-            if log.unflushed_bytes > BACKLOG_BYTES:
-                await self._catch_up(log)
+            await self._catch_up(log)
+
+    def _is_behind(self, log: PartitionLog) -> bool:
+        if not self._lazy:
+            return log.unflushed_bytes > BACKLOG_BYTES
+        self._look(log)
+        return self._unflushed.must_wait
+
+    def _look(self, log: PartitionLog) -> None:
+        self._unflushed.look(log)
+        if self._unflushed.is_too_much:
+            self._asked.set()
 
     async def _catch_up(self, log: PartitionLog) -> None:
-        while log.unflushed_bytes > BACKLOG_BYTES and not log.offline and not self._ended:
-            await self._enlist(log).done.wait()
+        while self._is_behind(log) and not log.offline and not self._ended:
+            await (self._relieved if self._lazy else self._enlist(log).done).wait()
+
+    async def relieve(self, log: PartitionLog) -> None:
+        """Before a flush in `os`: have most of the log written a little at a time, so that the flush has little to do.
+
+        Writers may bring more than the disk takes; then it is given up after a while.
+        """
+        for _ in range(log.unflushed_bytes // RELIEF_BYTES * 2 if self._lazy else 0):
+            if log.unflushed_bytes <= RELIEF_BYTES or log.offline or log.deleted or self._ended:
+                return
+            self._to_relieve[log] = None
+            self._asked.set()
+            await self._relieved.wait()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Do the rounds until cancelled. Raises OSError when a flush failed and the process must end.
@@ -178,12 +220,15 @@ class GroupCommit:
             self._ended = True
             self._current.done.set()
             self._next.done.set()
+            self._relieved.set()
             self._threads.close()
 
     async def _rounds(self) -> NoReturn:
         while True:
             await self._asked.wait()
             self._asked = trio.Event()
+            if self._lazy:
+                await self._relieve_some()
             current = self._current = self._next
             self._next = _Round()
             self._lose_failed()
@@ -195,16 +240,45 @@ class GroupCommit:
             self.rounds += 1
             current.done.set()
 
+    async def _relieve_some(self) -> None:
+        """Have `RELIEF_BYTES` written: of the logs that asked for it, then of the largest while all are too much."""
+        wanted, self._to_relieve = self._to_relieve, {}
+        if not wanted and not self._unflushed.is_too_much:
+            return
+        logs = list(dict.fromkeys([*wanted, *self._unflushed.largest_first()]))
+        pins, owners, sizes, left = list[Syncable](), list[PartitionLog](), dict[PartitionLog, int](), RELIEF_BYTES
+        for log in logs:
+            if left <= 0 or not (log in wanted or self._unflushed.is_too_much):
+                break
+            if log.offline or log.deleted:
+                continue
+            sizes[log], fresh = log.begin_relief(left)
+            left -= sizes[log]
+            pins += fresh
+            owners += [log] * len(fresh)
+        failures = await self._in_threads(pins) if pins else []
+        self._lose([(owners[number], error) for number, error in failures])
+        for log, size_bytes in sizes.items():
+            log.finish_relief(size_bytes)
+            self._unflushed.look(log)
+        if self._unflushed.is_too_much:
+            self._asked.set()
+        self._relieved.set()
+        self._relieved = trio.Event()
+
+    async def _in_threads(self, pins: Sequence[Syncable]) -> list[Failure]:
+        self._waiting = True
+        try:
+            return await self._threads.sync(pins)
+        finally:
+            self._waiting = False
+
     async def _flush_round(self, batch: "_Batch") -> list[tuple[PartitionLog, OSError]]:
         began = trio.current_time()
         if self._threads.is_brief(len(batch.pins), batch.size_bytes):
             failures = self._threads.sync_here(batch.pins)
         else:
-            self._waiting = True
-            try:
-                failures = await self._threads.sync(batch.pins)
-            finally:
-                self._waiting = False
+            failures = await self._in_threads(batch.pins)
         self.sync_seconds += trio.current_time() - began
         return self._flushed(batch, failures)
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from fencepost.broker.log.descriptor_pool import DescriptorPool
-from fencepost.broker.log.file_sync import FileSync
+from fencepost.broker.log.file_sync import FileRelief, FileSync
 from fencepost.broker.log.staged import PIECE_BYTES, Staged
 from fencepost.broker.log.store import END_MARK, NEVER_WRITTEN, Bytes, Descriptor, FileRegion, Piece, Staging, Syncable
 
@@ -193,6 +193,13 @@ class DiskFile:
             return None
         start, self._pinned_bytes = self._pinned_bytes, self._size_bytes
         return FileSync(self._disk, self.descriptor or self._open(), self.place, start, self._size_bytes)
+
+    def relief(self, max_bytes: int) -> tuple[int, Syncable | None]:
+        start, stop = self._pinned_bytes, min(self._size_bytes, self._pinned_bytes + max_bytes)
+        if stop <= start:
+            return 0, None
+        self._pinned_bytes = stop
+        return stop - start, FileRelief(self._disk, self.descriptor or self._open(), self.place, start, stop)
 
     def follow(self, name: str) -> None:
         self._path = f"{self._directory.place}/{name}"

@@ -1,4 +1,4 @@
-"""One flush of one file."""
+"""One flush of one file, or of a part of it."""
 
 from fencepost.broker.log.disk import Disk
 from fencepost.broker.log.store import Descriptor, FlushFailed
@@ -31,3 +31,23 @@ class FileSync:
             self._disk.fdatasync(self._descriptor.fd)
         except OSError as error:
             raise FlushFailed(error.errno, f"{call}: {error.strerror}", self._place) from error
+
+
+class FileRelief:
+    """Brings a part of a file to the disk, so that the kernel holds less; nothing is durable then. Raises FlushFailed.
+
+    A system that can write no part of a file leaves it to the next flush.
+    """
+
+    def __init__(self, disk: Disk, descriptor: Descriptor, place: str, start: int, stop: int) -> None:
+        self._disk = disk
+        self._descriptor = descriptor
+        self._place = place
+        self._start = start
+        self._stop = stop
+
+    def sync(self) -> None:
+        try:
+            self._disk.write_back(self._descriptor.fd, self._start, self._stop)
+        except OSError as error:
+            raise FlushFailed(error.errno, f"sync_file_range: {error.strerror}", self._place) from error

@@ -46,6 +46,8 @@ class StoredLog(Protocol):
 
     unflushed: bool
     """Whether the last `pins` had to leave something out that is not in the log's files yet: the disk was full."""
+    written_batches: int
+    """A count of appends."""
 
     @property
     def first_offset(self) -> int:
@@ -146,8 +148,19 @@ class StoredLog(Protocol):
 
     # Durability
 
+    @property
+    def has_unpinned_closed(self) -> bool:
+        """Whether a piece was closed that no `pins` has covered, in this run or the last."""
+        ...
+
     def pins(self) -> list[Syncable]:
         """What to sync to make all batches so far durable. Raises OSError."""
+        ...
+
+    def relief(self, max_bytes: int) -> tuple[int, list[Syncable]]:
+        """At most so many of the oldest bytes that no flush has covered: how many they are, and what brings them to the
+        disk, which makes nothing durable. Raises OSError.
+        """
         ...
 
     def reserve(self, size_bytes: int) -> None:

@@ -56,6 +56,9 @@ class MemoryFile:
     def pin(self) -> Syncable | None:
         return None
 
+    def relief(self, max_bytes: int) -> tuple[int, Syncable | None]:
+        return 0, None
+
     def follow(self, name: str) -> None:
         """It is held by itself, not by its name."""
 

@@ -4,6 +4,7 @@ import errno
 import logging
 from collections.abc import Callable, Collection
 
+from fencepost.broker.log.checkpoint_pace import CheckpointPace
 from fencepost.broker.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.log_store import Conflict, OpenedLog
@@ -29,11 +30,6 @@ RESERVE_BYTES = 256 << 10
 """By so much a file is made larger ahead of small flushes."""
 FLUSH_BYTES = 16 << 20
 """After so many bytes without a flush one is begun, whoever waits for it: small ones hold nobody up."""
-CHECKPOINT_BYTES = 64 << 20
-"""After so many bytes a checkpoint is due, with a producer snapshot within a segment: recovery starts there."""
-CHECKPOINT_BYTES_MIN = 1 << 20
-CHECKPOINT_AGE_SECONDS = 15.0
-"""As many seconds after the last checkpoint the next one is due for fewer bytes, too: batches may be tiny."""
 
 logger = logging.getLogger(__name__)
 
@@ -80,8 +76,7 @@ class PartitionLog(ReadableLog):
         self._founded = bool(self.segments.size_bytes) and store.load(PARTITION_METADATA) is not None
         self.snapshots = SnapshotFiles(store)
         """The states of the producers that are kept beside the batches."""
-        self._checkpoint_bytes = self.segments.written_bytes
-        self._checkpoint_seconds = 0.0
+        self._pace = CheckpointPace(self.segments, lazy=durable_at_once)
 
     # Appending
 
@@ -247,6 +242,18 @@ class PartitionLog(ReadableLog):
         """Bytes of batches that no flush has covered yet."""
         return self.segments.written_bytes - self._flushed_bytes
 
+    def begin_relief(self, max_bytes: int) -> tuple[int, list[Syncable]]:
+        """At most so many of the unflushed bytes: how many, and what brings them to the disk. Raises OSError.
+
+        That makes nothing durable, but the kernel holds less; call `finish_relief` when it is done.
+        """
+        size_bytes, pins = self.segments.relief(max_bytes)
+        return size_bytes or self.unflushed_bytes, pins  # what no file has to write needs no relief
+
+    def finish_relief(self, size_bytes: int) -> None:
+        """What `begin_relief` returned along with this size has been written."""
+        self._flushed_bytes = min(self._flushed_bytes + size_bytes, self.segments.written_bytes)
+
     def owns(self, place: str) -> bool:
         """Whether a file or directory of this name is part of this log."""
         return place == self.store.place or place.startswith(f"{self.store.place}/")
@@ -306,17 +313,8 @@ class PartitionLog(ReadableLog):
             yield from self._deleting_segments(now_ms)
 
     def checkpoint_due(self, seconds: float) -> bool:
-        """Whether so much was written since the last checkpoint that recovery would take its time.
-
-        `seconds` is now, on a clock that never goes back.
-        """
-        fresh_bytes = self.segments.written_bytes - self._checkpoint_bytes
-        old = seconds - self._checkpoint_seconds >= CHECKPOINT_AGE_SECONDS
-        if self.offline or self.deleted or fresh_bytes < (CHECKPOINT_BYTES_MIN if old else CHECKPOINT_BYTES):
-            return False
-        self._checkpoint_bytes = self.segments.written_bytes
-        self._checkpoint_seconds = seconds
-        return True
+        """Whether so much was written since the last one (`CheckpointPace`); `seconds` is now by a steady clock."""
+        return not (self.offline or self.deleted) and self._pace.due(seconds)
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment, which holds something, so that it can be compacted in time. Raises OSError."""

@@ -29,6 +29,8 @@ class Segments:
         """Whether the last `pins` had to leave index entries of sealed segments in memory: the disk was full."""
         self._sealed_bytes = sum(segment.size_bytes for segment in segments[:-1])
         self._rolled_bytes = 0
+        self.written_batches = 0
+        """A count of appends."""
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -66,6 +68,7 @@ class Segments:
         if active.next_offset != expected_offset:
             return Conflict(expected_offset, active.next_offset)
         active.append(batch, header, config.index_interval_bytes)
+        self.written_batches += 1
         return None
 
     def stage(self, head: Bytes, batch: Bytes) -> Staging | None:
@@ -161,6 +164,11 @@ class Segments:
 
     # Durability and deletion
 
+    @property
+    def has_unpinned_closed(self) -> bool:
+        """As `StoredLog` says."""
+        return bool(self._unsynced)
+
     def pins(self) -> list[Syncable]:
         """What to sync to make all batches so far durable, and once the indexes of each sealed segment."""
         kept = [segment for segment in self._unsynced if not segment.flush_indexes()]
@@ -171,6 +179,16 @@ class Segments:
         if pin is not None:
             pins.append(pin)
         return pins + self.store.pin_entries()
+
+    def relief(self, max_bytes: int) -> tuple[int, list[Syncable]]:
+        """As `StoredLog` says. Raises OSError."""
+        taken, pins = 0, list[Syncable]()
+        for segment in (*self._unsynced, self.active):
+            size_bytes, pin = segment.file.relief(max_bytes - taken)
+            taken += size_bytes
+            if pin is not None:
+                pins.append(pin)
+        return taken, pins
 
     def reserve(self, size_bytes: int) -> None:
         """Have the active segment's file ready for so much more, as `StoredFile` says."""

@@ -153,6 +153,12 @@ class StoredFile(Protocol):
         """What to sync so that all writes so far are durable; None where nothing was ever written."""
         ...
 
+    def relief(self, max_bytes: int) -> "tuple[int, Syncable | None]":
+        """At most so many of the oldest bytes that no `pin` has covered: how many they are, and what brings them to the
+        disk when synced, which makes nothing durable. Raises OSError.
+        """
+        ...
+
     def follow(self, name: str) -> None:
         """The file has got another name in its directory: go by that one from now on."""
         ...

@@ -1,0 +1,71 @@
+"""`os` durability: how much of the logs the kernel may hold before the broker has it written.
+
+Nobody waits for the disk there, so what a log holds may stay in the page cache until the kernel writes it, half a
+minute later, or until its topic is deleted. But not without bound: with too much of its memory dirty the kernel stops
+whoever writes, and that is the event loop (docs/decisions/0048-what-the-kernel-may-keep.md).
+"""
+
+import contextlib
+import os
+from pathlib import Path
+
+from fencepost.broker.log.partition import PartitionLog
+
+BYTES_MAX = 1 << 30
+MEMORY_SHARE = 24
+"""And at most this part of the memory: the kernel begins to write at a tenth of it, and to stop writers at a fifth."""
+RELIEF_BYTES = 64 << 20
+"""So much is written at a time; who is held back waits no longer than that takes."""
+LOOK_BYTES = 1 << 20
+"""A log is counted anew after so many bytes, or a sixteenth of the bound."""
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_UNKNOWN_MEMORY_BYTES = 4 << 30
+
+
+def bytes_max() -> int:
+    """The bound where no setting names one: a GiB, less on a small machine or in a small container."""
+    sizes = [_UNKNOWN_MEMORY_BYTES]
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for place in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # "max", or another kind of system
+            sizes.append(int(Path(place).read_text()))
+    return max(LOOK_BYTES, min(BYTES_MAX, min(sizes) // MEMORY_SHARE))
+
+
+class Unflushed:
+    """Counts what was written and is not known to be on the disk, a log at a time."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
+        self.total_bytes = 0
+        """As of the last look at each log."""
+        self._bytes: dict[PartitionLog, int] = {}
+        self._look_bytes = min(LOOK_BYTES, max_bytes // 16)
+
+    def look(self, log: PartitionLog) -> None:
+        """Count the log as it is now, and name the moment of the next look."""
+        self._count(log, 0 if log.deleted or log.offline else log.unflushed_bytes)
+        if not log.offline:
+            log.flush_at_bytes = log.segments.written_bytes + self._look_bytes
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether some of it should be written."""
+        return self.total_bytes > self.max_bytes
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether writers are held back until some of it is."""
+        return self.total_bytes > self.max_bytes + min(RELIEF_BYTES, self.max_bytes)
+
+    def largest_first(self) -> list[PartitionLog]:
+        """The logs that have something to write; those that are gone are not counted any more."""
+        for log in [log for log in self._bytes if log.deleted or log.offline]:
+            self._count(log, 0)
+        return sorted(self._bytes, key=self._bytes.__getitem__, reverse=True)
+
+    def _count(self, log: PartitionLog, size_bytes: int) -> None:
+        self.total_bytes += size_bytes - self._bytes.pop(log, 0)
+        if size_bytes:
+            self._bytes[log] = size_bytes

@@ -1,0 +1,299 @@
+"""`os` durability: what the kernel may keep, and how it is relieved of what is too much (decision 48)."""
+
+import errno
+import threading
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+import trio
+
+from fencepost.broker.log import checkpoint_pace, unflushed
+from fencepost.broker.log import commit as commit_module
+from fencepost.broker.log.checkpoint_pace import CheckpointPace
+from fencepost.broker.log.checkpointing import Checkpointer
+from fencepost.broker.log.commit import GroupCommit
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.disk import SystemDisk
+from fencepost.broker.log.files import DescriptorPool, FileStore
+from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.log.store import FlushFailed
+from fencepost.broker.log.unflushed import Unflushed, bytes_max
+from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send
+from tests.unit.log.test_commit import until
+
+OTHER = TP._replace(partition=1)
+RELIEF, MAX = 500, 2000
+UNSEEN = MAX // 8
+"""Two logs may hold so much more that was not looked at yet."""
+
+
+@pytest.fixture(autouse=True)
+def small_steps(monkeypatch):
+    """Reliefs of a few batches each."""
+    monkeypatch.setattr(unflushed, "RELIEF_BYTES", RELIEF)
+    monkeypatch.setattr(commit_module, "RELIEF_BYTES", RELIEF)
+
+
+class Watched(SystemDisk):
+    """The real disk; it tells what was written back and flushed, and waits at a gate."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self.error = None
+        self.write_back = self._write_back
+        fdatasync = self.fdatasync
+        self.fdatasync = lambda fd: (self.calls.append("fdatasync"), fdatasync(fd))
+
+    def _write_back(self, fd, start, stop):
+        self.gate.wait(100)
+        if self.error is not None:
+            raise self.error
+        self.calls.append((start, stop))
+
+    @property
+    def ranges(self):
+        """What was written back, in order."""
+        return [call for call in self.calls if call != "fdatasync"]
+
+
+def logs_on(disk, path):
+    path.mkdir(exist_ok=True)
+    return LogDirectory.over(FileStore(path, DescriptorPool(100), disk=disk), "os")
+
+
+@asynccontextmanager
+async def running(commit):
+    async with trio.open_nursery() as nursery:
+        await nursery.start(commit.run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+def write(commit, log, size_bytes):
+    """Append until the log holds so much more, as one who takes each answer at once."""
+    stop = log.segments.written_bytes + size_bytes
+    while log.segments.written_bytes < stop:
+        info = send(log, batch())
+        assert not info.error
+        commit.settled(log, info.last_offset + 1)
+
+
+async def test_what_is_little_is_left_to_the_kernel(tmp_path):
+    """A test's topic need never reach the disk: nobody flushes it for its first batch, nor for a new segment."""
+    disk = Watched()
+    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig(segment_bytes=400))
+    async with running(commit):
+        for _ in range(10):
+            end_offset = send(log, batch()).last_offset + 1
+            assert commit.settled(log, end_offset)
+            commit.schedule(log)
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(log.segments) > 1
+        assert (disk.calls, commit.rounds) == ([], 0)
+
+
+async def test_too_much_is_written_a_little_at_a_time_and_in_order(tmp_path):
+    disk = Watched()
+    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig())
+    async with running(commit):
+        write(commit, log, MAX * 2)
+        await until(lambda: log.unflushed_bytes <= MAX + UNSEEN)
+        await trio.testing.wait_all_tasks_blocked()
+    assert disk.ranges[0][0] == 0
+    assert all(0 < stop - start <= RELIEF for start, stop in disk.ranges)
+    assert [start for start, _ in disk.ranges[1:]] == [stop for _, stop in disk.ranges[:-1]]
+    assert log.unflushed_bytes > MAX - RELIEF, "no more than it takes"
+    assert "fdatasync" not in disk.calls
+    assert log.recovery_point == 0, "nothing of it is durable"
+
+
+async def test_segments_that_were_closed_go_before_the_one_that_is_written_to(tmp_path):
+    disk = Watched()
+    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig(segment_bytes=700))
+    async with running(commit):
+        write(commit, log, MAX * 2)
+        await until(lambda: log.unflushed_bytes <= MAX + UNSEEN)
+        await trio.testing.wait_all_tasks_blocked()
+    sizes = [segment.size_bytes for segment in log.segments]
+    assert sum(stop - start for start, stop in disk.ranges) == sum(sizes) - log.unflushed_bytes
+    assert sum(start == 0 for start, _ in disk.ranges) > 2, "several files"
+
+
+async def test_the_logs_that_hold_most_are_relieved(tmp_path):
+    disk = Watched()
+    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    directory = logs_on(disk, tmp_path)
+    log, other = (directory.create(tp, TOPIC_ID, LogConfig()) for tp in (TP, OTHER))
+    async with running(commit):
+        write(commit, other, MAX // 5)
+        write(commit, log, MAX)
+        await until(lambda: log.unflushed_bytes + other.unflushed_bytes <= MAX + UNSEEN)
+        await trio.testing.wait_all_tasks_blocked()
+        assert other.unflushed_bytes == other.segments.written_bytes
+        assert log.unflushed_bytes < log.segments.written_bytes
+
+
+@pytest.mark.parametrize("acks", ["all", "leader"])
+async def test_writers_wait_when_the_disk_falls_behind(tmp_path, acks):
+    """Or the kernel would stop the event loop in the middle of a write, when too much of its memory is dirty."""
+    disk = Watched()
+    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig())
+    written = 0
+
+    async def produce():
+        nonlocal written
+        while True:
+            written = send(log, batch()).last_offset + 1
+            if acks == "all":
+                if not commit.settled(log, written):
+                    await commit.wait(log, written)
+            else:
+                commit.schedule(log)
+                if commit.is_behind([log]):
+                    await commit.ease([log])
+            await trio.lowlevel.checkpoint()
+
+    async with running(commit):
+        disk.gate.clear()
+        async with trio.open_nursery() as writer:
+            writer.start_soon(produce)
+            await until(lambda: log.unflushed_bytes > MAX + RELIEF)
+            await trio.sleep(0.1)  # it would write on and on
+            writer.cancel_scope.cancel()
+        assert log.unflushed_bytes < MAX + RELIEF + 500
+        assert log.high_watermark == written, "readers see what is in the page cache"
+        disk.gate.set()
+        await commit.ease([log])
+        assert commit.settled(log, written)
+
+
+async def test_what_is_kept_in_memory_holds_nobody_back():
+    log = over(MemoryStore(), durability="os")
+    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    async with running(commit):
+        for _ in range(100):
+            end_offset = send(log, batch()).last_offset + 1
+            if not commit.settled(log, end_offset):
+                await commit.wait(log, end_offset)
+        await until(lambda: log.unflushed_bytes <= MAX + UNSEEN)
+
+
+async def test_a_deleted_topic_holds_nobody_back_and_is_never_written(tmp_path):
+    disk = Watched()
+    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    directory = logs_on(disk, tmp_path)
+    for number in range(5):
+        tp = TP._replace(partition=number)
+        log = directory.create(tp, TOPIC_ID, LogConfig())
+        async with running(GroupCommit("os", unflushed_bytes_max=MAX)):
+            write(commit, log, MAX // 2)
+        directory.delete(tp)
+    left = directory.create(OTHER._replace(partition=9), TOPIC_ID, LogConfig())
+    async with running(commit):
+        end_offset = send(left, batch()).last_offset + 1
+        await commit.wait(left, end_offset)
+        await trio.testing.wait_all_tasks_blocked()
+    assert disk.calls == []
+
+
+async def test_a_relief_that_fails_is_a_failed_flush(tmp_path):
+    """The kernel tells an error once, and has dropped the pages: never tried again as if nothing had been."""
+    disk = Watched()
+    disk.error = OSError(errno.EIO, "Input/output error")
+    lost = []
+    commit = GroupCommit("os", lambda log, error: lost.append(error), unflushed_bytes_max=MAX)
+    log = logs_on(disk, tmp_path / "a").create(TP, TOPIC_ID, LogConfig())
+    async with running(commit):
+        write(commit, log, MAX + 200)
+        await until(lambda: log.offline)
+        await trio.testing.wait_all_tasks_blocked()
+    assert [type(error) for error in lost] == [FlushFailed]
+    assert "sync_file_range" in str(lost[0])
+
+    fatal = GroupCommit("os", unflushed_bytes_max=MAX)
+    log = logs_on(disk, tmp_path / "b").create(TP, TOPIC_ID, LogConfig())
+    write(fatal, log, MAX + 200)
+    with pytest.raises(FlushFailed):
+        await fatal.run()
+
+
+async def test_a_checkpoint_is_prepared_a_little_at_a_time(tmp_path, monkeypatch):
+    """A flush of hundreds of MiB at once would fill the disk's queue, and whatever else is wanted of it waits (44)."""
+    monkeypatch.setattr(checkpoint_pace, "LAZY_BYTES", 100)
+    disk = Watched()
+    commit = GroupCommit("os", unflushed_bytes_max=MAX * 10)
+    directory = logs_on(disk, tmp_path)
+    log = directory.create(TP, TOPIC_ID, LogConfig())
+    async with running(commit):
+        write(commit, log, MAX * 2)
+        assert disk.calls == []
+        await Checkpointer(directory, commit, lambda: 1.0).run_once()
+    first_flush = disk.calls.index("fdatasync")
+    assert all(stop - start <= RELIEF for start, stop in disk.calls[:first_flush])
+    assert disk.calls[first_flush - 1][1] >= log.segments.size_bytes - RELIEF
+    assert log.recovery_point == log.log_end_offset
+
+
+@dataclass
+class Writes:
+    """The counts of a log."""
+
+    written_bytes: int = 7
+    written_batches: int = 3
+    has_unpinned_closed: bool = False
+
+
+@pytest.mark.parametrize("lazy", [False, True])
+def test_a_checkpoint_is_due_after_bytes_batches_or_time(lazy):
+    enough = checkpoint_pace.LAZY_BYTES if lazy else checkpoint_pace.CHECKPOINT_BYTES
+    age = checkpoint_pace.LAZY_AGE_SECONDS if lazy else checkpoint_pace.CHECKPOINT_AGE_SECONDS
+    log = Writes()
+    pace = CheckpointPace(log, lazy=lazy)
+    log.written_bytes += enough - 1
+    assert not pace.due(1000.0)
+    log.written_bytes += 1
+    assert pace.due(1001.0)
+    assert not pace.due(1001.0 + 10 * age), "nothing new"
+    log.written_bytes += checkpoint_pace.CHECKPOINT_BYTES_MIN
+    assert not pace.due(1001.0 + age - 1)
+    assert pace.due(1001.0 + age)
+    log.written_batches += checkpoint_pace.CHECKPOINT_BATCHES - 1
+    assert not pace.due(1001.0 + age)
+    log.written_batches += 1
+    assert pace.due(1001.0 + age)
+    log.has_unpinned_closed = True
+    assert not pace.due(1001.0 + age)
+    log.written_bytes += 1
+    assert pace.due(1001.0 + age) is lazy, "who waits for the disk has flushed it already"
+
+
+def test_the_bound_is_a_share_of_the_memory_that_this_process_may_use(tmp_path, monkeypatch):
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(unflushed, "_LIMITS", (str(limit), str(tmp_path / "nothing")))
+    limit.write_text("max\n")
+    alone = bytes_max()
+    assert 1 << 20 <= alone <= 1 << 30
+    limit.write_text(f"{480 << 20}\n")
+    assert bytes_max() == min(alone, 20 << 20)
+    limit.write_text("1000\n")
+    assert bytes_max() == 1 << 20
+
+
+def test_a_log_that_is_gone_is_not_counted():
+    log = over(MemoryStore(), durability="os")
+    found = Unflushed(10)
+    send(log, batch())
+    found.look(log)
+    assert found.is_too_much
+    log.mark_deleted()
+    assert found.largest_first() == []
+    assert found.total_bytes == 0
