@@ -6,7 +6,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import cases
+from bench import cases, memory
 from bench.cases import CASES, LARGE_CASES, Case
 from bench.report import Measured, circumstances, table, write
 from bench.target import OwnBroker, Target
@@ -49,6 +49,7 @@ def run_case(case: Case, targets: list[Target], rounds: int, scale: float) -> li
     found = []
     for round_number in range(rounds):
         for target in order(targets, round_number):
+            memory.warm()
             result = case.run(target, scale)
             shown = ", ".join(f"{value:,.4g} {metric}" for metric, value in result.items())
             print(f"{case.name:<42} {target.name:<18} {shown}", flush=True)
