@@ -49,7 +49,8 @@ def run_case(case: Case, targets: list[Target], rounds: int, scale: float) -> li
     found = []
     for round_number in range(rounds):
         for target in order(targets, round_number):
-            memory.warm()
+            if case.fills_memory:
+                memory.warm()
             result = case.run(target, scale)
             shown = ", ".join(f"{value:,.4g} {metric}" for metric, value in result.items())
             print(f"{case.name:<42} {target.name:<18} {shown}", flush=True)

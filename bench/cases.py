@@ -36,6 +36,8 @@ class Case:
     run: Callable[[Target, float], Result]
     with_fsync: bool = False
     """Measured too where the answer waits for the disk."""
+    fills_memory: bool = False
+    """Most of its cost is pages that are written for the first time: see `bench.memory`."""
 
 
 def _topic(target: Target, partitions: int) -> str:
@@ -235,7 +237,11 @@ def _name(kind: str, size_bytes: int, partitions: int, batches: str) -> str:
 def _grid(kind: str, make: Callable[..., Callable[[Target, float], Result]]) -> list[Case]:
     """Both sizes, one partition and eight, default batches and small ones."""
     return [
-        Case(_name(kind, size, partitions, label), make(size, partitions, records, batch_bytes=batch_bytes))
+        Case(
+            _name(kind, size, partitions, label),
+            make(size, partitions, records, batch_bytes=batch_bytes),
+            fills_memory=make is produce,
+        )
         for size, records in (SMALL, LARGE)
         for partitions in (1, 8)
         for label, batch_bytes in BATCHES.items()
@@ -247,7 +253,7 @@ CASES = [
     Case("acknowledgements, 16 connections, 100 B", side_by_side(16, 10_000, _percentiles), with_fsync=True),
     Case("from produce to a waiting fetch, 100 B", produce_to_fetch(2000)),
     *_grid("produce", produce),
-    Case("produce 1 KiB, 8 partitions, default batches, lz4", produce(1024, 8, LARGE[1], "lz4")),
+    Case("produce 1 KiB, 8 partitions, default batches, lz4", produce(1024, 8, LARGE[1], "lz4"), fills_memory=True),
     *_grid("consume", consume),
     Case("bare fetch 100 B, 8 partitions", fetch(100, 8, SMALL[1])),
     Case("bare fetch 1 KiB, 1 partition", fetch(1024, 1, LARGE[1])),
