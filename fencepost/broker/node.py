@@ -120,7 +120,7 @@ class Node:
         )
         self.large_writes = LargeWrites(
             config.log_write_thread_min_bytes if self._has_files else None,
-            lambda: self.commit.is_flushing or self.upkeep_threads.is_busy,
+            lambda log: self.commit.is_flushing(log) or self.upkeep_threads.is_busy,
             threads,
         )
         self.cleaner = LogCleaner(self.logs, lambda: cleaner_settings(self.config), self.clock.now_ms, self.commit.lose)

@@ -98,12 +98,14 @@ class GroupCommit:
         self._lazy = durability == "os"
         self._unflushed = Unflushed(bytes_max() if unflushed_bytes_max is None else unflushed_bytes_max)
         self._to_relieve: dict[PartitionLog, None] = {}
+        self._being_relieved: dict[PartitionLog, int] = {}
         self._relieved = trio.Event()
 
-    @property
-    def is_flushing(self) -> bool:
-        """Whether threads are flushing a round at this moment."""
-        return self._waiting
+    def is_flushing(self, log: PartitionLog) -> bool:
+        """Whether threads are at this moment at something that a write to `log` could have to wait for: a round, after
+        which the file system commits its journal, or a relief of this very log.
+        """
+        return self._waiting and (not self._being_relieved or log in self._being_relieved)
 
     async def wait(self, log: PartitionLog, end_offset: int) -> None:
         """Return when everything of `log` below `end_offset` is durable; without a checkpoint if it already is.
@@ -245,9 +247,8 @@ class GroupCommit:
         wanted, self._to_relieve = self._to_relieve, {}
         if not wanted and not self._unflushed.is_too_much:
             return
-        logs = list(dict.fromkeys([*wanted, *self._unflushed.largest_first()]))
         pins, owners, sizes, left = list[Syncable](), list[PartitionLog](), dict[PartitionLog, int](), RELIEF_BYTES
-        for log in logs:
+        for log in dict.fromkeys([*wanted, *self._unflushed.largest_first()]):
             if left <= 0 or not (log in wanted or self._unflushed.is_too_much):
                 break
             if log.offline or log.deleted:
@@ -256,7 +257,11 @@ class GroupCommit:
             left -= sizes[log]
             pins += fresh
             owners += [log] * len(fresh)
-        failures = await self._in_threads(pins) if pins else []
+        self._being_relieved = sizes
+        try:
+            failures = await self._in_threads(pins) if pins else []
+        finally:
+            self._being_relieved = {}
         self._lose([(owners[number], error) for number, error in failures])
         for log, size_bytes in sizes.items():
             log.finish_relief(size_bytes)

@@ -4,11 +4,11 @@ A write into the page cache is a copy, as a rule. But it takes locks of the file
 the journal, holds them as long as the disk takes. For a batch of a megabyte the way to a thread is the lesser evil.
 """
 
-import math
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Protocol
+from weakref import WeakKeyDictionary
 
 import trio
 
@@ -37,25 +37,28 @@ class LargeWrite(Protocol):
 class LargeWrites:
     """Stages batches of `from_bytes` and more before they are appended, one at a time in each log; None: never.
 
-    Only while `is_flushing`, and for a second after: else nobody holds what a write could wait for, and it is cheaper
-    where it is.
+    Only while `is_flushing` of that log, and for a second after: else nobody holds what a write could wait for, and it is
+    cheaper where it is.
     """
 
     def __init__(
-        self, from_bytes: int | None, is_flushing: Callable[[], bool], threads: FlushThreads | None = None
+        self,
+        from_bytes: int | None,
+        is_flushing: Callable[[PartitionLog], bool],
+        threads: FlushThreads | None = None,
     ) -> None:
         self.from_bytes = sys.maxsize if from_bytes is None else from_bytes
         self._is_flushing = is_flushing
         self._threads: FlushThreads = threads or SyncThreads(helpers_max=0)
         self._lanes: dict[PartitionLog, trio.Lock] = {}
-        self._busy_until = -math.inf
+        self._busy_until: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
 
     def wants(self, log: PartitionLog) -> bool:
         """Whether a large batch for this log is to be staged. Where another one is, it must not take its room."""
         now = trio.current_time()
-        if self._is_flushing():
-            self._busy_until = now + BUSY_SECONDS
-        return now < self._busy_until or log in self._lanes
+        if self._is_flushing(log):
+            self._busy_until[log] = now + BUSY_SECONDS
+        return now < self._busy_until.get(log, now) or log in self._lanes
 
     @asynccontextmanager
     async def staged(self, writes: Iterable[LargeWrite], transaction_version: int, now_ms: int) -> AsyncGenerator[None]:

@@ -6,7 +6,11 @@ whoever writes, and that is the event loop (docs/decisions/0048-what-the-kernel-
 """
 
 import contextlib
+import math
 import os
+import time
+from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 
 from fencepost.broker.log.partition import PartitionLog
@@ -18,8 +22,10 @@ RELIEF_BYTES = 64 << 20
 """So much is written at a time; who is held back waits no longer than that takes."""
 LOOK_BYTES = 1 << 20
 """A log is counted anew after so many bytes, or a sixteenth of the bound."""
+_EXPIRY = ("/proc/sys/vm/dirty_expire_centisecs", "/proc/sys/vm/dirty_writeback_centisecs")
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _UNKNOWN_MEMORY_BYTES = 4 << 30
+_MARGIN_SECONDS = 2.0
 
 
 def bytes_max() -> int:
@@ -33,19 +39,33 @@ def bytes_max() -> int:
     return max(LOOK_BYTES, min(BYTES_MAX, min(sizes) // MEMORY_SHARE))
 
 
+def kept_seconds() -> float:
+    """How long the system keeps what nobody flushes: how old it lets pages become, and how often it looks."""
+    try:
+        return sum(int(Path(place).read_text()) for place in _EXPIRY) / 100 + _MARGIN_SECONDS
+    except (OSError, ValueError):
+        return math.inf
+
+
 class Unflushed:
     """Counts what was written and is not known to be on the disk, a log at a time."""
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(self, max_bytes: int, monotonic: Callable[[], float] = time.monotonic) -> None:
         self.max_bytes = max_bytes
+        self._monotonic = monotonic
+        self._kept_seconds = kept_seconds()
         self.total_bytes = 0
         """As of the last look at each log."""
         self._bytes: dict[PartitionLog, int] = {}
+        self._looks: dict[PartitionLog, float] = {}
+        """When each was counted last, the oldest first."""
         self._look_bytes = min(LOOK_BYTES, max_bytes // 16)
 
     def look(self, log: PartitionLog) -> None:
         """Count the log as it is now, and name the moment of the next look."""
         self._count(log, 0 if log.deleted or log.offline else log.unflushed_bytes)
+        if self.is_too_much:
+            self._drop_old()
         if not log.offline:
             log.flush_at_bytes = log.segments.written_bytes + self._look_bytes
 
@@ -65,7 +85,15 @@ class Unflushed:
             self._count(log, 0)
         return sorted(self._bytes, key=self._bytes.__getitem__, reverse=True)
 
+    def _drop_old(self) -> None:
+        """Count no log any more that has been quiet for so long that the system has written it."""
+        before = self._monotonic() - self._kept_seconds
+        for log in list(takewhile(lambda log: self._looks[log] < before, self._looks)):
+            self._count(log, 0)
+
     def _count(self, log: PartitionLog, size_bytes: int) -> None:
         self.total_bytes += size_bytes - self._bytes.pop(log, 0)
+        self._looks.pop(log, None)
         if size_bytes:
             self._bytes[log] = size_bytes
+            self._looks[log] = self._monotonic()

@@ -82,7 +82,7 @@ async def test_the_event_loop_writes_nothing_of_a_large_batch(tmp_path):
     log = opened(tmp_path, disk)
     disk.by_the_loop.clear()
     write = large(log, 7, 0)
-    info = await put(LargeWrites(1, lambda: True), write)
+    info = await put(LargeWrites(1, lambda log: True), write)
     assert (info.error, info.base_offset) == (ErrorCode.NONE, 1)
     assert disk.by_the_loop == []
     assert sum(disk.by_threads) == len(write.batch)
@@ -95,7 +95,7 @@ async def test_the_event_loop_goes_on_while_the_disk_makes_the_thread_wait(tmp_p
     log, other = opened(tmp_path, disk), opened(tmp_path, tp=TopicPartition("other", 0))
     disk.go_on.clear()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(put, LargeWrites(1, lambda: True), large(log))
+        nursery.start_soon(put, LargeWrites(1, lambda log: True), large(log))
         assert await trio.to_thread.run_sync(disk.held.wait, 60)
         assert not send(other, batch()).error
         assert log.log_end_offset == 1, "what is staged does not count"
@@ -242,7 +242,7 @@ def test_a_staged_batch_in_reserved_room_is_followed_by_the_mark(tmp_path):
 async def test_where_the_disk_is_full_the_append_says_so_and_goes_on_when_it_is_not(tmp_path):
     disk = SpiedDisk()
     log = opened(tmp_path, disk)
-    writes = LargeWrites(1, lambda: True)
+    writes = LargeWrites(1, lambda log: True)
     disk.full = True
     assert (await put(writes, large(log))).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert only_file(tmp_path).stat().st_size == log.segments.size_bytes
@@ -276,7 +276,7 @@ async def test_withdrawing_waits_for_the_piece_under_way_and_no_other_follows(tm
 
 async def test_large_batches_for_one_log_come_one_after_the_other(tmp_path):
     log = opened(tmp_path)
-    writes = LargeWrites(1, lambda: True)
+    writes = LargeWrites(1, lambda log: True)
     offsets = []
 
     async def one():
@@ -293,7 +293,7 @@ async def test_large_batches_for_one_log_come_one_after_the_other(tmp_path):
 async def test_two_requests_for_the_same_logs_in_another_order_do_not_wait_for_each_other(tmp_path):
     disk = SpiedDisk()
     logs = [opened(tmp_path, disk, TopicPartition("t", number)) for number in range(2)]
-    writes = LargeWrites(1, lambda: True)
+    writes = LargeWrites(1, lambda log: True)
 
     async def both(order):
         found = [large(log) for log in order]
@@ -313,7 +313,7 @@ async def test_two_requests_for_the_same_logs_in_another_order_do_not_wait_for_e
 async def test_who_is_cancelled_while_he_waits_holds_nobody_up(tmp_path):
     disk = SpiedDisk()
     log = opened(tmp_path, disk)
-    writes = LargeWrites(1, lambda: True)
+    writes = LargeWrites(1, lambda log: True)
     disk.go_on.clear()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(put, writes, large(log))
@@ -329,7 +329,7 @@ async def test_a_thread_is_only_asked_while_there_is_something_to_wait_for(tmp_p
     """And a second longer, for then there may be."""
     flushing = False
     log = opened(tmp_path)
-    writes = LargeWrites(1, lambda: flushing)
+    writes = LargeWrites(1, lambda log: flushing)
     assert not writes.wants(log)
     flushing = True
     assert writes.wants(log)
@@ -343,7 +343,7 @@ async def test_a_thread_is_only_asked_while_there_is_something_to_wait_for(tmp_p
 async def test_or_while_another_batch_is_staged_which_would_lose_its_room(tmp_path):
     disk = SpiedDisk()
     log, other = opened(tmp_path, disk), opened(tmp_path, tp=TopicPartition("other", 0))
-    writes = LargeWrites(1, lambda: False)
+    writes = LargeWrites(1, lambda log: False)
     disk.go_on.clear()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(put, writes, large(log))

@@ -1,6 +1,7 @@
 """`os` durability: what the kernel may keep, and how it is relieved of what is too much (decision 48)."""
 
 import errno
+import math
 import threading
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from fencepost.broker.log.disk import SystemDisk
 from fencepost.broker.log.files import DescriptorPool, FileStore
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.store import FlushFailed
-from fencepost.broker.log.unflushed import Unflushed, bytes_max
+from fencepost.broker.log.unflushed import Unflushed, bytes_max, kept_seconds
 from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send
 from tests.unit.log.test_commit import until
 
@@ -297,3 +298,46 @@ def test_a_log_that_is_gone_is_not_counted():
     log.mark_deleted()
     assert found.largest_first() == []
     assert found.total_bytes == 0
+
+
+def test_what_the_kernel_has_written_by_itself_is_not_counted(tmp_path, monkeypatch):
+    """It writes what is as old as vm.dirty_expire_centisecs; the logs that are quiet for longer need no relief."""
+    for name, centiseconds in (("expire", 3000), ("writeback", 500)):
+        (tmp_path / name).write_text(f"{centiseconds}\n")
+    monkeypatch.setattr(unflushed, "_EXPIRY", (str(tmp_path / "expire"), str(tmp_path / "writeback")))
+    assert 35 <= kept_seconds() < 40
+    seconds = 0.0
+    found = Unflushed(MAX, lambda: seconds)
+    directory = LogDirectory.over(MemoryStore(), "os")
+    quiet, busy = (directory.create(tp, TOPIC_ID, LogConfig()) for tp in (TP, OTHER))
+    for log in (busy, quiet):
+        while log.unflushed_bytes < MAX * 0.6:
+            send(log, batch())
+    found.look(busy)
+    found.look(quiet)
+    assert found.is_too_much
+    seconds = 30.0
+    found.look(busy)
+    assert found.is_too_much
+    seconds = 40.0
+    found.look(busy)
+    assert not found.is_too_much
+    assert found.total_bytes == busy.unflushed_bytes
+    (tmp_path / "expire").write_text("never\n")
+    assert kept_seconds() == math.inf
+
+
+async def test_only_the_log_that_is_relieved_is_being_flushed(tmp_path):
+    """Large batches for others need no thread meanwhile (decision 46)."""
+    disk = Watched()
+    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    directory = logs_on(disk, tmp_path)
+    log, other = (directory.create(tp, TOPIC_ID, LogConfig()) for tp in (TP, OTHER))
+    write(commit, other, 100)
+    async with running(commit):
+        disk.gate.clear()
+        write(commit, log, MAX + 200)
+        await until(lambda: commit.is_flushing(log))
+        assert not commit.is_flushing(other)
+        disk.gate.set()
+        await until(lambda: not commit.is_flushing(log))

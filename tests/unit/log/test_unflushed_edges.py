@@ -1,0 +1,263 @@
+"""`os` durability where reliefs meet flushes, deletions and very many files (decision 48)."""
+
+import gc
+import threading
+import weakref
+
+import trio
+import trio.testing
+
+from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
+from fencepost.broker.log import commit as commit_module
+from fencepost.broker.log.commit import GroupCommit
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.log.sync_thread import SyncThreads
+from fencepost.broker.log.unflushed import Unflushed
+from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send
+from tests.unit.log.test_commit import until
+from tests.unit.log.test_unflushed import MAX, OTHER, RELIEF, UNSEEN, Watched, logs_on, running, small_steps, write
+
+__all__ = ["small_steps"]
+
+
+class Gated(Watched):
+    """Its flushes wait at a gate as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.flush_gate = threading.Event()
+        self.flush_gate.set()
+        self.flushing = threading.Event()
+        fdatasync = self.fdatasync
+
+        def wait_and_flush(fd):
+            self.flushing.set()
+            self.flush_gate.wait(100)
+            fdatasync(fd)
+
+        self.fdatasync = wait_and_flush
+
+
+async def test_who_waits_goes_on_when_the_count_falls_without_a_relief(tmp_path):
+    """A flush, or the end of a topic, leaves nothing to relieve: then nobody else would ever wake who waits for it."""
+    disk = Gated()
+    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    directory = logs_on(disk, tmp_path)
+    log, other = (directory.create(tp, TOPIC_ID, LogConfig()) for tp in (TP, OTHER))
+    async with running(commit), trio.open_nursery() as nursery:
+        disk.flush_gate.clear()
+        nursery.start_soon(commit.flush, other)
+        await until(disk.flushing.is_set)
+        write(commit, other, MAX * 2)
+        end_offset = send(log, batch()).last_offset + 1
+        nursery.start_soon(commit.wait, log, end_offset)
+        await trio.testing.wait_all_tasks_blocked()
+        directory.delete(OTHER)
+        commit.schedule(other)  # of a request that was under way
+        disk.flush_gate.set()
+
+
+async def test_what_a_flush_took_is_not_counted_any_more(tmp_path):
+    disk = Watched()
+    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    directory = logs_on(disk, tmp_path)
+    log, other = (directory.create(tp, TOPIC_ID, LogConfig()) for tp in (TP, OTHER))
+    async with running(commit):
+        write(commit, other, MAX * 9 // 10)
+        await commit.flush(other)
+        write(commit, log, MAX * 9 // 10)
+        await trio.testing.wait_all_tasks_blocked()
+    assert disk.ranges == []
+
+
+async def test_what_comes_after_a_flush_is_counted_as_before(tmp_path):
+    disk = Watched()
+    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig())
+    async with running(commit):
+        write(commit, log, 100)
+        await commit.flush(log)
+        write(commit, log, MAX * 2)
+        await until(lambda: disk.ranges)
+
+
+def test_deleted_topics_are_not_remembered_for_ever(tmp_path):
+    """A broker for tests makes and deletes topics by the thousand, each with a few bytes."""
+    directory = logs_on(Watched(), tmp_path)
+    found = Unflushed(1 << 30)
+    kept = directory.create(OTHER, TOPIC_ID, LogConfig())
+    send(kept, batch())
+    found.look(kept)
+    gone = []
+    for _ in range(1000):
+        log = directory.create(TP, TOPIC_ID, LogConfig())
+        send(log, batch())
+        found.look(log)
+        directory.delete(TP)
+        gone.append(weakref.ref(log))
+        del log
+    gc.collect()
+    assert sum(ref() is not None for ref in gone) < 200
+    assert found.total_bytes < 200 * kept.unflushed_bytes
+    assert found.largest_first() == [kept]
+
+
+async def test_a_relief_opens_a_bounded_number_of_files(tmp_path):
+    """They are held open until it is done: of very many logs with a little each it takes but some at a time."""
+    disk = Watched()
+    open_now = most = 0
+    open_, close = disk.open, disk.close
+
+    def count_open(path, flags, mode):
+        nonlocal open_now, most
+        open_now += 1
+        most = max(most, open_now)
+        return open_(path, flags, mode)
+
+    def count_close(fd):
+        nonlocal open_now
+        open_now -= 1
+        close(fd)
+
+    disk.open, disk.close = count_open, count_close
+    commit = GroupCommit("os", unflushed_bytes_max=100)
+    commit_module.RELIEF_BYTES = 1 << 20  # set back by `small_steps`
+    directory = logs_on(disk, tmp_path)
+    logs = [directory.create(TP._replace(partition=number), TOPIC_ID, LogConfig()) for number in range(300)]
+    for log in logs:
+        write(commit, log, 10)
+        for segment in log.segments:
+            segment.close()
+    assert open_now == 0
+    async with running(commit):
+        await until(lambda: not any(log.unflushed_bytes for log in logs[1:]))
+    assert 1 < len(disk.ranges)
+    assert most <= 110, "the pool's, and those of one relief"
+
+
+class AlwaysBrief(SyncThreads):
+    """The disk has been quick so far."""
+
+    def is_brief(self, count, size_bytes):
+        return size_bytes <= 1000
+
+
+async def test_what_was_relieved_is_never_flushed_by_the_event_loop(tmp_path):
+    """None of it is durable: a flush has the journal and the disk's cache before it, however little is left to write."""
+    disk = Watched()
+    flushed_in = []
+    fdatasync = disk.fdatasync
+    disk.fdatasync = lambda fd: (flushed_in.append(threading.current_thread()), fdatasync(fd))
+    commit = GroupCommit("os", threads=AlwaysBrief(), unflushed_bytes_max=0)
+    log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig())
+    async with running(commit):
+        write(commit, log, MAX * 2)
+        await until(lambda: log.unflushed_bytes < RELIEF)
+        await commit.flush(log)
+    assert flushed_in
+    assert threading.current_thread() not in flushed_in
+
+
+async def test_what_retention_took_away_is_not_counted_for_ever(tmp_path):
+    """The next relief finds little to write in its log, and that is all there was."""
+    directory = logs_on(Watched(), tmp_path)
+    log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=400))
+    for _ in range(20):
+        end_offset = send(log, batch()).last_offset + 1
+    error, _ = log.delete_records(end_offset)
+    assert not error
+    send(log, batch())
+    size_bytes, pins = log.begin_relief(1 << 20)
+    for pin in pins:
+        pin.sync()
+    later = send(log, batch())
+    assert not later.error
+    log.finish_relief(size_bytes)
+    assert log.unflushed_bytes == len(batch())
+
+
+async def test_coordinators_are_not_held_back(tmp_path):
+    """They write little, and many wait for them: only who produces waits for the disk."""
+    disk = Watched()
+    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    directory = logs_on(disk, tmp_path)
+    log, own = (directory.create(tp, TOPIC_ID, LogConfig()) for tp in (TP, OTHER))
+    books = PartitionCoordinatorLog(own, commit)
+    async with running(commit):
+        disk.gate.clear()
+        write(commit, log, MAX * 3)
+        assert not commit.settled(log, log.log_end_offset)
+        for number in range(20):
+            end_offset = books.append([(b"key", b"%d" % number)], 1)
+            assert books.is_durable(end_offset)
+            await books.durable(end_offset)
+        disk.gate.set()
+
+
+async def test_closed_segments_are_flushed_before_there_are_too_many_to_open(tmp_path, monkeypatch):
+    """A flush holds all their files open at once, four of each; writers wait where the disk is slow."""
+    disk = Gated()
+    commit = GroupCommit("os", unflushed_bytes_max=1 << 30)
+    log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig(segment_bytes=100))
+    pinned = []
+    pins = log.segments.pins
+
+    def noted():
+        found = pins()
+        pinned.append(len(found))
+        return found
+
+    monkeypatch.setattr(log.segments, "pins", noted)
+    count = 0
+
+    async def produce():
+        nonlocal count
+        while True:
+            end_offset = send(log, batch()).last_offset + 1
+            count += 1
+            if not commit.settled(log, end_offset):
+                await commit.wait(log, end_offset)
+            await trio.lowlevel.checkpoint()
+
+    async with running(commit), trio.open_nursery() as writer:
+        disk.flush_gate.clear()
+        writer.start_soon(produce)
+        await until(disk.flushing.is_set)
+        await trio.sleep(0.1)  # it would write on and on
+        assert count < 300
+        disk.flush_gate.set()
+        await until(lambda: count > 1000)
+        writer.cancel_scope.cancel()
+    assert max(pinned) < 500
+
+
+async def test_a_deleted_topic_with_many_closed_segments_holds_nobody_back(tmp_path):
+    disk = Watched()
+    commit = GroupCommit("os", unflushed_bytes_max=1 << 30)
+    directory = logs_on(disk, tmp_path)
+    log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=100))
+    for _ in range(200):
+        end_offset = send(log, batch()).last_offset + 1
+    directory.delete(TP)
+    async with running(commit):
+        await commit.wait(log, end_offset)
+        await commit.ease([log])
+
+
+def test_the_bound_holds_for_very_many_logs(tmp_path):
+    """Each of them has something that was not looked at yet; together that is no more than the bound."""
+    found = Unflushed(100 * MAX)
+    logs = []
+    for number in range(1000):
+        log = over(MemoryStore(), durability="os")
+        logs.append(log)
+        send(log, batch())
+        found.look(log)
+    for _ in range(30):
+        for log in logs:
+            send(log, batch())
+            if log.segments.written_bytes >= log.flush_at_bytes:
+                found.look(log)
+    unseen = sum(log.unflushed_bytes for log in logs) - found.total_bytes
+    assert unseen <= found.max_bytes, number
