@@ -73,12 +73,12 @@ class PartitionCoordinatorLog:
 
     def is_durable(self, end_offset: int) -> bool:
         """Whether `durable` would return at once."""
-        return self._commit.settled(self._log, end_offset)
+        return self._commit.settled(self._log, end_offset, held_back=False)
 
     async def durable(self, end_offset: int) -> None:
         """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
         try:
-            await self._commit.wait(self._log, end_offset)
+            await self._commit.wait(self._log, end_offset, held_back=False)
         except LogOffline as error:
             raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 

@@ -1,7 +1,7 @@
 """Group commit: one round of flushes in threads makes durable what everybody waits for."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Literal, NoReturn
 
 import trio
@@ -18,6 +18,12 @@ Lost = Callable[[PartitionLog, OSError], None]
 BACKLOG_BYTES = 64 << 20
 """With more of one log unflushed its writers are made to wait: better they, one by one, than the event loop, whom the
 kernel stops in the middle of a write when too much of its memory is dirty."""
+CLOSED_MAX = 8
+"""In `os`: with more segments of one log closed since its last flush one is begun. It holds four files of each open."""
+CLOSED_BACKLOG = 32
+"""With more, its writers wait."""
+RELIEF_FILES = 64
+"""A relief takes no further log when it has so many files, which are open until it is done."""
 
 logger = logging.getLogger(__name__)
 
@@ -107,17 +113,18 @@ class GroupCommit:
         """
         return self._waiting and (not self._being_relieved or log in self._being_relieved)
 
-    async def wait(self, log: PartitionLog, end_offset: int) -> None:
+    async def wait(self, log: PartitionLog, end_offset: int, held_back: bool = True) -> None:
         """Return when everything of `log` below `end_offset` is durable; without a checkpoint if it already is.
 
-        Raises LogOffline: then it never will be.
+        In `os` who is `held_back` waits for the disk where too much is unflushed; coordinators are not, for what they
+        write is little, and many wait for it. Raises LogOffline: then it never will be.
         """
         while log.high_watermark < end_offset:
             if log.offline or self._ended:
                 raise LogOffline(log.tp)
             await self._enlist(log).done.wait()
         if self._lazy:
-            if self._unflushed.must_wait:
+            if held_back:
                 await self._catch_up(log)
         elif log.segments.written_bytes >= log.flush_at_bytes:
             self._enlist(log)
@@ -133,10 +140,10 @@ class GroupCommit:
         if log.offline or self._ended:
             raise LogOffline(log.tp)
 
-    def settled(self, log: PartitionLog, end_offset: int) -> bool:
+    def settled(self, log: PartitionLog, end_offset: int, held_back: bool = True) -> bool:
         """Whether `wait` would return at once and have nothing flushed either."""
         return log.high_watermark >= end_offset and (
-            log.segments.written_bytes < log.flush_at_bytes or (self._lazy and not self._is_behind(log))
+            log.segments.written_bytes < log.flush_at_bytes or (self._lazy and not (self._is_behind(log) and held_back))
         )
 
     def settle_here(self, asker: object, logs: Iterable[PartitionLog]) -> bool:
@@ -175,7 +182,7 @@ class GroupCommit:
 
     def is_behind(self, logs: Iterable[PartitionLog]) -> bool:
         """Whether `ease` would wait."""
-        return self._unflushed.must_wait if self._lazy else any(map(self._is_behind, logs))
+        return (self._lazy and self._unflushed.must_wait) or any(map(self._is_behind, logs))
 
     async def ease(self, logs: Iterable[PartitionLog]) -> None:
         """Hold a writer back who does not wait for the disk, while too much is unflushed; else without a checkpoint."""
@@ -186,10 +193,12 @@ class GroupCommit:
         if not self._lazy:
             return log.unflushed_bytes > BACKLOG_BYTES
         self._look(log)
-        return self._unflushed.must_wait
+        return self._unflushed.must_wait or (log.segments.closed_since_pins > CLOSED_BACKLOG and not log.deleted)
 
     def _look(self, log: PartitionLog) -> None:
         self._unflushed.look(log)
+        if log.segments.closed_since_pins > CLOSED_MAX:
+            self._enlist(log)
         if self._unflushed.is_too_much:
             self._asked.set()
 
@@ -234,22 +243,34 @@ class GroupCommit:
             current = self._current = self._next
             self._next = _Round()
             self._lose_failed()
-            batch = _Batch([log for log in current.logs if not log.offline], self.durability == "fsync")
-            if batch.pins:
-                self._failures += await self._flush_round(batch)
-                self._lose_failed()
-            batch.finish()
+            for logs in [[log] for log in current.logs] if self._lazy else [list(current.logs)]:
+                await self._flush_logs(logs)
             self.rounds += 1
             current.done.set()
 
+    async def _flush_logs(self, logs: Sequence[PartitionLog]) -> None:
+        batch = _Batch([log for log in logs if not log.offline], self.durability == "fsync")
+        if batch.pins:
+            self._failures += await self._flush_round(batch)
+            self._lose_failed()
+        batch.finish()
+        if self._lazy:
+            for log in logs:
+                self._look(log)
+
     async def _relieve_some(self) -> None:
-        """Have `RELIEF_BYTES` written: of the logs that asked for it, then of the largest while all are too much."""
+        """Relieve the kernel where that is wanted, and wake who waits for it, or for there to be no need of it."""
         wanted, self._to_relieve = self._to_relieve, {}
-        if not wanted and not self._unflushed.is_too_much:
-            return
+        if wanted or self._unflushed.is_too_much:
+            await self._relieve_of(wanted)
+        self._relieved.set()
+        self._relieved = trio.Event()
+
+    async def _relieve_of(self, wanted: Collection[PartitionLog]) -> None:
+        """Have `RELIEF_BYTES` written: of the logs that asked for it, then of the largest while all are too much."""
         pins, owners, sizes, left = list[Syncable](), list[PartitionLog](), dict[PartitionLog, int](), RELIEF_BYTES
         for log in dict.fromkeys([*wanted, *self._unflushed.largest_first()]):
-            if left <= 0 or not (log in wanted or self._unflushed.is_too_much):
+            if left <= 0 or len(pins) >= RELIEF_FILES or not (log in wanted or self._unflushed.is_too_much):
                 break
             if log.offline or log.deleted:
                 continue
@@ -268,8 +289,6 @@ class GroupCommit:
             self._unflushed.look(log)
         if self._unflushed.is_too_much:
             self._asked.set()
-        self._relieved.set()
-        self._relieved = trio.Event()
 
     async def _in_threads(self, pins: Sequence[Syncable]) -> list[Failure]:
         self._waiting = True
@@ -280,7 +299,8 @@ class GroupCommit:
 
     async def _flush_round(self, batch: "_Batch") -> list[tuple[PartitionLog, OSError]]:
         began = trio.current_time()
-        if self._threads.is_brief(len(batch.pins), batch.size_bytes):
+        # In `os` a flush ends what reliefs began, which its size does not tell.
+        if not self._lazy and self._threads.is_brief(len(batch.pins), batch.size_bytes):
             failures = self._threads.sync_here(batch.pins)
         else:
             failures = await self._in_threads(batch.pins)

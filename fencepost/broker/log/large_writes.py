@@ -37,8 +37,8 @@ class LargeWrite(Protocol):
 class LargeWrites:
     """Stages batches of `from_bytes` and more before they are appended, one at a time in each log; None: never.
 
-    Only while `is_flushing` of that log, and for a second after: else nobody holds what a write could wait for, and it is
-    cheaper where it is.
+    Only while `is_flushing` of that log, and for a second after: else nobody holds what a write could wait for, and it
+    is cheaper where it is.
     """
 
     def __init__(

@@ -153,6 +153,11 @@ class StoredLog(Protocol):
         """Whether a piece was closed that no `pins` has covered, in this run or the last."""
         ...
 
+    @property
+    def closed_since_pins(self) -> int:
+        """How many pieces were closed since the last `pins`."""
+        ...
+
     def pins(self) -> list[Syncable]:
         """What to sync to make all batches so far durable. Raises OSError."""
         ...

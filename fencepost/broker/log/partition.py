@@ -248,7 +248,8 @@ class PartitionLog(ReadableLog):
         That makes nothing durable, but the kernel holds less; call `finish_relief` when it is done.
         """
         size_bytes, pins = self.segments.relief(max_bytes)
-        return size_bytes or self.unflushed_bytes, pins  # what no file has to write needs no relief
+        # With less than was asked for, that is all: what compaction or retention took away needs no relief.
+        return (size_bytes if size_bytes >= max_bytes else self.unflushed_bytes), pins
 
     def finish_relief(self, size_bytes: int) -> None:
         """What `begin_relief` returned along with this size has been written."""

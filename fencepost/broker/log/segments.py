@@ -31,6 +31,8 @@ class Segments:
         self._rolled_bytes = 0
         self.written_batches = 0
         """A count of appends."""
+        self.closed_since_pins = 0
+        """As `StoredLog` says."""
 
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._segments)
@@ -91,6 +93,7 @@ class Segments:
         self._sealed_bytes += old.size_bytes
         self._rolled_bytes += old.size_bytes
         self._unsynced.append(old)
+        self.closed_since_pins += 1
         self.active = following
         self._segments.append(following)
 
@@ -175,6 +178,7 @@ class Segments:
         self.unflushed = bool(kept)
         pins = [pin for segment in self._unsynced for pin in segment.pins()]
         self._unsynced = kept
+        self.closed_since_pins = 0
         pin = self.active.file.pin()
         if pin is not None:
             pins.append(pin)

@@ -21,10 +21,13 @@ MEMORY_SHARE = 24
 RELIEF_BYTES = 64 << 20
 """So much is written at a time; who is held back waits no longer than that takes."""
 LOOK_BYTES = 1 << 20
-"""A log is counted anew after so many bytes, or a sixteenth of the bound."""
+"""A log is counted anew after so many bytes, or after fewer, so that of all together no more than the bound is not."""
+LOGS_MIN = 16
+"""So many there are taken to be in any case."""
 _EXPIRY = ("/proc/sys/vm/dirty_expire_centisecs", "/proc/sys/vm/dirty_writeback_centisecs")
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _UNKNOWN_MEMORY_BYTES = 4 << 30
+_SWEEP_MIN = 64
 _MARGIN_SECONDS = 2.0
 
 
@@ -59,7 +62,7 @@ class Unflushed:
         self._bytes: dict[PartitionLog, int] = {}
         self._looks: dict[PartitionLog, float] = {}
         """When each was counted last, the oldest first."""
-        self._look_bytes = min(LOOK_BYTES, max_bytes // 16)
+        self._sweep_at = _SWEEP_MIN
 
     def look(self, log: PartitionLog) -> None:
         """Count the log as it is now, and name the moment of the next look."""
@@ -67,7 +70,11 @@ class Unflushed:
         if self.is_too_much:
             self._drop_old()
         if not log.offline:
-            log.flush_at_bytes = log.segments.written_bytes + self._look_bytes
+            look_bytes = min(LOOK_BYTES, self.max_bytes // max(LOGS_MIN, len(self._bytes)))
+            log.flush_at_bytes = log.segments.written_bytes + look_bytes
+        if len(self._bytes) >= self._sweep_at:  # topics come and go, and their bytes may never be too much
+            self._forget_gone()
+            self._sweep_at = max(_SWEEP_MIN, 2 * len(self._bytes))
 
     @property
     def is_too_much(self) -> bool:
@@ -81,9 +88,12 @@ class Unflushed:
 
     def largest_first(self) -> list[PartitionLog]:
         """The logs that have something to write; those that are gone are not counted any more."""
+        self._forget_gone()
+        return sorted(self._bytes, key=self._bytes.__getitem__, reverse=True)
+
+    def _forget_gone(self) -> None:
         for log in [log for log in self._bytes if log.deleted or log.offline]:
             self._count(log, 0)
-        return sorted(self._bytes, key=self._bytes.__getitem__, reverse=True)
 
     def _drop_old(self) -> None:
         """Count no log any more that has been quiet for so long that the system has written it."""
