@@ -353,12 +353,12 @@ class LogDirectory:
         opened = self._log_store.open(str(tp), config, log_start_offset, trusted)
         need_durable(store, opened.segments.end_offset, recovery_point)
         log_start_offset = min(log_start_offset, opened.segments.end_offset)
-        if on_disk and not self.clean and self._durability == "fsync":
-            # What readers are shown must not be lost: what the crash left in the page cache, and names, go down first.
+        if on_disk and not self.clean:
             # If it was killed right behind a failed flush, the cache holds pages for clean that the disk never got.
             opened.segments.write_again(recovery_point)
-            sync_all([*opened.segments.tail_pins(recovery_point), *store.pin_entries()])
-            recovery_point = opened.segments.end_offset
+            if self._durability == "fsync":  # what readers are shown must not be lost: it goes down first, and names
+                sync_all([*opened.segments.tail_pins(recovery_point), *store.pin_entries()])
+                recovery_point = opened.segments.end_offset
         log = PartitionLog(
             tp,
             topic_id,

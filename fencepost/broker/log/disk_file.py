@@ -71,6 +71,8 @@ class DiskFile:
             self._undo(descriptor)
             raise OSError(error.errno, f"write: {error.strerror}", self.place) from error
         self._size_bytes = max(self._size_bytes, position + length)
+        if position < self._pinned_bytes:
+            self._pinned_bytes = position
 
     def _with_mark(self, position: int, data: Bytes) -> Bytes:
         """What is appended into reserved room, and behind it the mark that the batches end there."""
@@ -185,6 +187,7 @@ class DiskFile:
         descriptor = self.descriptor or self._open()
         self._disk.ftruncate(descriptor.fd, size_bytes)
         self._size_bytes = size_bytes
+        self._pinned_bytes = min(self._pinned_bytes, size_bytes)
         self._ragged = False
         self._reserved_to = 0
 

@@ -16,10 +16,23 @@ from tests.unit.log.kit import DEFAULTS, TOPIC_ID, TP, batch, headers, send, set
 LOG = f"/data/{TP}/00000000000000000000.log"
 
 
-def opened(disk):
+def directory_on(disk, durability="fsync"):
     files = FileStore(Path("/data"), disk=disk)
     files.make()
-    return LogDirectory.over(files, "fsync").create(TP, TOPIC_ID, DEFAULTS)
+    return LogDirectory.over(files, durability)
+
+
+def opened(disk):
+    return directory_on(disk).create(TP, TOPIC_ID, DEFAULTS)
+
+
+def relieve_and_settle(log):
+    """A flush as `Checkpointer` prepares it."""
+    size_bytes, pins = log.begin_relief(1 << 20)
+    for pin in pins:
+        pin.sync()
+    log.finish_relief(size_bytes)
+    settle(log)
 
 
 def killed_by_a_failed_flush(disk, log, *, full=False, at_once=False):
@@ -56,6 +69,30 @@ def test_what_a_failed_flush_left_in_the_cache_is_written_again(death):
     assert [header.record_count for header in headers(left)] == [2, 3]
     assert left.epochs.latest == log.epochs.latest == 0
     assert bytes(disk.file(LOG).data) == bytes(disk.file(LOG).durable)
+
+
+@pytest.mark.parametrize("call", ["fdatasync", "write_back"])
+def test_in_os_durability_a_checkpoint_of_the_next_life_does_not_rest_on_it_either(call):
+    """Or the recovery point would pass over bytes that no disk has, and a power cut damage the log below it."""
+    disk = SimDisk()
+    log = directory_on(disk, "os").create(TP, TOPIC_ID, DEFAULTS)
+    send(log, batch(2))
+    settle(log)
+    send(log, batch(3))
+    disk.faults.append(Fault(0, code=errno.EIO, kinds=(call,)))
+    with pytest.raises(FlushFailed):
+        relieve_and_settle(log)
+    disk = disk.kill()
+    directory = directory_on(disk, "os")
+    log = directory.create(TP, TOPIC_ID, DEFAULTS)
+    send(log, batch(4))
+    for pin in log.checkpoint():
+        pin.sync()
+    settle(log)
+    for file in directory.checkpoint_files([log]):
+        file.sync()
+    left = directory_on(disk.power_cut(nothing, 0), "os").create(TP, TOPIC_ID, DEFAULTS)
+    assert [header.record_count for header in headers(left)] == [2, 3, 4]
 
 
 def test_a_start_after_a_crash_needs_no_space():

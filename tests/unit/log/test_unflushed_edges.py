@@ -11,6 +11,8 @@ from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
 from fencepost.broker.log import commit as commit_module
 from fencepost.broker.log.commit import GroupCommit
 from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.descriptor_pool import DescriptorPool
+from fencepost.broker.log.disk_file import DiskFile
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.sync_thread import SyncThreads
 from fencepost.broker.log.unflushed import Unflushed
@@ -183,6 +185,23 @@ async def test_what_retention_took_away_is_not_counted_for_ever(tmp_path):
     assert not later.error
     log.finish_relief(size_bytes)
     assert log.unflushed_bytes == len(batch())
+
+
+def test_what_is_written_behind_a_cut_is_relieved_as_well(tmp_path):
+    """Recovery cuts off a damaged end; what comes in its place is as dirty as what comes later."""
+    directory = logs_on(Watched(), tmp_path)
+    log = directory.create(TP, TOPIC_ID, LogConfig())
+    for _ in range(4):
+        send(log, batch())
+    size = len(batch())
+    file = DiskFile(log.store, "00000000000000000000.log", DescriptorPool(10))
+    assert file.size_bytes == 4 * size
+    file.truncate(size)
+    assert file.relief(1 << 20) == (0, None)
+    file.write(size, batch())
+    assert file.relief(1 << 20)[0] == size
+    file.write(0, batch())
+    assert file.relief(1 << 20)[0] == 2 * size, "what stands there is written again"
 
 
 async def test_coordinators_are_not_held_back(tmp_path):
