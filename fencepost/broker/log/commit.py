@@ -182,7 +182,9 @@ class GroupCommit:
 
     def is_behind(self, logs: Iterable[PartitionLog]) -> bool:
         """Whether `ease` would wait."""
-        return (self._lazy and self._unflushed.must_wait) or any(map(self._is_behind, logs))
+        if self._lazy:
+            return self._unflushed.must_wait or any(map(_is_crowded, logs))
+        return any(map(self._is_behind, logs))
 
     async def ease(self, logs: Iterable[PartitionLog]) -> None:
         """Hold a writer back who does not wait for the disk, while too much is unflushed; else without a checkpoint."""
@@ -193,7 +195,7 @@ class GroupCommit:
         if not self._lazy:
             return log.unflushed_bytes > BACKLOG_BYTES
         self._look(log)
-        return self._unflushed.must_wait or (log.segments.closed_since_pins > CLOSED_BACKLOG and not log.deleted)
+        return self._unflushed.must_wait or _is_crowded(log)
 
     def _look(self, log: PartitionLog) -> None:
         self._unflushed.look(log)
@@ -245,6 +247,8 @@ class GroupCommit:
             self._lose_failed()
             for logs in [[log] for log in current.logs] if self._lazy else [list(current.logs)]:
                 await self._flush_logs(logs)
+                if self._lazy:
+                    await self._relieve_some()
             self.rounds += 1
             current.done.set()
 
@@ -331,3 +335,7 @@ class GroupCommit:
         self._next.logs[log] = None
         self._asked.set()
         return self._next
+
+
+def _is_crowded(log: PartitionLog) -> bool:
+    return log.segments.closed_since_pins > CLOSED_BACKLOG and not log.deleted
