@@ -19,6 +19,19 @@ class DirectorySync:
         self._store.sync_entries(self._changes)
 
 
+class LateSync:
+    """A flush of a file that is opened only for it, so that any number of them may wait. One that is gone by then was
+    deleted, and needs none.
+    """
+
+    def __init__(self, store: "FileStore", name: str) -> None:
+        self._store = store
+        self._name = name
+
+    def sync(self) -> None:
+        self._store.sync_file(self._name)
+
+
 class Replacement:
     """A small file that waits to be put in place, durably."""
 

@@ -10,7 +10,7 @@ from fencepost.broker.log.data_directory import make_data_directory
 from fencepost.broker.log.descriptor_pool import DescriptorPool
 from fencepost.broker.log.disk import SYSTEM_DISK, Disk, remove_tree
 from fencepost.broker.log.disk_file import DiskFile
-from fencepost.broker.log.file_jobs import DirectorySync, Removal, Replacement, TreeRemoval
+from fencepost.broker.log.file_jobs import DirectorySync, LateSync, Removal, Replacement, TreeRemoval
 from fencepost.broker.log.store import Bytes, FlushFailed, Store, StoredFile, Syncable
 
 _READ_BYTES = 1 << 20
@@ -172,6 +172,23 @@ class FileStore:
         self.disk.rename(self._path_of(name), self._path_of(to))
         self._children.pop(name, None)
         self.changes += 1
+
+    def late_pins(self, names: Iterable[str]) -> list[Syncable]:
+        return [LateSync(self, name) for name in names]
+
+    def sync_file(self, name: str) -> None:
+        """Make what was written to a file durable, if it is there; callable from any thread. Raises OSError."""
+        path = self._path_of(name)
+        try:
+            fd = self.disk.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0)
+        except FileNotFoundError:
+            return
+        try:
+            self.disk.fdatasync(fd)
+        except OSError as error:
+            raise FlushFailed(error.errno, f"fdatasync: {error.strerror}", path) from error
+        finally:
+            self.disk.close(fd)
 
     def pin_entries(self) -> list[Syncable]:
         pins: list[Syncable] = []

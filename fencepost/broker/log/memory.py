@@ -147,5 +147,9 @@ class MemoryStore:
     def rename_child(self, name: str, to: str) -> None:
         self._children[to] = self._children.pop(name)
 
+    def late_pins(self, names: Iterable[str]) -> list[Syncable]:
+        files = [file for name in names if (file := self.files.get(name)) is not None]
+        return [pin for file in files if (pin := file.pin()) is not None]
+
     def pin_entries(self) -> list[Syncable]:
         return []

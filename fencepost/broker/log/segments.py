@@ -23,7 +23,10 @@ class Segments:
         assert segments, "a log has at least its active segment"
         self.store = store
         self._segments = segments
-        self._unsynced = segments[:-1]
+        self._found = segments[:-1]
+        """Those of an earlier run that no `pins` has covered: there may be thousands."""
+        self._unsynced: list[Segment] = []
+        """Those that were closed since the last `pins`."""
         self.active = segments[-1]
         self.unflushed = False
         """Whether the last `pins` had to leave index entries of sealed segments in memory: the disk was full."""
@@ -170,14 +173,16 @@ class Segments:
     @property
     def has_unpinned_closed(self) -> bool:
         """As `StoredLog` says."""
-        return bool(self._unsynced)
+        return bool(self._unsynced or self._found)
 
     def pins(self) -> list[Syncable]:
         """What to sync to make all batches so far durable, and once the indexes of each sealed segment."""
         kept = [segment for segment in self._unsynced if not segment.flush_indexes()]
-        self.unflushed = bool(kept)
+        found = [segment for segment in self._found if not segment.flush_indexes()]
+        self.unflushed = bool(kept or found)
         pins = [pin for segment in self._unsynced for pin in segment.pins()]
-        self._unsynced = kept
+        pins += self.store.late_pins(name for segment in self._found for name in segment.names.values())
+        self._unsynced, self._found = kept, found
         self.closed_since_pins = 0
         pin = self.active.file.pin()
         if pin is not None:
@@ -187,7 +192,7 @@ class Segments:
     def relief(self, max_bytes: int) -> tuple[int, list[Syncable]]:
         """As `StoredLog` says. Raises OSError."""
         taken, pins = 0, list[Syncable]()
-        for segment in (*self._unsynced, self.active):
+        for segment in (*self._found, *self._unsynced, self.active):
             size_bytes, pin = segment.file.relief(max_bytes - taken)
             taken += size_bytes
             if pin is not None:
@@ -228,8 +233,9 @@ class Segments:
             removals += segment.removals()
             self._segments.remove(segment)
             self._sealed_bytes -= segment.size_bytes
-            if segment in self._unsynced:
-                self._unsynced.remove(segment)
+            for waiting in (self._found, self._unsynced):
+                if segment in waiting:
+                    waiting.remove(segment)
         return removals
 
     def replace(self, old: Sequence[Segment], new: Segment) -> Conflict | None:
@@ -244,6 +250,7 @@ class Segments:
         assert self.active not in old, "the active segment is never compacted"
         self._segments[at : at + len(old)] = [new]
         self._sealed_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
+        self._found = [segment for segment in self._found if segment not in old]
         self._unsynced = [segment for segment in self._unsynced if segment not in old]
         for segment in old:
             segment.close()

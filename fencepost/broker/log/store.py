@@ -235,6 +235,12 @@ class Store(Protocol):
         """Give a directory another name."""
         ...
 
+    def late_pins(self, names: Iterable[str]) -> list[Syncable]:
+        """What makes all writes so far to these files durable, as `StoredFile.pin`, but opens each only when it is
+        synced: there may be very many. Those that are gone by then are passed over.
+        """
+        ...
+
     def pin_entries(self) -> list[Syncable]:
         """What to sync so that files made or deleted since the last call stay so."""
         ...

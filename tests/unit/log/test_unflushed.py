@@ -62,9 +62,9 @@ class Watched(SystemDisk):
         return [call for call in self.calls if call != "fdatasync"]
 
 
-def logs_on(disk, path):
+def logs_on(disk, path, durability="os"):
     path.mkdir(exist_ok=True)
-    return LogDirectory.over(FileStore(path, DescriptorPool(100), disk=disk), "os")
+    return LogDirectory.over(FileStore(path, DescriptorPool(100), disk=disk), durability)
 
 
 @asynccontextmanager

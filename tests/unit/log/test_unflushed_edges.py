@@ -4,6 +4,7 @@ import gc
 import threading
 import weakref
 
+import pytest
 import trio
 import trio.testing
 
@@ -16,7 +17,7 @@ from fencepost.broker.log.disk_file import DiskFile
 from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.sync_thread import SyncThreads
 from fencepost.broker.log.unflushed import Unflushed
-from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send
+from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send, settle
 from tests.unit.log.test_commit import until
 from tests.unit.log.test_unflushed import MAX, OTHER, RELIEF, Watched, logs_on, running, small_steps, write
 
@@ -106,25 +107,33 @@ def test_deleted_topics_are_not_remembered_for_ever(tmp_path):
     assert found.largest_first() == [kept]
 
 
+class Counted(Watched):
+    """It tells how many files were open at a time."""
+
+    def __init__(self):
+        super().__init__()
+        self.open_now = self.most = 0
+        open_, close = self.open, self.close
+        lock = threading.Lock()
+
+        def count_open(path, flags, mode):
+            fd = open_(path, flags, mode)
+            with lock:
+                self.open_now += 1
+                self.most = max(self.most, self.open_now)
+            return fd
+
+        def count_close(fd):
+            with lock:
+                self.open_now -= 1
+            close(fd)
+
+        self.open, self.close = count_open, count_close
+
+
 async def test_a_relief_opens_a_bounded_number_of_files(tmp_path, monkeypatch):
     """They are held open until it is done: of very many logs with a little each it takes but some at a time."""
-    disk = Watched()
-    open_now = most = 0
-    open_, close = disk.open, disk.close
-
-    def count_open(path, flags, mode):
-        nonlocal open_now, most
-        fd = open_(path, flags, mode)
-        open_now += 1
-        most = max(most, open_now)
-        return fd
-
-    def count_close(fd):
-        nonlocal open_now
-        open_now -= 1
-        close(fd)
-
-    disk.open, disk.close = count_open, count_close
+    disk = Counted()
     commit = GroupCommit("os", unflushed_bytes_max=100)
     monkeypatch.setattr(commit_module, "RELIEF_BYTES", 1 << 20)
     directory = logs_on(disk, tmp_path)
@@ -133,12 +142,12 @@ async def test_a_relief_opens_a_bounded_number_of_files(tmp_path, monkeypatch):
         write(commit, log, 10)
         for segment in log.segments:
             segment.close()
-    assert open_now == 0
-    most = 0
+    assert disk.open_now == 0
+    disk.most = 0
     async with running(commit):
         await until(lambda: sum(log.unflushed_bytes for log in logs) <= 100)
     assert len(disk.ranges) >= 299
-    assert most <= 100 + commit_module.RELIEF_FILES, "the pool's, and those of one relief"
+    assert disk.most <= 100 + commit_module.RELIEF_FILES, "the pool's, and those of one relief"
 
 
 class AlwaysBrief(SyncThreads):
@@ -257,6 +266,35 @@ async def test_closed_segments_are_flushed_before_there_are_too_many_to_open(tmp
         await until(lambda: count > 1000)
         writer.cancel_scope.cancel()
     assert max(pinned) < 500
+
+
+@pytest.mark.parametrize("durability", ["fsync", "os"])
+@pytest.mark.parametrize("clean", [True, False])
+async def test_the_first_flush_after_a_start_does_not_open_all_segments_at_once(tmp_path, durability, clean):
+    """Of a log of hundreds of GB there are more than a process may have open, and all of them are flushed then."""
+    disk = Counted()
+    directory = logs_on(disk, tmp_path, durability)
+    log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=100))
+    for _ in range(200):
+        send(log, batch())
+        if not len(log.segments) % 8:
+            settle(log)
+    if clean:
+        directory.close()
+    settle(log)
+    directory.write_checkpoints()
+    log.segments.close()
+    directory = logs_on(disk, tmp_path, durability)
+    log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=100))
+    assert len(log.segments) == 200
+    send(log, batch())
+    commit = GroupCommit(durability)
+    flushed, disk.calls, disk.most = len(disk.calls), [], 0
+    assert flushed
+    async with running(commit):
+        await commit.flush(log)
+    assert disk.calls.count("fdatasync") >= 200
+    assert disk.most <= 100 + 20, "the pool's, and one of each thread"
 
 
 async def test_a_deleted_topic_with_many_closed_segments_holds_nobody_back(tmp_path):
