@@ -15,7 +15,7 @@ from fencepost.protocol.errors import ErrorCode
 def answer_before_the_flush() -> None:
     """Whoever waits for the disk goes on at once; the flush comes later (durability, L2)."""
 
-    async def wait(self: Any, log: Any, end_offset: int) -> None:
+    async def wait(self: Any, log: Any, end_offset: int, **_how: Any) -> None:
         self.schedule(log)
         await trio.lowlevel.checkpoint()
 
