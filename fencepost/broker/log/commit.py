@@ -183,7 +183,7 @@ class GroupCommit:
     def is_behind(self, logs: Iterable[PartitionLog]) -> bool:
         """Whether `ease` would wait."""
         if self._lazy:
-            return self._unflushed.must_wait or any(map(_is_crowded, logs))
+            return self._unflushed.must_wait or any(_is_crowded(log, CLOSED_BACKLOG) for log in logs)
         return any(map(self._is_behind, logs))
 
     async def ease(self, logs: Iterable[PartitionLog]) -> None:
@@ -195,11 +195,11 @@ class GroupCommit:
         if not self._lazy:
             return log.unflushed_bytes > BACKLOG_BYTES
         self._look(log)
-        return self._unflushed.must_wait or _is_crowded(log)
+        return self._unflushed.must_wait or _is_crowded(log, CLOSED_BACKLOG)
 
     def _look(self, log: PartitionLog) -> None:
         self._unflushed.look(log)
-        if log.segments.closed_since_pins > CLOSED_MAX:
+        if _is_crowded(log, CLOSED_MAX):
             self._enlist(log)
         if self._unflushed.is_too_much:
             self._asked.set()
@@ -337,5 +337,6 @@ class GroupCommit:
         return self._next
 
 
-def _is_crowded(log: PartitionLog) -> bool:
-    return log.segments.closed_since_pins > CLOSED_BACKLOG and not log.deleted
+def _is_crowded(log: PartitionLog, closed_max: int) -> bool:
+    """Whether so many closed segments wait for a flush; for one that is gone none ever comes."""
+    return log.segments.closed_since_pins > closed_max and not (log.deleted or log.offline)

@@ -341,3 +341,22 @@ async def test_only_the_log_that_is_relieved_is_being_flushed(tmp_path):
         assert not commit.is_flushing(other)
         disk.gate.set()
         await until(lambda: not commit.is_flushing(log))
+
+
+@pytest.mark.parametrize("gone", ["deleted", "offline"])
+async def test_no_round_follows_another_for_a_log_that_is_gone(tmp_path, gone):
+    """Its closed segments stay closed and unflushed: nothing that can be done, nor should be tried again and again."""
+    commit = GroupCommit("os", lambda log, error: None, unflushed_bytes_max=1 << 20)
+    directory = logs_on(Watched(), tmp_path)
+    log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=200))
+    while log.segments.closed_since_pins <= commit_module.CLOSED_MAX:
+        send(log, batch())
+    commit.schedule(log)
+    if gone == "deleted":
+        directory.delete(TP)
+    else:
+        log.take_offline(OSError(errno.EIO, "Input/output error"))
+    async with running(commit):
+        for _ in range(50):
+            await trio.lowlevel.checkpoint()
+        assert commit.rounds == 1
