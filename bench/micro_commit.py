@@ -20,10 +20,10 @@ from pathlib import Path
 import trio
 
 from bench.txn_rounds import measure_transactions
-from fencepost.broker.log.disk import SYSTEM_DISK
-from fencepost.broker.log.files import FileStore
-from fencepost.broker.log.store import StoredFile, Syncable
-from fencepost.broker.log.sync_thread import SyncThreads
+from fencepost.broker.log.durability.sync_threads import SyncThreads
+from fencepost.broker.log.storage.disk import SYSTEM_DISK
+from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.log.storage.store import StoredFile, Syncable
 
 PAYLOAD = bytes(300)
 FILES = (1, 2, 3, 8, 24)

@@ -106,7 +106,7 @@ def rss_mib() -> float:
 
 async def serve(data: str, durability: str) -> None:
     """A broker with a ticker beside it; says its address, and the ticker's figures when standard input ends."""
-    from fencepost.broker.config import load_config
+    from fencepost.broker.config.broker_config import load_config
     from fencepost.broker.node import Node
     from fencepost.cli.serve import _tune_collector
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import trio
 
 from bench.pour import Pipe
-from fencepost.broker.config import load_config
+from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.node import Node
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest

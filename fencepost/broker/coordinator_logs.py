@@ -4,9 +4,9 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from fencepost.broker.log.commit import GroupCommit, LogOffline
+from fencepost.broker.log.durability.flusher import GroupCommit, LogOffline
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
-from fencepost.broker.log.store import CorruptLogFile, FileRegion, Piece
+from fencepost.broker.log.storage.store import CorruptLogFile, FileRegion, Piece
 from fencepost.coordinator.ports import (
     CoordinatorLog,
     KeyValue,

@@ -10,35 +10,41 @@ from functools import partial
 import trio
 
 from fencepost.broker.clock import SystemClock
-from fencepost.broker.config import BrokerConfig, group_config
-from fencepost.broker.context import Endpoint
+from fencepost.broker.config.broker_config import BrokerConfig, group_config
+from fencepost.broker.config.topic_rules import (
+    TopicRules,
+    cleaner_settings,
+    cluster_facts,
+    metadata_log_config,
+    txn_config,
+)
 from fencepost.broker.coordinator_logs import InternalTopicLogs
-from fencepost.broker.dispatch import Dispatch
-from fencepost.broker.hanging import HangingCheck
-from fencepost.broker.identity import cluster_id_of, new_topic_id
-from fencepost.broker.log.checkpointing import Checkpointer
-from fencepost.broker.log.commit import Durability, GroupCommit, LogOffline
 from fencepost.broker.log.compaction.cleaner import LogCleaner
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.large_writes import LargeWrites
+from fencepost.broker.log.durability.checkpointing import Checkpointer
+from fencepost.broker.log.durability.flusher import Durability, GroupCommit, LogOffline
+from fencepost.broker.log.durability.large_writes import LargeWrites
+from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.store import CorruptLogFile, Store
-from fencepost.broker.log.sync_thread import FlushThreads, SyncThreads
-from fencepost.broker.markers import Markers
-from fencepost.broker.metadata_answers import MetadataAnswers
-from fencepost.broker.metadata_log import (
+from fencepost.broker.log.storage.store import CorruptLogFile, Store
+from fencepost.broker.metadata.answers import MetadataAnswers
+from fencepost.broker.metadata.identity import cluster_id_of, new_topic_id
+from fencepost.broker.metadata.log import (
     METADATA_PARTITION,
     MetadataPartitionLog,
     first_free_producer_id,
     open_metadata_log,
 )
-from fencepost.broker.metadata_snapshots import MetadataSnapshots
-from fencepost.broker.metrics import Metrics
+from fencepost.broker.metadata.snapshots import MetadataSnapshots
+from fencepost.broker.metrics.counters import Metrics
+from fencepost.broker.network.context import Endpoint
+from fencepost.broker.network.dispatch import Dispatch
+from fencepost.broker.network.server import Server
 from fencepost.broker.purgatory import Purgatory
-from fencepost.broker.server import Server
 from fencepost.broker.ticker import every
-from fencepost.broker.topic_rules import TopicRules, cleaner_settings, cluster_facts, metadata_log_config, txn_config
+from fencepost.broker.transactions.hanging import HangingCheck
+from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.metadata.delta import Change, PartitionsAdded, TopicCreated, TopicDeleted
 from fencepost.coordinator.metadata.image import GROUP_VERSION
@@ -325,8 +331,8 @@ class Node:
     async def _serve_metrics(self, services: trio.Nursery) -> None:
         if self.config.metrics_listen is None:
             return
-        from fencepost.broker.exposition import renderer  # here: it imports prometheus_client
-        from fencepost.broker.metrics_server import MetricsServer
+        from fencepost.broker.metrics.exposition import renderer  # here: it imports prometheus_client
+        from fencepost.broker.metrics.server import MetricsServer
 
         host, _, port = self.config.metrics_listen.rpartition(":")
         server = MetricsServer(renderer(self))

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from fencepost.broker.identity import META_PROPERTIES, META_PROPERTIES_TWIN, read_properties
 from fencepost.broker.log.verify.directory import DirectoryCheck, Knowledge
 from fencepost.broker.log.verify.files import file_names
 from fencepost.broker.log.verify.report import Report
-from fencepost.broker.metadata_log import METADATA_PARTITION, METADATA_TOPIC_ID
-from fencepost.broker.metadata_reader import MetadataReader, NoMetadataLog
+from fencepost.broker.metadata.identity import META_PROPERTIES, META_PROPERTIES_TWIN, read_properties
+from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID
+from fencepost.broker.metadata.reader import MetadataReader, NoMetadataLog
 from fencepost.coordinator.group import codec as group_codec
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
 from fencepost.coordinator.metadata.image import MetadataImage

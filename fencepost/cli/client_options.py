@@ -78,8 +78,8 @@ def is_default(context: click.Context, name: str) -> bool:
 def _from_file(context: click.Context, parameter: click.Parameter, path: Path | None) -> None:
     if path is None:
         return
-    from fencepost.broker.config_fields import ConfigError
-    from fencepost.broker.config_sources import from_file
+    from fencepost.broker.config.fields import ConfigError
+    from fencepost.broker.config.sources import from_file
 
     try:
         context.meta[_FILE] = path, {given.name: given.raw for given in from_file(path)}
@@ -90,8 +90,8 @@ def _from_file(context: click.Context, parameter: click.Parameter, path: Path | 
 def _singles(context: click.Context, parameter: click.Parameter, assignments: tuple[str, ...]) -> None:
     if not assignments:
         return
-    from fencepost.broker.config_fields import ConfigError
-    from fencepost.broker.config_sources import from_assignments
+    from fencepost.broker.config.fields import ConfigError
+    from fencepost.broker.config.sources import from_assignments
 
     try:
         context.meta[_SINGLE] = {given.name: given.raw for given in from_assignments(assignments, "-X")}

@@ -8,14 +8,14 @@ from fencepost import __version__
 from fencepost.protocol.compiled import record_code
 
 COMMANDS = {
-    "cluster": "fencepost.cli.cluster:cluster",
-    "config": "fencepost.cli.config:config",
-    "group": "fencepost.cli.group:group",
-    "metadata-shell": "fencepost.cli.metadata_shell:metadata_shell",
+    "cluster": "fencepost.cli.cluster.commands:cluster",
+    "config": "fencepost.cli.config.commands:config",
+    "group": "fencepost.cli.group.commands:group",
+    "metadata-shell": "fencepost.cli.metadata.shell:metadata_shell",
     "serve": "fencepost.cli.serve:serve",
-    "spark": "fencepost.cli.spark:spark",
-    "topic": "fencepost.cli.topic:topic",
-    "txn": "fencepost.cli.txn:txn",
+    "spark": "fencepost.cli.spark.commands:spark",
+    "topic": "fencepost.cli.topic.commands:topic",
+    "txn": "fencepost.cli.txn.commands:txn",
     "verify": "fencepost.cli.verify:verify",
 }
 """Command name -> where its click command lives."""

@@ -16,7 +16,7 @@ from fencepost.cli.log_format import FORMATS, LEVELS, configure_logging
 if TYPE_CHECKING:
     import trio
 
-    from fencepost.broker.config import BrokerConfig
+    from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.node import Node
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def serve(
     log_format: str,
 ) -> None:
     """Run a broker until SIGTERM or SIGINT; then finish what was begun and exit with 0."""
-    from fencepost.broker.config import ConfigError, load_config  # here: --help needs none of it
+    from fencepost.broker.config.broker_config import ConfigError, load_config  # here: --help needs none of it
 
     if memory and data is not None:
         raise click.UsageError("--memory and --data exclude each other")

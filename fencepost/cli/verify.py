@@ -52,7 +52,7 @@ def verify(directory: Path, topic: str | None, partition: int | None, shallow: b
       fencepost verify ./data --topic orders --partition 3
       fencepost verify ./data --json | jq .findings
     """
-    from fencepost.broker.log.lock import DirectoryInUse, lock_shared
+    from fencepost.broker.log.storage.lock import DirectoryInUse, lock_shared
     from fencepost.broker.log.verify.report import Report
 
     try:

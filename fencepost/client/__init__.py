@@ -5,8 +5,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin, ItemErrors
     from fencepost.client.client import Client
-    from fencepost.client.consumed import ConsumerBatch, ConsumerRecord
-    from fencepost.client.consumer import Consumer
+    from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord
+    from fencepost.client.consumer.consumer import Consumer
+    from fencepost.client.consumer.positions import OffsetAndTimestamp
+    from fencepost.client.consumer.read_errors import (
+        CorruptRecords,
+        DeserializationFailed,
+        LogTruncated,
+        OffsetOutOfRange,
+        ReadError,
+    )
+    from fencepost.client.consumer.whole_transactions import TransactionTooLarge, WholeTransaction, WholeTransactions
     from fencepost.client.core.sasl import OAuthToken
     from fencepost.client.errors import (
         AbortableError,
@@ -22,22 +31,13 @@ if TYPE_CHECKING:
         RetriableError,
     )
     from fencepost.client.group.interest import Interest
-    from fencepost.client.positions import OffsetAndTimestamp
-    from fencepost.client.producer import Delivery, Producer, RecordMetadata
-    from fencepost.client.producer_metrics import ProducerMetrics
-    from fencepost.client.read_errors import (
-        CorruptRecords,
-        DeserializationFailed,
-        LogTruncated,
-        OffsetOutOfRange,
-        ReadError,
-    )
+    from fencepost.client.producer.metrics import ProducerMetrics
+    from fencepost.client.producer.producer import Delivery, Producer, RecordMetadata
     from fencepost.client.serializers import SerializationError
-    from fencepost.client.transaction import Transaction
-    from fencepost.client.two_phase import PreparedTransaction, TwoPhaseProducer
-    from fencepost.client.txn import TransactionalProducer
-    from fencepost.client.txn_requests import CommittedOffset, GroupMetadata
-    from fencepost.client.whole_transactions import TransactionTooLarge, WholeTransaction, WholeTransactions
+    from fencepost.client.transactions.producer import TransactionalProducer
+    from fencepost.client.transactions.requests import CommittedOffset, GroupMetadata
+    from fencepost.client.transactions.transaction import Transaction
+    from fencepost.client.transactions.two_phase import PreparedTransaction, TwoPhaseProducer
 
 _HOME = {
     "AbortableError": "errors",
@@ -45,40 +45,40 @@ _HOME = {
     "AuthenticationError": "errors",
     "AuthorizationError": "errors",
     "Client": "client",
-    "CommittedOffset": "txn_requests",
+    "CommittedOffset": "transactions.requests",
     "ConfigError": "errors",
     "ConnectionLost": "errors",
-    "Consumer": "consumer",
-    "ConsumerBatch": "consumed",
-    "ConsumerRecord": "consumed",
-    "CorruptRecords": "read_errors",
-    "Delivery": "producer",
+    "Consumer": "consumer.consumer",
+    "ConsumerBatch": "consumer.consumed",
+    "ConsumerRecord": "consumer.consumed",
+    "CorruptRecords": "consumer.read_errors",
+    "Delivery": "producer.producer",
     "DeliveryError": "errors",
-    "DeserializationFailed": "read_errors",
+    "DeserializationFailed": "consumer.read_errors",
     "FatalError": "errors",
     "FencedError": "errors",
-    "GroupMetadata": "txn_requests",
+    "GroupMetadata": "transactions.requests",
     "Interest": "group.interest",
     "ItemErrors": "admin",
     "KafkaError": "errors",
-    "LogTruncated": "read_errors",
-    "OffsetAndTimestamp": "positions",
-    "OffsetOutOfRange": "read_errors",
+    "LogTruncated": "consumer.read_errors",
+    "OffsetAndTimestamp": "consumer.positions",
+    "OffsetOutOfRange": "consumer.read_errors",
     "OAuthToken": "core.sasl",
     "OutcomeUnknown": "errors",
-    "PreparedTransaction": "two_phase",
-    "Producer": "producer",
-    "ProducerMetrics": "producer_metrics",
-    "ReadError": "read_errors",
-    "RecordMetadata": "producer",
+    "PreparedTransaction": "transactions.two_phase",
+    "Producer": "producer.producer",
+    "ProducerMetrics": "producer.metrics",
+    "ReadError": "consumer.read_errors",
+    "RecordMetadata": "producer.producer",
     "RetriableError": "errors",
     "SerializationError": "serializers",
-    "Transaction": "transaction",
-    "TransactionTooLarge": "whole_transactions",
-    "TransactionalProducer": "txn",
-    "TwoPhaseProducer": "two_phase",
-    "WholeTransaction": "whole_transactions",
-    "WholeTransactions": "whole_transactions",
+    "Transaction": "transactions.transaction",
+    "TransactionTooLarge": "consumer.whole_transactions",
+    "TransactionalProducer": "transactions.producer",
+    "TwoPhaseProducer": "transactions.two_phase",
+    "WholeTransaction": "consumer.whole_transactions",
+    "WholeTransactions": "consumer.whole_transactions",
 }
 
 __all__ = [

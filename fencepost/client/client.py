@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import trio
 
 from fencepost.client.background import Background
-from fencepost.client.cluster import Cluster
 from fencepost.client.config import (
     ClientConfig,
     ConsumerConfig,
@@ -19,17 +18,18 @@ from fencepost.client.config import (
     from_dotted,
     parse,
 )
-from fencepost.client.retry import Random
-from fencepost.client.security import ssl_context
-from fencepost.client.wire import Dial, open_socket
+from fencepost.client.network.cluster import Cluster
+from fencepost.client.network.retry import Random
+from fencepost.client.network.security import ssl_context
+from fencepost.client.network.wire import Dial, open_socket
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
-    from fencepost.client.consumer import Consumer
-    from fencepost.client.producer import Producer
+    from fencepost.client.consumer.consumer import Consumer
+    from fencepost.client.producer.producer import Producer
     from fencepost.client.serializers import AnyDeserializer, AnySerializer
-    from fencepost.client.two_phase import TwoPhaseProducer
-    from fencepost.client.txn import TransactionalProducer
+    from fencepost.client.transactions.producer import TransactionalProducer
+    from fencepost.client.transactions.two_phase import TwoPhaseProducer
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -132,7 +132,7 @@ class Client:
         With `key_serializer` and `value_serializer` (see `fencepost.client.serializers`) keys and values have their
         types; without, they are bytes.
         """
-        from fencepost.client.producer import Producer
+        from fencepost.client.producer.producer import Producer
 
         config = parse(ProducerConfig, options, defaults=self._defaults)
         return Producer(self.cluster, self._tasks, config, self._purpose("producer"))
@@ -142,7 +142,7 @@ class Client:
 
         `timeout` (seconds) is how long a transaction may stand open before the coordinator aborts it.
         """
-        from fencepost.client.txn import TransactionalProducer
+        from fencepost.client.transactions.producer import TransactionalProducer
 
         config = parse(TransactionalProducerConfig, options, defaults=self._defaults)
         return TransactionalProducer(self.cluster, self._tasks, transactional_id, config, self._purpose("txn"))
@@ -153,7 +153,7 @@ class Client:
         The broker needs `transaction.two.phase.commit.enable` and `unstable.api.versions.enable`. Its transactions have
         no timeout, so one that was prepared waits for `complete`, also over a crash of either side.
         """
-        from fencepost.client.two_phase import TwoPhaseProducer
+        from fencepost.client.transactions.two_phase import TwoPhaseProducer
 
         config = parse(TransactionalProducerConfig, options, defaults=self._defaults)
         return TwoPhaseProducer(self.cluster, self._tasks, transactional_id, config, self._purpose("2pc"))
@@ -184,7 +184,7 @@ class Client:
         With `key_deserializer` and `value_deserializer` (see `fencepost.client.serializers`) keys and values have their
         types; without, they are bytes. Kafka's null is None all the same.
         """
-        from fencepost.client.consumer import Consumer
+        from fencepost.client.consumer.consumer import Consumer
 
         config = parse(ConsumerConfig, options, defaults=self._defaults)
         return Consumer(self.cluster, self._tasks, topics, config, self._purpose("consumer"))

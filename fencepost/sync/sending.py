@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
-from fencepost.client.deliveries import Delivery as AsyncDelivery
-from fencepost.client.producer import Producer as AsyncProducer
-from fencepost.client.producer import SendMany
-from fencepost.client.transaction import Transaction as AsyncTransaction
-from fencepost.client.transaction import TransactionContext
-from fencepost.client.two_phase import TwoPhaseProducer as AsyncTwoPhaseProducer
-from fencepost.client.txn import TransactionalProducer as AsyncTransactionalProducer
+from fencepost.client.producer.deliveries import Delivery as AsyncDelivery
+from fencepost.client.producer.producer import Producer as AsyncProducer
+from fencepost.client.producer.producer import SendMany
+from fencepost.client.transactions.producer import TransactionalProducer as AsyncTransactionalProducer
+from fencepost.client.transactions.transaction import Transaction as AsyncTransaction
+from fencepost.client.transactions.transaction import TransactionContext
+from fencepost.client.transactions.two_phase import TwoPhaseProducer as AsyncTwoPhaseProducer
 from fencepost.sync.loop import Loop
 from fencepost.sync.mirror import Mirror, Opened
 
@@ -96,7 +96,9 @@ class Sending(Mirror):
 
 
 class Batch(Sending, Opened, of=SendMany):
-    """Many records: the end of the block waits for all acknowledgements. See fencepost.client.producer.SendMany.
+    """Many records: the end of the block waits for all acknowledgements.
+
+    See fencepost.client.producer.producer.SendMany.
 
     If the block ends with an exception, what has not crossed to the client's thread yet is not sent.
     """

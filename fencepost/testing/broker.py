@@ -9,12 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fencepost.broker.config import BrokerConfig, load_config
-from fencepost.broker.log.descriptor_pool import DescriptorPool
-from fencepost.broker.log.files import FileStore
-from fencepost.broker.log.lock import lock_directory
-from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.store import Store
+from fencepost.broker.config.broker_config import BrokerConfig, load_config
+from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
+from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.log.storage.lock import lock_directory
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.store import Store
 from fencepost.protocol.errors import ErrorCode
 from fencepost.testing.faults import Delay, Drop, Fault, Faults, Moment, Step, Then, api_named, refusing, stopping
 from fencepost.testing.faulty_node import FaultyNode

@@ -7,15 +7,15 @@ from typing import Any
 
 import trio
 
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.connection import LEARNT
-from fencepost.broker.context import CloseConnection, RequestContext
-from fencepost.broker.dispatch import Dispatch, Handler, Route
-from fencepost.broker.later import Later
-from fencepost.broker.log.store import Store, Syncable
-from fencepost.broker.log.sync_thread import Failure, SyncThreads
-from fencepost.broker.markers import Markers
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.log.durability.sync_threads import Failure, SyncThreads
+from fencepost.broker.log.storage.store import Store, Syncable
+from fencepost.broker.network.connection import LEARNT
+from fencepost.broker.network.context import CloseConnection, RequestContext
+from fencepost.broker.network.dispatch import Dispatch, Handler, Route
+from fencepost.broker.network.later import Later
 from fencepost.broker.node import Node
+from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.state import Ongoing
 from fencepost.protocol.errors import ErrorCode

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.schema import Value
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Literal, overload
 
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.store import FileRegion, Piece
+from fencepost.broker.log.storage.store import FileRegion, Piece
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import CONTROL_BIT, BatchHeader, iter_headers

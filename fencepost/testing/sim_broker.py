@@ -7,9 +7,9 @@ from random import Random
 
 import trio
 
-from fencepost.broker.config import BrokerConfig, load_config
-from fencepost.broker.log.descriptor_pool import DescriptorPool
-from fencepost.broker.log.files import FileStore
+from fencepost.broker.config.broker_config import BrokerConfig, load_config
+from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
+from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.node import Node
 from fencepost.testing.disk_nodes import Fate
 from fencepost.testing.sim_clock import SimClock

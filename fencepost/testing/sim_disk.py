@@ -1,8 +1,8 @@
 """A disk in memory below `FileStore`: it knows what is durable and what is not, it can fail, and it can be cut off.
 
-It stands behind the port `fencepost.broker.log.disk.Disk`. Reads see what was written, as from a page cache; a power
-cut keeps what a sync has made durable and, of the rest, whatever its `Fate` says. Nothing here is random by itself: the
-same calls, faults and seeds give the same bytes.
+It stands behind the port `fencepost.broker.log.storage.disk.Disk`. Reads see what was written, as from a page cache; a
+power cut keeps what a sync has made durable and, of the rest, whatever its `Fate` says. Nothing here is random by
+itself: the same calls, faults and seeds give the same bytes.
 """
 
 import errno
@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
-from fencepost.broker.log.disk import DirectoryEntry
-from fencepost.broker.log.store import Bytes
+from fencepost.broker.log.storage.disk import DirectoryEntry
+from fencepost.broker.log.storage.store import Bytes
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import Fate, SimDirectory, SimFile
 

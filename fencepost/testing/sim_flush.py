@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from random import Random
 
-from fencepost.broker.log.store import Syncable
-from fencepost.broker.log.sync_thread import Failure
+from fencepost.broker.log.durability.sync_threads import Failure
+from fencepost.broker.log.storage.store import Syncable
 from fencepost.testing.determinism import nap
 
 

@@ -14,8 +14,8 @@ from typing import NamedTuple, Protocol
 
 import trio
 
-from fencepost.broker.context import Endpoint
-from fencepost.broker.server import Server
+from fencepost.broker.network.context import Endpoint
+from fencepost.broker.network.server import Server
 from fencepost.client.errors import ConnectionLost
 from fencepost.protocol.headers import read_request_header
 from fencepost.protocol.registry import API_BY_KEY

@@ -8,7 +8,7 @@ from typing import Any
 
 import trio
 
-from fencepost.broker.config import load_config
+from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.coordinator_logs import _load
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.node import Node

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from fencepost.broker.log.compaction.cleaning import CleaningInterrupted, CleaningLimits, Steps
 from fencepost.broker.log.compaction.offset_map import SLOT_BYTES
 from fencepost.broker.log.compaction.record_work import Offload
-from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.compaction_kit import COMPACT, HOUR_MS, Pair, batches, begin, keyed, seen, segments_of

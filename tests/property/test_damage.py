@@ -14,8 +14,8 @@ import pytest
 import trio
 
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.files import FileStore
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.verify.report import Report
 from fencepost.broker.verification import verify
 from fencepost.protocol.record_batch import iter_headers

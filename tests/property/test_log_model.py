@@ -12,9 +12,9 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.results import AppendInfo
+from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader, iter_headers

@@ -10,7 +10,7 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.broker.config import load_config
+from fencepost.broker.config.broker_config import load_config
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, MorePartitions, NewTopic, TopicRef
 from fencepost.coordinator.metadata.delta import MetadataDelta
 from fencepost.coordinator.metadata.edits import ClusterEdit, CreateAcl, DeleteAcl

@@ -2,12 +2,12 @@
 
 from typing import NamedTuple
 
-from fencepost.broker.log.commit import Durability
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.files import DescriptorPool, FileStore
+from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_entries import ProducerEntry
 from fencepost.broker.log.producer_state import ProducerStates
+from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.record_batch import BatchHeader, iter_headers, read_header
 from fencepost.protocol.records import Record, decode_records

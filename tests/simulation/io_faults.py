@@ -10,7 +10,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 
-from fencepost.broker.log.commit import Durability
+from fencepost.broker.log.durability.flusher import Durability
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import everything, nothing, sampled
 from tests.simulation.checks import check, check_readers

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 from trio.testing import MockClock
 
-from fencepost.broker.log.checkpoints import NO_TOPIC_ID
 from fencepost.broker.log.partition import AppendOrigin
+from fencepost.broker.log.storage.checkpoints import NO_TOPIC_ID
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, MorePartitions, NewTopic, TopicRef
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.ports import Bounds

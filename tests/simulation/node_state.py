@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import trio
 
-from fencepost.broker.metadata_log import METADATA_PARTITION
+from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.node import Node
 from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.coordinator.txn.state import Dead, TxnState

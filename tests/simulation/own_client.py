@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 import fencepost
-from fencepost.client.txn import TransactionalProducer
+from fencepost.client.transactions.producer import TransactionalProducer
 from fencepost.testing.sim_network import HERE
 from tests.kit.history import Fate, Place, Transaction, Writer
 from tests.simulation.sim_writers import BATCH_RECORDS, GROUP, Program

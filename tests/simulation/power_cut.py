@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from fencepost.broker.log.commit import Durability
+from fencepost.broker.log.durability.flusher import Durability
 from fencepost.testing.disk_nodes import Fate, data_only, everything, names_only, nothing, sampled
 from fencepost.testing.sim_disk import SimDisk
 from tests.simulation.checks import check

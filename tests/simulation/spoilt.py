@@ -5,7 +5,7 @@ from typing import Any
 
 import trio
 
-from fencepost.broker.log.commit import GroupCommit
+from fencepost.broker.log.durability.flusher import GroupCommit
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.service import TransactionService

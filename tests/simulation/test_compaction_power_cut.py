@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from fencepost.broker.log.checkpoints import CLEANER_OFFSETS, encode_offsets
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.files import DescriptorPool, FileStore
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.storage.checkpoints import CLEANER_OFFSETS, encode_offsets
+from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from fencepost.broker.log.verify.report import Report
 from fencepost.broker.verification import verify
 from fencepost.testing.disk_faults import Fault

@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from fencepost.broker.log import disk_file, file_sync, staged
-from fencepost.broker.log.commit import Durability
+from fencepost.broker.log.durability.flusher import Durability
+from fencepost.broker.log.storage import disk_file, file_sync, staged
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import Change, NameChange, Write, nothing
 from tests.simulation.checks import check, check_readers

@@ -7,7 +7,7 @@ from random import Random
 
 import trio
 
-from fencepost.broker.log.store import FlushFailed
+from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.testing.determinism import nap, run_seeded
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import everything, nothing, sampled

@@ -8,17 +8,17 @@ from typing import NamedTuple
 import trio
 
 from fencepost.broker.handlers.api00_produce import Write
-from fencepost.broker.log.commit import Durability
 from fencepost.broker.log.compaction.cleanable import cleanable_range
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, drive
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.files import DescriptorPool, FileStore
-from fencepost.broker.log.large_writes import stage
+from fencepost.broker.log.durability.flusher import Durability
+from fencepost.broker.log.durability.large_writes import stage
 from fencepost.broker.log.partition import AppendInfo, PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
-from fencepost.broker.log.segments import Segments
-from fencepost.broker.log.store import FlushFailed
+from fencepost.broker.log.storage.files import DescriptorPool, FileStore
+from fencepost.broker.log.storage.segments import Segments
+from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import assign_offset, build_batch

@@ -14,7 +14,7 @@ from fencepost.protocol.messages import api01_fetch, api02_list_offsets, api03_m
 from fencepost.protocol.record_batch import Compression, build_batch, read_header
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_connector.wire import Address, ConnectionSettings
+from fencepost.spark_connector.network.wire import Address, ConnectionSettings
 
 VERSIONS = {1: (4, 17), 2: (1, 10), 3: (0, 13), 18: (0, 4)}
 READ_COMMITTED = 1

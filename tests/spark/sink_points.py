@@ -8,8 +8,8 @@ from typing import Any
 import trio.lowlevel
 import trio.testing
 
-from fencepost.client.txn_requests import TransactionLink
-from fencepost.spark_connector import sink_lanes
+from fencepost.client.transactions.requests import TransactionLink
+from fencepost.spark_connector.sink import lanes as sink_lanes
 
 POINTS = ("before EndTxn", "EndTxn sent", "EndTxn answered", "committed")
 """The last one is between the sink's commit and Spark's own log of it."""

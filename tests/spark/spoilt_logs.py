@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost.broker.log.txn_index import TXN_ENTRY
+from fencepost.broker.log.storage.txn_index import TXN_ENTRY
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.record_batch import BatchHeader, assign_offset, iter_headers, read_header
 

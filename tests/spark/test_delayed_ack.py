@@ -12,11 +12,11 @@ pytest.importorskip("pyarrow")
 
 from pyspark.sql.types import StructType
 
-from fencepost.spark_connector.delayed_ack import acknowledge_now
-from fencepost.spark_connector.options import Mode, parse_options
-from fencepost.spark_connector.sink import batch_writer, stream_writer
-from fencepost.spark_connector.source import BatchReader
-from fencepost.spark_connector.stream import stream_reader
+from fencepost.spark_connector.sink.sink import batch_writer, stream_writer
+from fencepost.spark_connector.source.options import Mode, parse_options
+from fencepost.spark_connector.source.source import BatchReader
+from fencepost.spark_connector.source.stream import stream_reader
+from fencepost.spark_connector.worker.delayed_ack import acknowledge_now
 
 QUICKACK = getattr(socket, "TCP_QUICKACK", None)
 pytestmark = pytest.mark.skipif(QUICKACK is None, reason="this system has no TCP_QUICKACK")

@@ -13,10 +13,10 @@ pytest.importorskip("pyarrow")
 
 TASKS = """
 import gc, json, os, sys
-from fencepost.spark_connector.source import FencepostDataSource
-from fencepost.spark_connector.task import RangePartition, read_range
-from fencepost.spark_connector.options import parse_options
-from fencepost.spark_connector.planner import OffsetRange
+from fencepost.spark_connector.source.source import FencepostDataSource
+from fencepost.spark_connector.source.task import RangePartition, read_range
+from fencepost.spark_connector.source.options import parse_options
+from fencepost.spark_connector.source.planner import OffsetRange
 from fencepost.protocol.topics import TopicPartition
 
 given = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}

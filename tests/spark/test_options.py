@@ -6,8 +6,9 @@ import platform
 import pytest
 
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-from fencepost.spark_connector.offsets import EARLIEST, LATEST
-from fencepost.spark_connector.options import (
+from fencepost.spark_connector.network.wire import Address
+from fencepost.spark_connector.source.offsets import EARLIEST, LATEST
+from fencepost.spark_connector.source.options import (
     ALL_COLUMNS,
     DEFAULT_COLUMNS,
     Bound,
@@ -17,7 +18,6 @@ from fencepost.spark_connector.options import (
     Subscription,
     parse_options,
 )
-from fencepost.spark_connector.wire import Address
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -11,8 +11,8 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
-from fencepost.cli import spark_options
 from fencepost.cli.main import cli
+from fencepost.cli.spark import options as spark_options
 from fencepost.spark_pipelines import MissingPart, need_spark, session
 from tests.kit import damage
 from tests.spark.conftest import Transact

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-from fencepost.spark_connector.cluster import Cluster, OpenTransaction
-from fencepost.spark_connector.options import Mode, parse_options
-from fencepost.spark_connector.planner import OffsetRange, PlanError, Planner, split
-from fencepost.spark_connector.reader import DataLoss
-from fencepost.spark_connector.scan import Limit
-from fencepost.spark_connector.wire import Address
+from fencepost.spark_connector.network.cluster import Cluster, OpenTransaction
+from fencepost.spark_connector.network.wire import Address
+from fencepost.spark_connector.source.options import Mode, parse_options
+from fencepost.spark_connector.source.planner import OffsetRange, PlanError, Planner, split
+from fencepost.spark_connector.source.reader import DataLoss
+from fencepost.spark_connector.source.scan import Limit
 from tests.spark.fake_broker import FakeBroker, FakeLog
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))

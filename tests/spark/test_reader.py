@@ -14,10 +14,10 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import Compression, CorruptBatch, build_batch
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-from fencepost.spark_connector.cluster import Cluster
-from fencepost.spark_connector.options import ALL_COLUMNS
-from fencepost.spark_connector.reader import DataLoss, FetchSettings, RangeReader
-from fencepost.spark_connector.wire import BrokerError
+from fencepost.spark_connector.network.cluster import Cluster
+from fencepost.spark_connector.network.wire import BrokerError
+from fencepost.spark_connector.source.options import ALL_COLUMNS
+from fencepost.spark_connector.source.reader import DataLoss, FetchSettings, RangeReader
 from tests.spark.fake_broker import VERSIONS, FakeBroker, FakeLog
 
 TP = TopicPartition("flights", 3)
@@ -258,8 +258,8 @@ import sys
 from fencepost.protocol.columns import iter_columns
 from fencepost.protocol.record_batch import build_batch, iter_headers
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_connector.arrow import BatchMaker
-from fencepost.spark_connector.options import ALL_COLUMNS
+from fencepost.spark_connector.source.arrow import BatchMaker
+from fencepost.spark_connector.source.options import ALL_COLUMNS
 maker = BatchMaker(TopicPartition("fl\u00fcge", 3), ALL_COLUMNS)
 batches = []
 for count in (2, 3, 1):

@@ -22,12 +22,12 @@ pytest.importorskip("pyarrow")
 import pyarrow as pa
 
 from fencepost.client.errors import FencedError
-from fencepost.spark_connector import sink_lanes
-from fencepost.spark_connector.commit import commit_batch, connect, main_producer, read_marker
-from fencepost.spark_connector.commit_marker import BatchId
-from fencepost.spark_connector.encode import SinkError
-from fencepost.spark_connector.sink_options import SinkOptions, parse_sink_options
-from fencepost.spark_connector.sink_task import Task, Written
+from fencepost.spark_connector.sink import lanes as sink_lanes
+from fencepost.spark_connector.sink.commit import commit_batch, connect, main_producer, read_marker
+from fencepost.spark_connector.sink.commit_marker import BatchId
+from fencepost.spark_connector.sink.encode import SinkError
+from fencepost.spark_connector.sink.options import SinkOptions, parse_sink_options
+from fencepost.spark_connector.sink.task import Task, Written
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
 from tests.kit.broker_process import BrokerProcess
@@ -301,10 +301,11 @@ def test_a_driver_that_woke_too_late_decides_nothing(ours: str) -> None:
 
 SERVER = """
 import os, pickle, signal, sys
-import fencepost.client.admin, fencepost.client.consumer, fencepost.client.two_phase, fencepost.sync, numpy, pyarrow
+import fencepost.client.admin, fencepost.client.consumer.consumer, fencepost.client.transactions.two_phase
+import fencepost.sync, numpy, pyarrow
 from tests.spark.sink_points import arm
 from tests.spark.test_sink_commit import Sink
-from fencepost.spark_connector.commit_marker import BatchId
+from fencepost.spark_connector.sink.commit_marker import BatchId
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)

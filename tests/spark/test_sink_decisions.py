@@ -11,9 +11,9 @@ pytest.importorskip("pyspark")
 pytest.importorskip("confluent_kafka")
 pytest.importorskip("pyarrow")
 
-from fencepost.spark_connector import sink_lanes
-from fencepost.spark_connector.commit_marker import BatchId
-from fencepost.spark_connector.encode import SinkError
+from fencepost.spark_connector.sink import lanes as sink_lanes
+from fencepost.spark_connector.sink.commit_marker import BatchId
+from fencepost.spark_connector.sink.encode import SinkError
 from tests.kit.broker_process import BrokerProcess
 from tests.spark.conftest import new_producer
 from tests.spark.sink_kills import TWO_PHASE

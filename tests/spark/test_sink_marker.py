@@ -5,12 +5,12 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from fencepost.client.txn_requests import CommittedOffset
+from fencepost.client.transactions.requests import CommittedOffset
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_connector.commit import marker_place
-from fencepost.spark_connector.commit_marker import NO_BATCH, BatchId, Marker, find_marker, is_done
-from fencepost.spark_connector.encode import SinkError
-from fencepost.spark_connector.sink_options import SinkOptions
+from fencepost.spark_connector.sink.commit import marker_place
+from fencepost.spark_connector.sink.commit_marker import NO_BATCH, BatchId, Marker, find_marker, is_done
+from fencepost.spark_connector.sink.encode import SinkError
+from fencepost.spark_connector.sink.options import SinkOptions
 
 T0 = TopicPartition("t", 0)
 

@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("pyarrow")
 
 from fencepost.protocol.record_batch import build_batch
-from fencepost.spark_connector.encode import Encoded
-from fencepost.spark_connector.sink_message import Packed, Packer
+from fencepost.spark_connector.sink.encode import Encoded
+from fencepost.spark_connector.sink.message import Packed, Packer
 
 
 def batch_of(values: list[bytes]) -> Encoded:

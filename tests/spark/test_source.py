@@ -16,11 +16,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from pyspark.sql.types import LongType, StructField, StructType
 
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_connector import limited_stream
-from fencepost.spark_connector.options import OptionError
-from fencepost.spark_connector.planner import PlanError
-from fencepost.spark_connector.source import FencepostDataSource, spark_schema
-from fencepost.spark_connector.task import RangePartition
+from fencepost.spark_connector.source import limited_stream
+from fencepost.spark_connector.source.options import OptionError
+from fencepost.spark_connector.source.planner import PlanError
+from fencepost.spark_connector.source.source import FencepostDataSource, spark_schema
+from fencepost.spark_connector.source.task import RangePartition
 from pyspark_fencepost import DefaultSource
 from tests.spark.fake_broker import FakeBroker, FakeLog
 
@@ -164,7 +164,7 @@ def test_available_now_does_not_go_back_behind_where_a_query_has_read(broker: Fa
 @pytest.fixture
 def spark_4_0(monkeypatch: pytest.MonkeyPatch) -> None:
     """A Spark without pyspark.sql.streaming.datasource, as 4.0 and 4.1 are."""
-    monkeypatch.setitem(sys.modules, "fencepost.spark_connector.limited_stream", None)
+    monkeypatch.setitem(sys.modules, "fencepost.spark_connector.source.limited_stream", None)
 
 
 @pytest.mark.usefixtures("spark_4_0")

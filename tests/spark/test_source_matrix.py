@@ -13,8 +13,8 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from fencepost.spark_connector.planner import PlanError
-from fencepost.spark_connector.reader import DataLoss
+from fencepost.spark_connector.source.planner import PlanError
+from fencepost.spark_connector.source.reader import DataLoss
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
 from tests.kit.broker_process import BrokerProcess

@@ -12,14 +12,14 @@ pytest.importorskip("confluent_kafka")
 
 import pyarrow as pa
 
-from fencepost.spark_connector.cluster import Cluster
-from fencepost.spark_connector.commit import commit_batch
-from fencepost.spark_connector.commit_marker import BatchId
-from fencepost.spark_connector.encode import SinkError
-from fencepost.spark_connector.options import parse_options
-from fencepost.spark_connector.sink_options import SinkOptions, parse_sink_options
-from fencepost.spark_connector.sink_task import Task
-from fencepost.spark_connector.wire import BrokerError, NotTrusted
+from fencepost.spark_connector.network.cluster import Cluster
+from fencepost.spark_connector.network.wire import BrokerError, NotTrusted
+from fencepost.spark_connector.sink.commit import commit_batch
+from fencepost.spark_connector.sink.commit_marker import BatchId
+from fencepost.spark_connector.sink.encode import SinkError
+from fencepost.spark_connector.sink.options import SinkOptions, parse_sink_options
+from fencepost.spark_connector.sink.task import Task
+from fencepost.spark_connector.source.options import parse_options
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
 from tests.interop.java.test_own_client_security import LISTENERS, OTHER_PASSWORD, PASSWORD, USER, settings

@@ -4,12 +4,19 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.config import SETTINGS, BrokerConfig, ConfigError, dynamic_problem, group_config, load_config
-from fencepost.broker.config_fields import Kind, Update
-from fencepost.broker.config_without_effect import WITHOUT_EFFECT
-from fencepost.broker.listeners import Listener, parse_listener
-from fencepost.broker.topic_config import NO_DYNAMIC, Dynamic
-from fencepost.broker.topic_rules import cleaner_settings, log_config
+from fencepost.broker.config.broker_config import (
+    SETTINGS,
+    BrokerConfig,
+    ConfigError,
+    dynamic_problem,
+    group_config,
+    load_config,
+)
+from fencepost.broker.config.fields import Kind, Update
+from fencepost.broker.config.listeners import Listener, parse_listener
+from fencepost.broker.config.topic_config import NO_DYNAMIC, Dynamic
+from fencepost.broker.config.topic_rules import cleaner_settings, log_config
+from fencepost.broker.config.without_effect import WITHOUT_EFFECT
 
 
 def refusal(**sources) -> str:

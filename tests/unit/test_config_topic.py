@@ -2,11 +2,19 @@
 
 import pytest
 
-from fencepost.broker.config import load_config
-from fencepost.broker.config_entries import broker_entries, default_broker_entries, topic_entries
-from fencepost.broker.topic_config import NO_DYNAMIC, ConfigSource, Dynamic, Origin, chain, effective, topic_problem
-from fencepost.broker.topic_rules import TopicRules, cluster_facts, log_config, metadata_log_config, txn_config
-from fencepost.broker.topic_settings import TOPIC_SETTINGS
+from fencepost.broker.config.broker_config import load_config
+from fencepost.broker.config.entries import broker_entries, default_broker_entries, topic_entries
+from fencepost.broker.config.topic_config import (
+    NO_DYNAMIC,
+    ConfigSource,
+    Dynamic,
+    Origin,
+    chain,
+    effective,
+    topic_problem,
+)
+from fencepost.broker.config.topic_rules import TopicRules, cluster_facts, log_config, metadata_log_config, txn_config
+from fencepost.broker.config.topic_settings import TOPIC_SETTINGS
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, ResourceType
 
 CONFIG = load_config()

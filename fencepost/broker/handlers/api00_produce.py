@@ -8,11 +8,11 @@ TRANSACTION_ABORTABLE, v12 adds partitions to the transaction by itself (KIP-890
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.broker.context import CloseConnection, DurableReply, RequestContext
 from fencepost.broker.log.partition import AppendInfo, AppendOrigin, PartitionLog
 from fencepost.broker.log.producer_state import ALREADY_OPEN, VerificationGuard
 from fencepost.broker.log.validation import Accepted
-from fencepost.broker.refused_writes import explain_refused
+from fencepost.broker.network.context import CloseConnection, DurableReply, RequestContext
+from fencepost.broker.transactions.refused_writes import explain_refused
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
     BatchIndexAndErrorMessage,
@@ -24,7 +24,7 @@ from fencepost.protocol.record_batch import CorruptBatch, read_header
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
-    from fencepost.broker.metrics import TopicCounters
+    from fencepost.broker.metrics.counters import TopicCounters
     from fencepost.broker.node import Node
 
 ACKS_NONE, ACKS_LEADER, ACKS_ALL = 0, 1, -1

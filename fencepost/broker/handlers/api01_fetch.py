@@ -7,9 +7,9 @@ answers a diverging epoch, v13 names topics by id, v16 says where the leader is.
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import CloseConnection, RequestContext
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import (
     AbortedTransaction,

@@ -8,10 +8,10 @@ versions). v1 answers one offset and its timestamp, v2 brings isolation, v4 lead
 import logging
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import CloseConnection, RequestContext
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import (
     ListOffsetsPartitionResponse,

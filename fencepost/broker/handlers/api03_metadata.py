@@ -6,9 +6,9 @@ epochs; v8 authorized operations (those of the cluster up to v10 only); v10 topi
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import EncodedReply, RequestContext
-from fencepost.broker.metadata_answers import partition_value
-from fencepost.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from fencepost.broker.metadata.answers import partition_value
+from fencepost.broker.metadata.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from fencepost.broker.network.context import EncodedReply, RequestContext
 from fencepost.coordinator.metadata.commands import NO_ID
 from fencepost.coordinator.metadata.topic_names import is_internal, topic_name_problem
 from fencepost.protocol.errors import ErrorCode

@@ -7,7 +7,7 @@ GROUP_ID_NOT_FOUND for an unknown group (KIP-848), v10 names topics by id.
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.protocol.errors import ErrorCode

@@ -8,7 +8,7 @@ protocol look at (KIP-848), v10 names topics by id.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.group.offsets import FetchedOffset
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api09_offset_fetch import (

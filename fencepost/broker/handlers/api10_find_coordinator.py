@@ -6,7 +6,7 @@ of share groups, which are not served: asked for, they are refused as by a Kafka
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, TRANSACTION_TOPIC
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse

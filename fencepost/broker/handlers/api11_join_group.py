@@ -11,9 +11,9 @@ from functools import lru_cache, partial
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.answers import front_of
-from fencepost.broker.context import EncodedReply, RequestContext
-from fencepost.broker.later import later
+from fencepost.broker.network.answers import front_of
+from fencepost.broker.network.context import EncodedReply, RequestContext
+from fencepost.broker.network.later import later
 from fencepost.coordinator.group.turn import Join, JoinReply
 from fencepost.protocol.codec_words import put_varint
 from fencepost.protocol.errors import ErrorCode

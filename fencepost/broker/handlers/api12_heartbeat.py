@@ -5,7 +5,7 @@ v0-4 are served; v3 brings static members (KIP-345).
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.messages.api12_heartbeat import HeartbeatResponse
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ v6 also calls an error (KIP-1043).
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.group.view import DescribedGroup as Description
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api15_describe_groups import (

@@ -5,7 +5,7 @@ v0-5 are served; v4 filters by state (KIP-518), v5 by type (KIP-848).
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.messages.api16_list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ v0-1 are served, and both refused with ILLEGAL_SASL_STATE, as Kafka does on a li
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeResponse
 

@@ -10,7 +10,7 @@ Who asks with v0 to v2, or names itself librdkafka below 1.8, is told of the ver
 import re
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api18_api_versions import (
     ApiVersion,

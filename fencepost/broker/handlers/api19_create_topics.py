@@ -6,9 +6,9 @@ v7 topic ids. A plan (tag 1000, ours) says how much more than topics shall be.
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.config_entries import topic_entries
-from fencepost.broker.context import RequestContext
-from fencepost.broker.topic_rules import rules_of
+from fencepost.broker.config.entries import topic_entries
+from fencepost.broker.config.topic_rules import rules_of
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.metadata.commands import CreatedTopic, NewTopic, Outcome
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api19_create_topics import (
@@ -34,7 +34,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
 
 async def _apply(node: "Node", request: Any, context: RequestContext) -> Any:
     """A plan, which goes with no topics: a broker that knows no plans would create those and nothing else."""
-    from fencepost.broker.cluster_plan import apply_plan, refused_plan  # here: few clients have one
+    from fencepost.broker.metadata.cluster_plan import apply_plan, refused_plan  # here: few clients have one
 
     if request.topics:
         both = "A plan and topics can not be in one request."

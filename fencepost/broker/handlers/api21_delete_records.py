@@ -5,8 +5,8 @@ v0-2 are served; they differ in encoding only. A topic whose cleanup.policy does
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
-from fencepost.broker.log.upkeep import in_threads
+from fencepost.broker.log.durability.upkeep import in_threads
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api21_delete_records import (
     DeleteRecordsPartitionResult,

@@ -7,7 +7,7 @@ identity it holds (KIP-360), v4 knows PRODUCER_FENCED (KIP-588), v5 TRANSACTION_
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.txn.wire_codes import visible
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdResponse

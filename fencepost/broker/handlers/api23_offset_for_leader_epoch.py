@@ -5,8 +5,8 @@ v0-4 are served; librdkafka asks with v2 exactly. v1 answers the epoch, too, v2 
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
     EpochEndOffset,

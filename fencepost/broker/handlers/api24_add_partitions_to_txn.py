@@ -8,7 +8,7 @@ add, they add for a client of TV2.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.txn.asking import Waiting
 from fencepost.coordinator.txn.commands import Answer
 from fencepost.coordinator.txn.wire_codes import by_partition, visible

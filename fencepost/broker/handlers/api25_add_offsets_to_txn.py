@@ -6,7 +6,7 @@ TxnOffsetCommit adds the group's partition by itself.
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.txn.wire_codes import visible
 from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxnResponse
 

@@ -6,7 +6,7 @@ answer holds the identity to go on with (KIP-890 part 2).
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.txn.asking import Waiting
 from fencepost.coordinator.txn.commands import Answer
 from fencepost.coordinator.txn.wire_codes import visible

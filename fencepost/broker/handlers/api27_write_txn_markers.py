@@ -8,7 +8,7 @@ INVALID_TXN_STATE where a coordinator still owns the transaction, or may.
 import logging
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.causes import EXPLAINED, Cause, Reason
 from fencepost.protocol.errors import ErrorCode

@@ -8,7 +8,7 @@ names topics by id and says GROUP_ID_NOT_FOUND where a group is gone; STALE_MEMB
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.group.shards import coordinator_error

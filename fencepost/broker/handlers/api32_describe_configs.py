@@ -5,13 +5,13 @@ v0 has isDefault for the source; v1 synonyms; v3 types and documentation (KIP-56
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.client_metrics import metrics_entries
-from fencepost.broker.config_entries import ConfigEntry, broker_entries, default_broker_entries, topic_entries
-from fencepost.broker.context import RequestContext
-from fencepost.broker.group_settings import group_entries
-from fencepost.broker.loggers import BROKER_LOGGER, logger_entries, logger_name_problem
-from fencepost.broker.topic_config import ConfigSource
-from fencepost.broker.topic_rules import rules_of
+from fencepost.broker.config.client_metrics import metrics_entries
+from fencepost.broker.config.entries import ConfigEntry, broker_entries, default_broker_entries, topic_entries
+from fencepost.broker.config.group_settings import group_entries
+from fencepost.broker.config.loggers import BROKER_LOGGER, logger_entries, logger_name_problem
+from fencepost.broker.config.topic_config import ConfigSource
+from fencepost.broker.config.topic_rules import rules_of
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.config_controller import broker_name_problem
 from fencepost.coordinator.metadata.image import ResourceType

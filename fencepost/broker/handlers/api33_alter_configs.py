@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, ConfigOperation
 from fencepost.protocol.messages.api33_alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 

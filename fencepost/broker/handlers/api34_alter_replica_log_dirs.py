@@ -5,7 +5,7 @@ This broker keeps all logs in one directory (`log.dirs`): a replica is there alr
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api34_alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

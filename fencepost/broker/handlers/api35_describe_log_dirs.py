@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api35_describe_log_dirs import (
     DescribeLogDirsPartition,

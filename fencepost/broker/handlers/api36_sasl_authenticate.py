@@ -5,7 +5,7 @@ v0-2 are served, and all refused with ILLEGAL_SASL_STATE, as Kafka does on a lis
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateResponse
 

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.metadata.commands import MorePartitions
 from fencepost.protocol.messages.api37_create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 

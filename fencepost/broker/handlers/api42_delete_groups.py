@@ -5,7 +5,7 @@ v0-2 are served; they differ in form only.
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.messages.api42_delete_groups import DeletableGroupResult, DeleteGroupsResponse
 
 if TYPE_CHECKING:

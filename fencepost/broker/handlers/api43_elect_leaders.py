@@ -6,7 +6,7 @@ replica of it: an election is never needed.
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api43_elect_leaders import (

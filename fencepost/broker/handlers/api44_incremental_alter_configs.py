@@ -4,9 +4,9 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.config import is_without_effect
-from fencepost.broker.context import RequestContext
-from fencepost.broker.loggers import BROKER_LOGGER, alter_loggers
+from fencepost.broker.config.broker_config import is_without_effect
+from fencepost.broker.config.loggers import BROKER_LOGGER, alter_loggers
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits
 from fencepost.coordinator.metadata.image import ResourceType
 from fencepost.protocol.errors import ErrorCode

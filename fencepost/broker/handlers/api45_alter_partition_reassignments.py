@@ -6,7 +6,7 @@ only be assigned to where it is, which is done at once.
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.metadata.commands import DONE, Outcome
 from fencepost.coordinator.metadata.controller import replicas_problem
 from fencepost.protocol.errors import ErrorCode

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.messages.api46_list_partition_reassignments import ListPartitionReassignmentsResponse
 
 if TYPE_CHECKING:

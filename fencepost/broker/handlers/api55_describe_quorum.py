@@ -6,7 +6,7 @@ of the controller come to the brokers' listener.
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api55_describe_quorum import (

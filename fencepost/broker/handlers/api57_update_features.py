@@ -5,7 +5,7 @@ v1 has an upgrade type where v0 has allowDowngrade, and validateOnly; v2 has one
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.metadata.commands import FeatureUpdate, UpgradeType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api57_update_features import UpdatableFeatureResult, UpdateFeaturesResponse

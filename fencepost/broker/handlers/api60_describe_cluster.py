@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
-from fencepost.broker.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from fencepost.broker.metadata.operations import CLUSTER_OPERATIONS, NOT_ASKED
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api60_describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 

@@ -5,7 +5,7 @@ v0 is served.
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.messages.api61_describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,

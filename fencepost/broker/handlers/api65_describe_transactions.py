@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.txn.causes import Caller, Refusal, Story, told
 from fencepost.protocol.messages.api65_describe_transactions import (
     DescribeTransactionsResponse,

@@ -5,7 +5,7 @@ v0-2 are served; v1 filters by how long a transaction has been running (KIP-994)
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.txn.listing import Filters
 from fencepost.protocol.messages.api66_list_transactions import ListTransactionsResponse, TransactionState
 

@@ -7,8 +7,8 @@ answer is UNSUPPORTED_VERSION.
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
-from fencepost.broker.later import later
+from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.later import later
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import (

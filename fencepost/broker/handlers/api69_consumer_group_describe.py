@@ -6,8 +6,8 @@ v0-1 are served; v1 says which protocol a member speaks (KIP-1099). A group of t
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
 from fencepost.broker.handlers.api15_describe_groups import GROUP_OPERATIONS, NOT_ASKED_FOR
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.group.consumer.view import DescribedConsumer, DescribedConsumerGroup, NamedTopic
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api69_consumer_group_describe import (

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
-from fencepost.broker.loggers import BROKER_LOGGER
+from fencepost.broker.config.loggers import BROKER_LOGGER
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.metadata.image import ResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api74_list_config_resources import ConfigResource, ListConfigResourcesResponse

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.context import RequestContext
-from fencepost.broker.operations import TOPIC_OPERATIONS
+from fencepost.broker.metadata.operations import TOPIC_OPERATIONS
+from fencepost.broker.network.context import RequestContext
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api75_describe_topic_partitions import (

@@ -3,8 +3,8 @@
 import errno
 from collections.abc import Collection
 
-from fencepost.broker.log.file_jobs import Deletion
-from fencepost.broker.log.store import Syncable
+from fencepost.broker.log.storage.file_jobs import Deletion
+from fencepost.broker.log.storage.store import Syncable
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 """The errors that say so."""

@@ -7,19 +7,24 @@ from pathlib import Path
 
 import trio
 
-from fencepost.broker.log.checkpoints import (
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.deletions import FULL_DISK, Chores
+from fencepost.broker.log.durability.flusher import Durability
+from fencepost.broker.log.durability.sync_threads import FlushThreads
+from fencepost.broker.log.durability.upkeep import done, sync_all, syncing
+from fencepost.broker.log.kept_offsets import KeptOffsets
+from fencepost.broker.log.log_store import LogStore
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.recovery.opening import ALL_TRUSTED, need_durable
+from fencepost.broker.log.storage.checkpoints import (
     CLEAN_SHUTDOWN,
     NO_TOPIC_ID,
     PARTITION_METADATA,
     load_topic_id,
     topic_id_text,
 )
-from fencepost.broker.log.commit import Durability
-from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.deletions import FULL_DISK, Chores
-from fencepost.broker.log.files import FileStore
-from fencepost.broker.log.kept_offsets import KeptOffsets
-from fencepost.broker.log.layout import (
+from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.log.storage.layout import (
     ACCEPT_LOSS,
     DELETED,
     STRAY,
@@ -29,16 +34,11 @@ from fencepost.broker.log.layout import (
     may_be_partition,
     partition_of,
 )
-from fencepost.broker.log.lock import DirectoryInUse, lock_directory
-from fencepost.broker.log.log_store import LogStore
-from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.recovery import ALL_TRUSTED, need_durable
-from fencepost.broker.log.segment import LOG_SUFFIX
-from fencepost.broker.log.segment_store import SegmentStore
-from fencepost.broker.log.store import CorruptLogFile, FlushFailed, Store, Syncable
-from fencepost.broker.log.sync_thread import FlushThreads
-from fencepost.broker.log.upkeep import done, sync_all, syncing
+from fencepost.broker.log.storage.lock import DirectoryInUse, lock_directory
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.segment import LOG_SUFFIX
+from fencepost.broker.log.storage.segment_store import SegmentStore
+from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed, Store, Syncable
 from fencepost.protocol.topics import TopicPartition
 
 _REMEDY = (

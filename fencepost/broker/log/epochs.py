@@ -2,8 +2,8 @@
 
 import logging
 
-from fencepost.broker.log.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
-from fencepost.broker.log.store import CorruptLogFile, Store
+from fencepost.broker.log.storage.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
+from fencepost.broker.log.storage.store import CorruptLogFile, Store
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1

@@ -3,8 +3,9 @@
 import threading
 from collections.abc import Callable, Collection, Mapping
 
-from fencepost.broker.log.checkpointing import ReplacedFile
-from fencepost.broker.log.checkpoints import (
+from fencepost.broker.log.durability.checkpointing import ReplacedFile
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.storage.checkpoints import (
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -14,8 +15,7 @@ from fencepost.broker.log.checkpoints import (
     load_log_starts,
     load_offsets,
 )
-from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.store import Store, Syncable
+from fencepost.broker.log.storage.store import Store, Syncable
 from fencepost.protocol.topics import TopicPartition
 
 

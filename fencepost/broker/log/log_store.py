@@ -11,8 +11,8 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.retention import SegmentFacts
-from fencepost.broker.log.store import Bytes, Piece, Staging, Store, Syncable
-from fencepost.broker.log.txn_index import AbortedTransaction
+from fencepost.broker.log.storage.store import Bytes, Piece, Staging, Store, Syncable
+from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.protocol.record_batch import BatchHeader
 
 

@@ -4,20 +4,20 @@ import errno
 import logging
 from collections.abc import Callable, Collection
 
-from fencepost.broker.log.checkpoint_pace import CheckpointPace
-from fencepost.broker.log.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.durability.checkpoint_pace import CheckpointPace
+from fencepost.broker.log.durability.upkeep import Steps, at_once, sync_all
 from fencepost.broker.log.log_store import Conflict, OpenedLog
 from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
 from fencepost.broker.log.producer_state import AppendOrigin, Refusal, VerificationGuard
 from fencepost.broker.log.reading import ReadableLog
-from fencepost.broker.log.recovery import ALL_TRUSTED
+from fencepost.broker.log.recovery.opening import ALL_TRUSTED
+from fencepost.broker.log.recovery.snapshot_files import SnapshotFiles
 from fencepost.broker.log.results import AppendInfo, ReadResult, TimestampOffset, Watcher
 from fencepost.broker.log.retention import deletable
-from fencepost.broker.log.snapshot_files import SnapshotFiles
-from fencepost.broker.log.store import FileRegion, FlushFailed, Store, Syncable
-from fencepost.broker.log.txn_index import AbortedTransaction
-from fencepost.broker.log.upkeep import Steps, at_once, sync_all
+from fencepost.broker.log.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
+from fencepost.broker.log.storage.store import FileRegion, FlushFailed, Store, Syncable
+from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.broker.log.validation import Accepted, check_batch, check_own
 from fencepost.protocol.control_records import same_marker
 from fencepost.protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ import logging
 from fencepost.broker.log.log_store import FoundTime, OpenedLog, StoredLog
 from fencepost.broker.log.producer_state import OpenTransaction
 from fencepost.broker.log.results import ReadResult, TimestampOffset, Watcher
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 

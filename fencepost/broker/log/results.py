@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, Protocol
 
-from fencepost.broker.log.store import Piece
+from fencepost.broker.log.storage.store import Piece
 from fencepost.protocol.errors import ErrorCode
 
 

@@ -11,7 +11,7 @@ import crc32c
 
 from fencepost.broker.log.config import LZ4_DEFAULT_LEVEL, NEVER_MS, LogConfig
 from fencepost.broker.log.producer_state import AppendOrigin, Refusal
-from fencepost.broker.log.store import Bytes
+from fencepost.broker.log.storage.store import Bytes
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import (

@@ -14,7 +14,7 @@ from fencepost.client.admin.cluster_types import (
 )
 from fencepost.client.admin.requests import AdminRequests, ToBroker, failure, is_unsupported
 from fencepost.client.errors import KafkaError, code_of
-from fencepost.client.group_requests import by_topic
+from fencepost.client.group.requests import by_topic
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest

@@ -7,7 +7,7 @@ from fencepost.client.admin.cluster_types import Reassignment
 from fencepost.client.admin.item_errors import ItemErrors
 from fencepost.client.admin.requests import AdminRequests, failure
 from fencepost.client.errors import KafkaError
-from fencepost.client.group_requests import by_topic
+from fencepost.client.group.requests import by_topic
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api43_elect_leaders import ElectLeadersRequest, TopicPartitions
 from fencepost.protocol.messages.api45_alter_partition_reassignments import (

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable,
 from typing import Any, TypeVar
 
 from fencepost.client.admin.item_errors import ItemErrors
-from fencepost.client.cluster import Cluster
 from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.registry import KNOWN_BY_KEY
 from fencepost.protocol.schema import EncodeError

@@ -12,8 +12,8 @@ from fencepost.client.admin.types import (
     TransactionStory,
     TransactionSummary,
 )
-from fencepost.client.cluster import TRANSACTION
 from fencepost.client.errors import KafkaError, code_of
+from fencepost.client.network.cluster import TRANSACTION
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest

@@ -6,7 +6,7 @@ from enum import Enum, IntEnum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.cluster import PartitionInfo
+from fencepost.client.network.cluster import PartitionInfo
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fencepost.client.cluster import Cluster
 from fencepost.client.errors import ConfigError
+from fencepost.client.network.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,12 +13,12 @@ from typing import Any, Protocol, TypeVar
 
 import trio
 
-from fencepost.client.cluster import GROUP, Cluster
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.group_steps import GiveUp, Step, Take
 from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of
 from fencepost.client.group.interest import Interest
-from fencepost.client.txn_requests import GroupMetadata
+from fencepost.client.network.cluster import GROUP, Cluster
+from fencepost.client.transactions.requests import GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 

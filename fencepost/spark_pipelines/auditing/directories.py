@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fencepost.broker.log.compaction.swap import SWAP
-from fencepost.broker.log.lock import DirectoryInUse, lock_shared
-from fencepost.broker.log.recovery import ALL_TRUSTED
-from fencepost.broker.log.reserve import is_room
-from fencepost.broker.log.scanning import batches
-from fencepost.broker.log.segment import LOG_SUFFIX, TXN_INDEX_SUFFIX, file_name
-from fencepost.broker.log.store import CorruptLogFile
-from fencepost.broker.log.txn_index import TXN_ENTRY
+from fencepost.broker.log.recovery.opening import ALL_TRUSTED
+from fencepost.broker.log.recovery.scanning import batches
+from fencepost.broker.log.storage.lock import DirectoryInUse, lock_shared
+from fencepost.broker.log.storage.reserve import is_room
+from fencepost.broker.log.storage.segment import LOG_SUFFIX, TXN_INDEX_SUFFIX, file_name
+from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.broker.log.storage.txn_index import TXN_ENTRY
 from fencepost.broker.log.verify.directory import DirectoryCheck
 from fencepost.broker.log.verify.files import ReadSegment, file_names, load, segment_bases
 from fencepost.broker.log.verify.report import Report

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_connector.wire import ConnectionSettings
+from fencepost.spark_connector.network.wire import ConnectionSettings
 from fencepost.spark_pipelines.auditing.rules import Bounds, Owner
 
 

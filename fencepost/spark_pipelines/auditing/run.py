@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_connector.options import parse_options
+from fencepost.spark_connector.source.options import parse_options
 from fencepost.spark_pipelines.auditing.cluster import plan_cluster, range_facts
 from fencepost.spark_pipelines.auditing.coordinators import compacted_topics, explain_open
 from fencepost.spark_pipelines.auditing.directories import held, plan_directories, segment_facts

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from fencepost.broker.log.scanning import batches
+from fencepost.broker.log.recovery.scanning import batches
 from fencepost.broker.log.verify.files import ReadSegment
-from fencepost.broker.metadata_reader import MetadataReader
+from fencepost.broker.metadata.reader import MetadataReader
 from fencepost.cli.main import cli
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import command, command_json, whom_to_ask

@@ -7,9 +7,10 @@ import trio
 
 import fencepost
 from fencepost import ErrorCode, KafkaError, TopicPartition
-from fencepost.client import CommittedOffset, GroupMetadata, committing
-from fencepost.client.cluster import GROUP
+from fencepost.client import CommittedOffset, GroupMetadata
+from fencepost.client.consumer import committing
 from fencepost.client.errors import error_for
+from fencepost.client.network.cluster import GROUP
 from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, MemberIdentity
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from fencepost.protocol.registry import API_BY_KEY

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 import fencepost
-from fencepost.client.wire import open_socket
+from fencepost.client.network.wire import open_socket
 from tests.kit import workload_proxy
 from tests.kit.broker_process import BrokerProcess
 

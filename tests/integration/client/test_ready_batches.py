@@ -4,7 +4,7 @@ import pytest
 
 import fencepost
 from fencepost import AbortableError, ErrorCode, KafkaError
-from fencepost.client.ready_batches import whole_batches
+from fencepost.client.producer.ready_batches import whole_batches
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.record_batch import CorruptBatch, build_batch
 from tests.integration.client.test_transactions import create, read_all

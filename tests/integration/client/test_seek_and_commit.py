@@ -8,7 +8,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, KafkaError, RetriableError, TopicPartition
-from fencepost.client.read_errors import DeserializationFailed
+from fencepost.client.consumer.read_errors import DeserializationFailed
 from fencepost.sync import Client as BlockingClient
 from tests.integration.client.group_kit import PATIENCE_S
 from tests.integration.client.test_groups import create

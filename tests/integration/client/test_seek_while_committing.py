@@ -12,7 +12,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, TopicPartition
-from fencepost.client import committing
+from fencepost.client.consumer import committing
 from tests.integration.client.group_kit import PATIENCE_S
 from tests.integration.client.test_groups import create
 from tests.integration.client.test_seek_and_commit import committed

@@ -9,7 +9,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, TopicPartition
-from fencepost.client.whole_transactions import TransactionTooLarge
+from fencepost.client.consumer.whole_transactions import TransactionTooLarge
 
 PARTITIONS = 3
 

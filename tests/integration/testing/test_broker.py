@@ -8,8 +8,8 @@ import pytest
 
 import fencepost
 from fencepost import TopicPartition, sync
-from fencepost.broker.config import ConfigError
-from fencepost.broker.log.lock import DirectoryInUse
+from fencepost.broker.config.broker_config import ConfigError
+from fencepost.broker.log.storage.lock import DirectoryInUse
 from fencepost.testing import Broker, BrokerGone
 from tests.integration.testing.writers import Fencepost
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from fencepost.broker.log.lock import lock_directory
+from fencepost.broker.log.storage.lock import lock_directory
 from fencepost.testing import Broker, BrokerGone, loop_thread
 from fencepost.testing import broker as broker_module
 from fencepost.testing.faulty_node import FaultyNode

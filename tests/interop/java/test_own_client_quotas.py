@@ -7,7 +7,7 @@ import trio
 
 import fencepost
 from fencepost.client.admin.security_types import QuotaEntity
-from fencepost.client.connection import Connection
+from fencepost.client.network.connection import Connection
 from tests.interop.java.real_kafka import RealKafka
 
 SECONDS = 100

@@ -13,8 +13,8 @@ import trio
 
 import fencepost
 from fencepost import AuthenticationError
-from fencepost.client import authentication
 from fencepost.client.core.sasl import OAuthToken
+from fencepost.client.network import authentication
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
 from tests.kit.certificates import Authority, Signed
@@ -269,7 +269,7 @@ async def test_a_name_that_is_not_in_the_certificate(secure: Secure) -> None:
     context_free = {"security_protocol": "ssl", "ssl_cafile": str(secure.authority.ca)}
 
     async def dial(host: str, port: int, timeout_s: float) -> Any:
-        from fencepost.client.wire import open_socket
+        from fencepost.client.network.wire import open_socket
 
         return await open_socket(listening, port, timeout_s)
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from fencepost.broker.dispatch import Dispatch, UnservedRequest
-from fencepost.broker.identity import WrongDirectory, cluster_id_of, new_topic_id
-from fencepost.broker.metrics_server import HEAD_BYTES_MAX, MetricsServer
+from fencepost.broker.metadata.identity import WrongDirectory, cluster_id_of, new_topic_id
+from fencepost.broker.metrics.server import HEAD_BYTES_MAX, MetricsServer
+from fencepost.broker.network.dispatch import Dispatch, UnservedRequest
 from fencepost.cli.log_format import TEXT_MAX, JsonFormatter, TextFormatter
 from fencepost.protocol.registry import API_BY_KEY
 

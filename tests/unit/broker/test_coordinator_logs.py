@@ -7,9 +7,9 @@ import pytest
 import trio
 
 from fencepost.broker.coordinator_logs import InternalTopicLogs, PartitionCoordinatorLog
-from fencepost.broker.log.commit import GroupCommit
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.durability.flusher import GroupCommit
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.coordinator.ports import LogUnreadable, LogWriteFailed, ProducerTag
 from fencepost.protocol.errors import ErrorCode

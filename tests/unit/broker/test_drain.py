@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from fencepost.broker.connection import Connection
-from fencepost.broker.readiness import Work
+from fencepost.broker.network.connection import Connection
+from fencepost.broker.network.poller import Work
 from fencepost.protocol.errors import ErrorCode
 from fencepost.testing import Broker
 from tests.kit.wire import Wire, batch_of

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.broker.frames import BURST_BYTES, KEPT_BYTES, START_BYTES, BadFrame, FrameBuffer
+from fencepost.broker.network.frames import BURST_BYTES, KEPT_BYTES, START_BYTES, BadFrame, FrameBuffer
 
 MAX_BYTES = 100 << 20
 

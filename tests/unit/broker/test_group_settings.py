@@ -2,9 +2,9 @@
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
-from fencepost.broker.group_settings import GROUP_SETTINGS, group_entries, group_problem
-from fencepost.broker.topic_config import ConfigSource, Dynamic
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.group_settings import GROUP_SETTINGS, group_entries, group_problem
+from fencepost.broker.config.topic_config import ConfigSource, Dynamic
 from fencepost.coordinator.group.consumer_service import PER_GROUP
 
 SESSION, HEARTBEAT, INTERVAL = (

@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
-from fencepost.broker.hanging import Hanging, HangingCheck
+from fencepost.broker.transactions.hanging import Hanging, HangingCheck
 from fencepost.coordinator.runtime import LostLog
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode

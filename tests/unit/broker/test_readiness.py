@@ -9,8 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.broker import readiness
-from fencepost.broker.readiness import Readiness, Seat, Work
+from fencepost.broker.network import poller as readiness
+from fencepost.broker.network.poller import Readiness, Seat, Work
 
 DIRECT = pytest.mark.skipif(not hasattr(readiness.select, "epoll"), reason="only where the system has epoll")
 

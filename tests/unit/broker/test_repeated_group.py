@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.broker.answers import Answer, answer_of
-from fencepost.broker.context import Endpoint, RequestContext
 from fencepost.broker.handlers import api11_join_group, api14_sync_group
-from fencepost.broker.metrics import Metrics
-from fencepost.broker.repeated_group import FRAME_BYTES_MAX, HEARTBEAT, JOIN, SYNC, RepeatedGroup
+from fencepost.broker.metrics.counters import Metrics
+from fencepost.broker.network.answers import Answer, answer_of
+from fencepost.broker.network.context import Endpoint, RequestContext
+from fencepost.broker.network.repeated_group import FRAME_BYTES_MAX, HEARTBEAT, JOIN, SYNC, RepeatedGroup
 from fencepost.coordinator.group.turn import Join, JoinReply, Sync, SyncReply
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_request_header, write_request_header

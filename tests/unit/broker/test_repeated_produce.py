@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 import trio
 
-from fencepost.broker.answers import Answer, answer_of
-from fencepost.broker.config import load_config
-from fencepost.broker.context import Endpoint, RequestContext
+from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.handlers import api00_produce
+from fencepost.broker.network.answers import Answer, answer_of
+from fencepost.broker.network.context import Endpoint, RequestContext
+from fencepost.broker.network.repeated_produce import KNOWN_MAX, PREFIX_LENGTHS_MAX, SINCE, RepeatedProduce
 from fencepost.broker.node import Node
-from fencepost.broker.repeated_produce import KNOWN_MAX, PREFIX_LENGTHS_MAX, SINCE, RepeatedProduce
 from fencepost.coordinator.metadata.commands import NewTopic, TopicRef
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_request_header, read_response_header, write_request_header

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 import trio
 
-from fencepost.broker.answers import Answer, answer_of
-from fencepost.broker.config import load_config
-from fencepost.broker.context import Endpoint, RequestContext
+from fencepost.broker.config.broker_config import load_config
+from fencepost.broker.network.answers import Answer, answer_of
+from fencepost.broker.network.context import Endpoint, RequestContext
+from fencepost.broker.network.repeated_txn import FRAME_BYTES_MAX, KNOWN_MAX, RepeatedTxn
 from fencepost.broker.node import Node
-from fencepost.broker.repeated_txn import FRAME_BYTES_MAX, KNOWN_MAX, RepeatedTxn
 from fencepost.coordinator.metadata.commands import NewTopic, TopicRef
 from fencepost.protocol.headers import read_request_header, write_request_header
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (

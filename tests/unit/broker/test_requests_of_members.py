@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import trio
 
-from fencepost.broker.answers import Answer
-from fencepost.broker.frames import LEAST_FREE_BYTES, FrameBuffer
-from fencepost.broker.outgoing import Outgoing
+from fencepost.broker.network.answers import Answer
+from fencepost.broker.network.frames import LEAST_FREE_BYTES, FrameBuffer
+from fencepost.broker.network.outgoing import Outgoing
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fencepost.protocol.messages.api12_heartbeat import HeartbeatRequest

@@ -9,9 +9,9 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.broker import transmission
-from fencepost.broker.log.store import Descriptor, FileRegion
-from fencepost.broker.transmission import (
+from fencepost.broker.log.storage.store import Descriptor, FileRegion
+from fencepost.broker.network import transmission
+from fencepost.broker.network.transmission import (
     BUFFERS_PER_CALL,
     JOIN_BYTES_MAX,
     UNPACED,

@@ -6,8 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.broker.config import load_config
-from fencepost.broker.context import Endpoint
+from fencepost.broker.config.broker_config import load_config
+from fencepost.broker.network.context import Endpoint
 from fencepost.broker.node import Node
 from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.service import TransactionService

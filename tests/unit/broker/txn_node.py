@@ -7,8 +7,8 @@ from typing import Any
 
 import trio
 
-from fencepost.broker.config import load_config
-from fencepost.broker.context import DurableReply, Endpoint, RequestContext
+from fencepost.broker.config.broker_config import load_config
+from fencepost.broker.network.context import DurableReply, Endpoint, RequestContext
 from fencepost.broker.node import Node
 from fencepost.protocol.control_records import read_marker
 from fencepost.protocol.errors import ErrorCode

@@ -3,8 +3,8 @@
 import dataclasses
 import json
 
-from fencepost.cli.metadata_history_text import HistoryText, moment_json
-from fencepost.cli.metadata_tree import root, whole
+from fencepost.cli.metadata.history_text import HistoryText, moment_json
+from fencepost.cli.metadata.tree import root, whole
 from fencepost.coordinator.metadata.history import MetadataHistory
 from fencepost.protocol.metadata_record_types import (
     AccessControlEntryRecord,

@@ -7,7 +7,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-from fencepost.broker.config_sources import from_environment
+from fencepost.broker.config.sources import from_environment
 from fencepost.cli.connect import ask, broker_options, client_config, command_for
 from fencepost.cli.main import COMMANDS, cli
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fencepost.cli.plain_text import age, cell, moment, table
-from fencepost.cli.txn_text import as_json, describe_text, why_text
+from fencepost.cli.txn.text import as_json, describe_text, why_text
 from fencepost.client.admin.types import (
     HeldBack,
     Holder,

@@ -8,8 +8,8 @@ import pytest
 import trio
 
 import fencepost
-from fencepost.client import arrow, reading
-from fencepost.client.read_errors import CorruptRecords
+from fencepost.client.consumer import arrow, reading
+from fencepost.client.consumer.read_errors import CorruptRecords
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record

@@ -11,7 +11,7 @@ import trio
 import fencepost
 from fencepost import KafkaError, RetriableError
 from fencepost.client.background import Background
-from fencepost.client.retry import Backoff, RetryPolicy
+from fencepost.client.network.retry import Backoff, RetryPolicy
 from tests.unit.client.scripted_broker import ScriptedBroker
 
 Script = Callable[..., Any]

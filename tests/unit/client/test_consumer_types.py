@@ -9,7 +9,7 @@ import uuid
 from typing import Any, assert_type
 
 import fencepost
-from fencepost.client.consumer import Consumer
+from fencepost.client.consumer.consumer import Consumer
 from fencepost.client.serializers import Integer, Json, Uuid
 
 

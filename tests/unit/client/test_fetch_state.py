@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fencepost import IsolationLevel, TopicPartition
-from fencepost.client.fetch_state import PartitionState
+from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.record_batch import build_batch

@@ -7,7 +7,7 @@ import trio
 import trio.testing
 
 import fencepost
-from fencepost.client.read_errors import LogTruncated, OffsetOutOfRange
+from fencepost.client.consumer.read_errors import LogTruncated, OffsetOutOfRange
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.client.fetch_broker import FetchBroker, ScriptedCluster, moved_to, prefer
 from tests.unit.client.reading_kit import T0, Start, read, until, values, wait_fetched

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fencepost
-from fencepost.client import frames
-from fencepost.client.frames import LARGE_BYTES, FramePool
+from fencepost.client.network import frames
+from fencepost.client.network.frames import LARGE_BYTES, FramePool
 from tests.kit.certificates import Authority
 from tests.unit.client.fetch_broker import FetchBroker, ScriptedCluster
 from tests.unit.client.reading_kit import Start
@@ -102,7 +102,7 @@ def test_a_pool_whose_blocks_are_all_held_goes_on_with_others() -> None:
 @pytest.fixture
 def small_pool(monkeypatch: pytest.MonkeyPatch) -> FramePool:
     pool = FramePool()
-    monkeypatch.setattr("fencepost.client.connection.FRAMES", pool)
+    monkeypatch.setattr("fencepost.client.network.connection.FRAMES", pool)
     return pool
 
 

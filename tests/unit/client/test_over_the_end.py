@@ -9,7 +9,7 @@ import trio
 
 import fencepost
 from fencepost import ErrorCode, OutcomeUnknown
-from fencepost.client.buffer import BufferMemory
+from fencepost.client.producer.buffer import BufferMemory
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
 from fencepost.protocol.record_batch import build_batch

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.client.partitioner import (
+from fencepost.client.producer.partitioner import (
     KeyHashes,
     Load,
     StickyPartition,

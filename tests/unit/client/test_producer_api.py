@@ -9,9 +9,9 @@ import trio
 
 import fencepost
 from fencepost import ConfigError, DeliveryError, ErrorCode, KafkaError, RetriableError
-from fencepost.client.buffer import BufferMemory
 from fencepost.client.config import ProducerConfig, parse
-from fencepost.client.lane import level_of
+from fencepost.client.producer.buffer import BufferMemory
+from fencepost.client.producer.lane import level_of
 from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]

@@ -9,7 +9,7 @@ import uuid
 from typing import Any, assert_type
 
 import fencepost
-from fencepost.client.producer import Delivery, Producer
+from fencepost.client.producer.producer import Delivery, Producer
 from fencepost.client.serializers import Bytes, Double, Integer, Json, Long, Serializer, String, Uuid
 
 

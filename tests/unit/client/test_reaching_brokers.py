@@ -12,7 +12,7 @@ import trio
 import fencepost
 from fencepost import ConfigError, ErrorCode, RetriableError
 from fencepost.client.errors import ConnectionLost
-from fencepost.client.wire import open_socket
+from fencepost.client.network.wire import open_socket
 from fencepost.protocol.messages.api03_metadata import MetadataResponse
 from tests.unit.client.scripted_broker import SILENCE, ScriptedBroker
 

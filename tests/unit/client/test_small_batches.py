@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fencepost.client.fetch_state import PartitionState
+from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.protocol.batch_header import CorruptBatch, read_header
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.control_records import end_txn_marker

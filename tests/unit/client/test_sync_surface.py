@@ -10,10 +10,10 @@ import trio.lowlevel
 
 import fencepost
 from fencepost import sync
-from fencepost.client.deliveries import Delivery
-from fencepost.client.producer import SendMany
-from fencepost.client.transaction import Transaction, TransactionContext
-from fencepost.client.whole_transactions import WholeTransactions
+from fencepost.client.consumer.whole_transactions import WholeTransactions
+from fencepost.client.producer.deliveries import Delivery
+from fencepost.client.producer.producer import SendMany
+from fencepost.client.transactions.transaction import Transaction, TransactionContext
 from fencepost.sync.loop import Loop
 from fencepost.sync.mirror import Mirror, Stream, view
 

@@ -11,8 +11,8 @@ import trio
 
 import fencepost
 from fencepost import AuthenticationError, RetriableError
-from fencepost.client import connection as connection_module
 from fencepost.client.core.throttle import pause_ms
+from fencepost.client.network import connection as connection_module
 from fencepost.protocol.messages.api03_metadata import MetadataResponse
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeResponse
 from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateResponse

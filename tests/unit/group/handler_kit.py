@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
-from fencepost.broker.context import EncodedReply, Endpoint, RequestContext
-from fencepost.broker.dispatch import Dispatch
-from fencepost.broker.later import Later
+from fencepost.broker.network.context import EncodedReply, Endpoint, RequestContext
+from fencepost.broker.network.dispatch import Dispatch
+from fencepost.broker.network.later import Later
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (

@@ -2,9 +2,9 @@
 
 import pytest
 
-from fencepost.broker.dispatch import Dispatch
 from fencepost.broker.handlers import api11_join_group as join_handler
 from fencepost.broker.handlers import api14_sync_group as sync_handler
+from fencepost.broker.network.dispatch import Dispatch
 from fencepost.coordinator.group.turn import JoinReply, SyncReply
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (

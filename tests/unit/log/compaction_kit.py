@@ -6,7 +6,7 @@ from fencepost.broker.log.compaction.cleanable import CleanableRange, cleanable_
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, Steps, drive
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.segments import Segments
+from fencepost.broker.log.storage.segments import Segments
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.isolation import AbortedFilter
 from fencepost.protocol.record_batch import BatchHeader, build_batch, iter_headers

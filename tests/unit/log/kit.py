@@ -6,11 +6,11 @@ from collections.abc import Iterable
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.memory import MemoryFile, MemoryStore
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.results import AppendInfo
-from fencepost.broker.log.store import Bytes, FileRegion, Piece
+from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
+from fencepost.broker.log.storage.store import Bytes, FileRegion, Piece
 from fencepost.protocol.record_batch import BatchHeader, build_batch, iter_headers
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 

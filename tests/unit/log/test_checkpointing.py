@@ -4,14 +4,14 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from fencepost.broker.log import checkpoint_pace
-from fencepost.broker.log.checkpointing import Checkpointer, ReplacedFile
-from fencepost.broker.log.checkpoints import RECOVERY_POINTS, decode_offsets
-from fencepost.broker.log.commit import GroupCommit
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.recovery import recover
-from fencepost.broker.log.store import FlushFailed
+from fencepost.broker.log.durability import checkpoint_pace
+from fencepost.broker.log.durability.checkpointing import Checkpointer, ReplacedFile
+from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.recovery.opening import recover
+from fencepost.broker.log.storage.checkpoints import RECOVERY_POINTS, decode_offsets
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.store import FlushFailed
 from tests.unit.log.kit import TOPIC_ID, TP, batch, crashed, directory_over, end, file_names, headers, send, transact
 from tests.unit.log.test_commit import OneBadFile
 

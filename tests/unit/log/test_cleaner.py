@@ -10,16 +10,16 @@ import trio
 from trio.testing import MockClock
 
 from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
-from fencepost.broker.log.checkpoints import decode_offsets
-from fencepost.broker.log.commit import GroupCommit
 from fencepost.broker.log.compaction.cleanable import CleanableRange
 from fencepost.broker.log.compaction.cleaner import CleanerSettings, LogCleaner
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningInterrupted, CleaningLimits, Steps
 from fencepost.broker.log.compaction.record_work import Offload, Work
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.log.durability.flusher import GroupCommit
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.store import FileRegion
+from fencepost.broker.log.storage.checkpoints import decode_offsets
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.store import FileRegion
 from fencepost.coordinator.ports import ProducerTag
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.log.compaction_kit import COMPACT, HOUR_MS, begin, clean, put, seen, segments_of

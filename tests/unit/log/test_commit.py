@@ -6,13 +6,13 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.broker.log import commit as commit_module
-from fencepost.broker.log.checkpoints import RECOVERY_POINTS, decode_offsets
-from fencepost.broker.log.commit import GroupCommit, LogOffline
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.memory import MemoryFile, MemoryStore
-from fencepost.broker.log.store import FlushFailed
+from fencepost.broker.log.durability import flusher as commit_module
+from fencepost.broker.log.durability.flusher import GroupCommit, LogOffline
+from fencepost.broker.log.storage.checkpoints import RECOVERY_POINTS, decode_offsets
+from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
+from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.kit import TOPIC_ID, TP, UNCOMMITTED, batch, crashed, directory_over, headers, over, send
 

@@ -7,8 +7,8 @@ import pytest
 from fencepost.broker.log.compaction.cleanable import MAX_RELATIVE_OFFSET, grouped, must_roll
 from fencepost.broker.log.compaction.cleaning import CleaningLimits
 from fencepost.broker.log.compaction.offset_map import NOT_FOUND, SLOT_BYTES, OffsetMap
-from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.record_batch import build_batch, check_crc, iter_headers
 from tests.unit.log.compaction_kit import (

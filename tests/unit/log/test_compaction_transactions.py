@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.recovery import Recovered, recover
-from fencepost.broker.log.store import Store
+from fencepost.broker.log.recovery.opening import Recovered, recover
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.store import Store
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import iter_headers

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.identity import META_PROPERTIES, META_PROPERTIES_TWIN, cluster_id_of
-from fencepost.broker.log.files import FileStore
+from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.metadata.identity import META_PROPERTIES, META_PROPERTIES_TWIN, cluster_id_of
 from fencepost.testing.disk_nodes import nothing
 from fencepost.testing.sim_disk import SimDisk
 

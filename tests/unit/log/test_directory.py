@@ -7,8 +7,8 @@ import pytest
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import DirectoryInUse, LogDirectory
-from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.log.kit import (

@@ -7,7 +7,7 @@ import pytest
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.disk import SYSTEM_DISK
+from fencepost.broker.log.storage.disk import SYSTEM_DISK
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.kit import (
     COMMITTED,

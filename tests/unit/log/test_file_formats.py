@@ -5,13 +5,13 @@ import struct
 import crc32c
 import pytest
 
-from fencepost.broker.log import checkpoints
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
-from fencepost.broker.log.segment import file_name, offset_in_name
-from fencepost.broker.log.snapshots import decode_snapshot, encode_snapshot
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.recovery.snapshots import decode_snapshot, encode_snapshot
+from fencepost.broker.log.storage import checkpoints
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.segment import file_name, offset_in_name
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.log.kit import (
     NOW_MS,

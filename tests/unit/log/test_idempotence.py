@@ -2,12 +2,12 @@
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig
+from fencepost.broker.config.broker_config import BrokerConfig
+from fencepost.broker.config.topic_config import Dynamic
+from fencepost.broker.config.topic_rules import log_config
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.producer_state import AppendOrigin
-from fencepost.broker.topic_config import Dynamic
-from fencepost.broker.topic_rules import log_config
+from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.kit import NOW_MS, batch, crashed, directory_over, end, log_file, over, send, transact
 

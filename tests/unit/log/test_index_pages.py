@@ -2,8 +2,8 @@
 
 import random
 
-from fencepost.broker.log.indexes import OffsetIndex, TimeIndex
-from fencepost.broker.log.memory import MemoryFile, MemoryStore
+from fencepost.broker.log.storage.indexes import OffsetIndex, TimeIndex
+from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
 
 
 class CountingFile(MemoryFile):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fencepost.broker.log.config import LogConfig, jitter_ms
-from fencepost.broker.log.memory import MemoryStore
+from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.log.kit import NOW_MS, TOPIC_ID, batch, crashed, directory_over, send

@@ -10,12 +10,12 @@ import trio
 
 from fencepost.broker.handlers.api00_produce import Write
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.disk import SystemDisk
-from fencepost.broker.log.files import FileStore
-from fencepost.broker.log.large_writes import LargeWrites, stage
+from fencepost.broker.log.durability.large_writes import LargeWrites, stage
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
-from fencepost.broker.log.staged import PIECE_BYTES
-from fencepost.broker.log.store import END_MARK
+from fencepost.broker.log.storage.disk import SystemDisk
+from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.log.storage.staged import PIECE_BYTES
+from fencepost.broker.log.storage.store import END_MARK
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.log.kit import DEFAULTS, NOW_MS, TOPIC_ID, TP, batch, end, headers, send, settle, transact

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from fencepost.broker.log.files import FileStore
 from fencepost.broker.log.log_store import Conflict, LogStore, StoredLog
-from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.recovery import ALL_TRUSTED
-from fencepost.broker.log.segment_store import SegmentStore
-from fencepost.broker.log.txn_index import AbortedTransaction
+from fencepost.broker.log.recovery.opening import ALL_TRUSTED
+from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.segment_store import SegmentStore
+from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.protocol.record_batch import assign_offset, iter_headers, read_header
 from tests.unit.log.kit import DEFAULTS, NOW_MS, SMALL, batch, joined
 

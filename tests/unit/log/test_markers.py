@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.producer_state import ALREADY_OPEN, AppendOrigin
+from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import read_header

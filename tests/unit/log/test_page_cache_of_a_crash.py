@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.files import FileStore
-from fencepost.broker.log.store import FlushFailed
+from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import nothing
 from fencepost.testing.sim_disk import SimDisk

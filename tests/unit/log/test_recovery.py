@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import pytest
 
-from fencepost.broker.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.segment import file_name
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.storage.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.segment import file_name
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.kit import (
     COMMITTED,

@@ -10,13 +10,13 @@ import pytest
 from fencepost.broker.log import partition
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.files import FileStore
-from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.recovery import recover
-from fencepost.broker.log.reserve import drop_reserve, end_of_batches
-from fencepost.broker.log.scanning import need_no_batch_after_damage
-from fencepost.broker.log.segment import Segment
-from fencepost.broker.log.store import END_MARK, CorruptLogFile, FlushFailed
+from fencepost.broker.log.recovery.opening import recover
+from fencepost.broker.log.recovery.scanning import need_no_batch_after_damage
+from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.reserve import drop_reserve, end_of_batches
+from fencepost.broker.log.storage.segment import Segment
+from fencepost.broker.log.storage.store import END_MARK, CorruptLogFile, FlushFailed
 from fencepost.protocol.record_batch import build_batch, read_header
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import nothing

@@ -7,8 +7,8 @@ import pytest
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.retention import SegmentFacts, deletable
+from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.kit import (
     COMMITTED,

@@ -9,8 +9,8 @@ import pytest
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.store import FileRegion
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.store import FileRegion
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
@@ -163,7 +163,7 @@ def test_large_pieces_are_file_regions_that_outlive_their_segment(tmp_path):
 
 
 def test_descriptors_are_bounded_and_files_are_opened_again_when_needed(tmp_path, monkeypatch):
-    from fencepost.broker.log import descriptor_pool
+    from fencepost.broker.log.storage import descriptor_pool
 
     monkeypatch.setattr(descriptor_pool.resource, "getrlimit", lambda kind: (40, 40))
     gc.collect()  # what tests before this one left open must not be closed in the middle of it

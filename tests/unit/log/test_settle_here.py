@@ -3,9 +3,9 @@
 import pytest
 import trio
 
-from fencepost.broker.log.commit import GroupCommit, LogOffline
-from fencepost.broker.log.memory import MemoryFile, MemoryStore
-from fencepost.broker.log.store import FlushFailed
+from fencepost.broker.log.durability.flusher import GroupCommit, LogOffline
+from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
+from fencepost.broker.log.storage.store import FlushFailed
 from tests.unit.log.kit import batch, over, send
 
 

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from fencepost.broker.log.store import FlushFailed
-from fencepost.broker.log.sync_thread import SyncThreads
+from fencepost.broker.log.durability.sync_threads import SyncThreads
+from fencepost.broker.log.storage.store import FlushFailed
 
 
 async def test_files_are_flushed_side_by_side_once_the_disk_is_known_to_be_slow():
@@ -53,7 +53,7 @@ class Timed:
 @pytest.fixture
 def clock(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("fencepost.broker.log.sync_thread.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("fencepost.broker.log.durability.sync_threads.time.perf_counter", lambda: now[0])
     return now
 
 

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import pytest
 import trio
 
-from fencepost.broker.log import checkpoint_pace, unflushed
-from fencepost.broker.log import commit as commit_module
-from fencepost.broker.log.checkpoint_pace import CheckpointPace
-from fencepost.broker.log.checkpointing import Checkpointer
-from fencepost.broker.log.commit import GroupCommit
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.disk import SystemDisk
-from fencepost.broker.log.files import DescriptorPool, FileStore
-from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.store import FlushFailed
-from fencepost.broker.log.unflushed import Unflushed, bytes_max, kept_seconds
+from fencepost.broker.log.durability import checkpoint_pace, unflushed
+from fencepost.broker.log.durability import flusher as commit_module
+from fencepost.broker.log.durability.checkpoint_pace import CheckpointPace
+from fencepost.broker.log.durability.checkpointing import Checkpointer
+from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.unflushed import Unflushed, bytes_max, kept_seconds
+from fencepost.broker.log.storage.disk import SystemDisk
+from fencepost.broker.log.storage.files import DescriptorPool, FileStore
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.store import FlushFailed
 from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send
 from tests.unit.log.test_commit import until
 

@@ -9,14 +9,14 @@ import trio
 import trio.testing
 
 from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
-from fencepost.broker.log import commit as commit_module
-from fencepost.broker.log.commit import GroupCommit
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.descriptor_pool import DescriptorPool
-from fencepost.broker.log.disk_file import DiskFile
-from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.log.sync_thread import SyncThreads
-from fencepost.broker.log.unflushed import Unflushed
+from fencepost.broker.log.durability import flusher as commit_module
+from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.sync_threads import SyncThreads
+from fencepost.broker.log.durability.unflushed import Unflushed
+from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
+from fencepost.broker.log.storage.disk_file import DiskFile
+from fencepost.broker.log.storage.memory import MemoryStore
 from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send, settle
 from tests.unit.log.test_commit import until
 from tests.unit.log.test_unflushed import MAX, OTHER, RELIEF, Watched, logs_on, running, small_steps, write

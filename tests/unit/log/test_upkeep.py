@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.log import snapshot_files
-from fencepost.broker.log.checkpointing import Checkpointer
-from fencepost.broker.log.commit import GroupCommit
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.files import DescriptorPool, FileStore
+from fencepost.broker.log.durability.checkpointing import Checkpointer
+from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.sync_threads import Failure, SyncThreads
+from fencepost.broker.log.durability.upkeep import at_once, in_threads
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.store import Syncable
-from fencepost.broker.log.sync_thread import Failure, SyncThreads
-from fencepost.broker.log.upkeep import at_once, in_threads
+from fencepost.broker.log.recovery import snapshot_files
+from fencepost.broker.log.storage.files import DescriptorPool, FileStore
+from fencepost.broker.log.storage.store import Syncable
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.disk_faults import Fault

@@ -3,8 +3,8 @@
 import pytest
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.producer_state import AppendOrigin
+from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.batch_header import rewrite_crc
 from fencepost.protocol.compression import Compression, compress
 from fencepost.protocol.control_records import end_txn_marker

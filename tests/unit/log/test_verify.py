@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.log.checkpoints import CLEAN_SHUTDOWN
 from fencepost.broker.log.compaction.record_work import Offload
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.layout import ACCEPT_LOSS
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.storage.checkpoints import CLEAN_SHUTDOWN
+from fencepost.broker.log.storage.layout import ACCEPT_LOSS
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.verify.report import Level, Report
 from fencepost.broker.verification import verify
 from tests.unit.log.compaction_kit import COMPACT, HOUR_MS, begin, clean, put

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.broker.log import file_sync
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.files import FileStore
-from fencepost.broker.log.staged import PIECE_BYTES
-from fencepost.broker.log.store import FlushFailed
-from fencepost.broker.log.writeback import STEP_BYTES, Writeback
+from fencepost.broker.log.durability.writeback import STEP_BYTES, Writeback
+from fencepost.broker.log.storage import file_sync
+from fencepost.broker.log.storage.files import FileStore
+from fencepost.broker.log.storage.staged import PIECE_BYTES
+from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.testing.disk_faults import Fault
 from fencepost.testing.disk_nodes import nothing

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import trio
 
-from fencepost.broker.config import BrokerConfig, load_config
-from fencepost.broker.topic_rules import TopicRules, cluster_facts
+from fencepost.broker.config.broker_config import BrokerConfig, load_config
+from fencepost.broker.config.topic_rules import TopicRules, cluster_facts
 from fencepost.coordinator.metadata.delta import Change
 from fencepost.coordinator.metadata.ports import Bounds, LoggedBatch, Snapshots
 from fencepost.coordinator.metadata.service import MetadataService

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.config_entries import broker_entries
-from fencepost.broker.config_without_effect import WITHOUT_EFFECT
-from fencepost.broker.topic_config import NO_DYNAMIC, ConfigSource
+from fencepost.broker.config.entries import broker_entries
+from fencepost.broker.config.topic_config import NO_DYNAMIC, ConfigSource
+from fencepost.broker.config.without_effect import WITHOUT_EFFECT
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.metadata.wire import NodeDouble, ask, messages, node, versions
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.topic_config import ConfigSource
+from fencepost.broker.config.topic_config import ConfigSource
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.metadata.wire import NodeDouble, ask, messages, node, versions
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost.broker.config import load_config
-from fencepost.broker.topic_rules import TopicRules
+from fencepost.broker.config.broker_config import load_config
+from fencepost.broker.config.topic_rules import TopicRules
 from fencepost.coordinator.metadata.commands import (
     ConfigEdit,
     ConfigEdits,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from fencepost.broker.config import load_config
-from fencepost.broker.topic_rules import TopicRules, cluster_facts
+from fencepost.broker.config.broker_config import load_config
+from fencepost.broker.config.topic_rules import TopicRules, cluster_facts
 from fencepost.coordinator.metadata.acl_controller import AclController
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, MorePartitions, NewTopic, TopicRef
 from fencepost.coordinator.metadata.config_controller import ConfigController

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.broker.topic_config import ConfigSource
+from fencepost.broker.config.topic_config import ConfigSource
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.metadata.kit import CLUSTER_ID, user_topics
 from tests.unit.metadata.wire import CLUSTER_BITS, NOT_ASKED, TOPIC_BITS, ask, messages, node, versions

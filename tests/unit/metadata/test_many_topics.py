@@ -2,7 +2,7 @@
 
 import os
 
-from fencepost.broker.metadata_answers import partition_value
+from fencepost.broker.metadata.answers import partition_value
 from fencepost.coordinator.metadata.commands import MorePartitions, NewTopic
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import (

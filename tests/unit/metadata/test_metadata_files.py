@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from fencepost.broker import metadata_snapshots
-from fencepost.broker.config import load_config
+from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.log.verify.report import Report
-from fencepost.broker.metadata_reader import METADATA_DIRECTORY, MetadataReader, NoMetadataLog
+from fencepost.broker.metadata import snapshots as metadata_snapshots
+from fencepost.broker.metadata.reader import METADATA_DIRECTORY, MetadataReader, NoMetadataLog
 from fencepost.broker.node import Node
 from fencepost.broker.verification import verify
 from fencepost.coordinator.metadata.commands import FeatureUpdate, MorePartitions, NewTopic, TopicRef, UpgradeType

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import trio
 
-from fencepost.broker.config import load_config
+from fencepost.broker.config.broker_config import load_config
 from fencepost.coordinator.metadata.commands import (
     ConfigEdit,
     ConfigEdits,

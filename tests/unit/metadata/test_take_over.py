@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import trio
 
-from fencepost.broker.config import load_config
-from fencepost.broker.log.commit import GroupCommit
+from fencepost.broker.config.broker_config import load_config
+from fencepost.broker.config.topic_rules import TopicRules, cluster_facts, metadata_log_config
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.memory import MemoryStore
-from fencepost.broker.metadata_log import METADATA_PARTITION, METADATA_TOPIC_ID, MetadataPartitionLog
-from fencepost.broker.topic_rules import TopicRules, cluster_facts, metadata_log_config
+from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID, MetadataPartitionLog
 from fencepost.coordinator.metadata.commands import FeatureUpdate, MorePartitions, NewTopic, TopicRef, UpgradeType
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.ports import Bounds

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from fencepost.broker.config import BrokerConfig, load_config
-from fencepost.broker.context import EncodedReply, Endpoint, RequestContext
-from fencepost.broker.metadata_answers import MetadataAnswers
+from fencepost.broker.config.broker_config import BrokerConfig, load_config
+from fencepost.broker.metadata.answers import MetadataAnswers
+from fencepost.broker.network.context import EncodedReply, Endpoint, RequestContext
 from fencepost.coordinator.metadata.commands import NewTopic
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.protocol.registry import API_BY_KEY

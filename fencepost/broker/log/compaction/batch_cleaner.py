@@ -7,7 +7,7 @@ from fencepost.broker.log.compaction.cleaned_transactions import CleanedTransact
 from fencepost.broker.log.compaction.offset_map import OffsetMap
 from fencepost.broker.log.compaction.record_work import Work, batch_of, records_of
 from fencepost.broker.log.producer_state import ProducerStates
-from fencepost.broker.log.txn_index import TxnIndex
+from fencepost.broker.log.storage.txn_index import TxnIndex
 from fencepost.protocol.record_batch import BatchHeader
 from fencepost.protocol.record_filter import RawRecord, emptied, filtered, vacated
 

@@ -4,9 +4,9 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from fencepost.broker.log.config import NEVER_MS, LogConfig
-from fencepost.broker.log.segment import NO_TIMESTAMP_MS, Segment
-from fencepost.broker.log.segments import Segments
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.storage.segment import NO_TIMESTAMP_MS, Segment
+from fencepost.broker.log.storage.segments import Segments
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.record_batch import HEADER_SIZE, CorruptBatch, read_header
 
 MAX_RELATIVE_OFFSET = 2**31 - 1

@@ -3,8 +3,8 @@
 import heapq
 from collections.abc import Collection, Iterable, Iterator
 
-from fencepost.broker.log.segment import Segment
-from fencepost.broker.log.txn_index import AbortedTransaction
+from fencepost.broker.log.storage.segment import Segment
+from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.record_batch import BatchHeader, Buffer
 

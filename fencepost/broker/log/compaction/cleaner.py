@@ -19,8 +19,8 @@ from fencepost.broker.log.compaction.swap import CLEANED
 from fencepost.broker.log.deletions import FULL_DISK
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.segments import Segments
-from fencepost.broker.log.store import CorruptLogFile, FlushFailed
+from fencepost.broker.log.storage.segments import Segments
+from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed
 from fencepost.protocol.topics import TopicPartition
 
 REST_PER_WORK = 3.0

@@ -18,10 +18,10 @@ from fencepost.broker.log.compaction.offset_map import SLOT_BYTES, OffsetMap
 from fencepost.broker.log.compaction.record_work import Offload, Work, checked, records_of
 from fencepost.broker.log.compaction.swap import CLEANED, swap_in
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.scanning import batches
-from fencepost.broker.log.segment import SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, Segment, file_name
-from fencepost.broker.log.segments import Segments
-from fencepost.broker.log.store import CorruptLogFile, Syncable
+from fencepost.broker.log.recovery.scanning import batches
+from fencepost.broker.log.storage.segment import SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, Segment, file_name
+from fencepost.broker.log.storage.segments import Segments
+from fencepost.broker.log.storage.store import CorruptLogFile, Syncable
 from fencepost.protocol.control_records import control_type
 from fencepost.protocol.record_batch import BatchHeader, CorruptBatch
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-from fencepost.broker.log.segment import Segment
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.storage.segment import Segment
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.compression import Compression, compress
 from fencepost.protocol.record_batch import BatchHeader, check_crc
 from fencepost.protocol.record_filter import RawRecord, packed, scan

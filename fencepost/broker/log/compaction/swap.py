@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable, Collection, Generator, Sequence
 
 from fencepost.broker.log.log_store import Conflict
-from fencepost.broker.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name, offset_in_name
-from fencepost.broker.log.segments import Segments
-from fencepost.broker.log.store import CorruptLogFile, Store, Syncable
+from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name, offset_in_name
+from fencepost.broker.log.storage.segments import Segments
+from fencepost.broker.log.storage.store import CorruptLogFile, Store, Syncable
 
 CLEANED = ".cleaned"
 SWAP = ".swap"

@@ -5,7 +5,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fencepost.broker.log.checkpoints import (
+from fencepost.broker.log.recovery.opening import ALL_TRUSTED
+from fencepost.broker.log.recovery.snapshots import SNAPSHOT_SUFFIX
+from fencepost.broker.log.storage.checkpoints import (
     CHECKSUM,
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
@@ -22,12 +24,10 @@ from fencepost.broker.log.checkpoints import (
     encode_partition_metadata,
     topic_id_text,
 )
-from fencepost.broker.log.layout import ACCEPT_LOSS, DELETED, STRAY, partition_of
-from fencepost.broker.log.lock import LOCK_FILE
-from fencepost.broker.log.recovery import ALL_TRUSTED
-from fencepost.broker.log.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, offset_in_name
-from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.storage.layout import ACCEPT_LOSS, DELETED, STRAY, partition_of
+from fencepost.broker.log.storage.lock import LOCK_FILE
+from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, offset_in_name
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.verify.files import child_names, file_names, load
 from fencepost.broker.log.verify.partition import Expectations, PartitionCheck, RecordCheck
 from fencepost.broker.log.verify.report import Level, Report

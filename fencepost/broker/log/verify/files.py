@@ -6,8 +6,8 @@ from pathlib import Path
 import crc32c
 
 from fencepost.broker.log.compaction.swap import SWAP
-from fencepost.broker.log.indexes import FileSeal
-from fencepost.broker.log.segment import LOG_SUFFIX, file_name, offset_in_name
+from fencepost.broker.log.storage.indexes import FileSeal
+from fencepost.broker.log.storage.segment import LOG_SUFFIX, file_name, offset_in_name
 
 
 class ReadFile:

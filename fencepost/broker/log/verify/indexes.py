@@ -6,11 +6,11 @@ from pathlib import Path
 from struct import Struct
 from typing import NamedTuple
 
-from fencepost.broker.log.indexes import OFFSET_ENTRY, TIME_ENTRY, FileSeal
-from fencepost.broker.log.seals import SEAL_SUFFIX, Seal, decode_seal
-from fencepost.broker.log.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
-from fencepost.broker.log.store import CorruptLogFile
-from fencepost.broker.log.txn_index import TXN_ENTRY, AbortedTransaction
+from fencepost.broker.log.recovery.seals import SEAL_SUFFIX, Seal, decode_seal
+from fencepost.broker.log.storage.indexes import OFFSET_ENTRY, TIME_ENTRY, FileSeal
+from fencepost.broker.log.storage.segment import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, file_name
+from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.broker.log.storage.txn_index import TXN_ENTRY, AbortedTransaction
 from fencepost.broker.log.verify.files import load, seal_of
 from fencepost.broker.log.verify.report import Level, Report
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from fencepost.broker.log.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
 from fencepost.broker.log.compaction.swap import SWAP
 from fencepost.broker.log.epochs import LeaderEpochs
-from fencepost.broker.log.memory import MemoryStore
 from fencepost.broker.log.producer_state import ProducerStates
-from fencepost.broker.log.recovery import ALL_TRUSTED
-from fencepost.broker.log.reserve import is_room
-from fencepost.broker.log.scanning import batches, replay
-from fencepost.broker.log.segment import file_name
-from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.recovery.opening import ALL_TRUSTED
+from fencepost.broker.log.recovery.scanning import batches, replay
+from fencepost.broker.log.recovery.snapshots import SNAPSHOT_SUFFIX
+from fencepost.broker.log.storage.checkpoints import LEADER_EPOCHS, decode_epochs, encode_epochs
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.broker.log.storage.reserve import is_room
+from fencepost.broker.log.storage.segment import file_name
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.verify.files import ReadSegment, file_names, load, segment_bases, swapped_bases
 from fencepost.broker.log.verify.indexes import IndexCheck, Place, SegmentFacts, Wanted
 from fencepost.broker.log.verify.report import Level, PartitionFacts, Report

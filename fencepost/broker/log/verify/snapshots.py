@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from fencepost.broker.log.producer_entries import NO_EPOCH, ProducerEntry
 from fencepost.broker.log.producer_state import ProducerStates
-from fencepost.broker.log.segment import file_name
-from fencepost.broker.log.snapshots import SNAPSHOT_SUFFIX, decode_snapshot, snapshot_offsets
-from fencepost.broker.log.store import CorruptLogFile
+from fencepost.broker.log.recovery.snapshots import SNAPSHOT_SUFFIX, decode_snapshot, snapshot_offsets
+from fencepost.broker.log.storage.segment import file_name
+from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.verify.files import load
 from fencepost.broker.log.verify.report import Level, Report
 

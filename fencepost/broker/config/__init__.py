@@ -1,0 +1,1 @@
+"""Settings under Kafka's names: of the broker, of topics, of groups and of what else has any."""

@@ -1,0 +1,185 @@
+"""The broker's configuration: Kafka's names, read from defaults, a file, the environment and the command line."""
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from fencepost.broker.config.consumer_groups import ConsumerGroupSettings, group_bounds, problem
+from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
+from fencepost.broker.config.listeners import Listener, parse_listener
+from fencepost.broker.config.metadata_settings import MetadataSettings
+from fencepost.broker.config.settings import CoordinatorSettings, LogSettings, NodeSettings
+from fencepost.broker.config.sources import Given, from_assignments, from_environment, from_file
+
+if TYPE_CHECKING:
+    from fencepost.coordinator.group.config import GroupConfig
+
+__all__ = ["SETTINGS", "BrokerConfig", "ConfigError", "dynamic_problem", "group_config", "load_config"]
+
+ALIASES = {"broker.id": "node.id", "log.dir": "log.dirs"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig(LogSettings, MetadataSettings, CoordinatorSettings, ConsumerGroupSettings, NodeSettings):
+    """All settings of one broker, checked; attributes are Kafka's names with underscores for dots.
+
+    `given` holds what somebody set (name -> text), `without_effect` the names of Kafka's settings that were given and
+    mean nothing here.
+    """
+
+    given: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
+    without_effect: tuple[str, ...] = ()
+
+    @property
+    def listener(self) -> Listener:
+        """Where to listen."""
+        return parse_listener(self.listeners[0])
+
+    @property
+    def advertised(self) -> Listener | None:
+        """What clients shall connect to, where it was given."""
+        return parse_listener(self.advertised_listeners[0]) if self.advertised_listeners else None
+
+    @property
+    def data_directory(self) -> Path | None:
+        """The directory of the logs; None for a broker in memory."""
+        return Path(self.log_dirs[0]) if self.storage == "files" else None
+
+    def value(self, name: str) -> Value:
+        """The value of a setting by Kafka's name; raises KeyError for an unknown one."""
+        if name not in SETTINGS:
+            raise KeyError(name)
+        found: Value = getattr(self, name.replace(".", "_"))
+        return found
+
+    def text(self, name: str) -> str | None:
+        """As `value`, in Kafka's spelling."""
+        return format_value(self.value(name))
+
+    def with_dynamic(self, cluster: Mapping[str, str], node: Mapping[str, str]) -> "BrokerConfig":
+        """This configuration with what was altered at run time laid over it: for all nodes, then for this one."""
+        values: dict[str, Any] = {
+            name.replace(".", "_"): SETTINGS[name].parse(text)
+            for name, text in {**cluster, **node}.items()
+            if name in SETTINGS
+        }
+        return dataclasses.replace(self, **values)
+
+
+SETTINGS: Mapping[str, Setting] = MappingProxyType(settings_of(BrokerConfig))
+"""Every setting of the broker by its name."""
+
+
+def load_config(
+    *,
+    file: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    assignments: Iterable[str] = (),
+    flags: Mapping[str, object] | None = None,
+) -> BrokerConfig:
+    """Put a configuration together; later sources win: defaults, `file`, `environ`, `assignments` (--set), `flags`.
+
+    `flags` are explicit options of the command, by setting name; None values are skipped. Raises ConfigError for an
+    unknown name or a value that does not fit, naming both, the origin and what would be right.
+    """
+    sources = [
+        *(from_file(file) if file is not None else ()),
+        *from_environment(environ or {}),
+        *from_assignments(assignments),
+        *(Given(name, raw, "command line") for name, raw in (flags or {}).items() if raw is not None),
+    ]
+    values: dict[str, Value] = {}
+    without_effect: dict[str, None] = {}
+    for entry in sources:
+        name = ALIASES.get(entry.name, entry.name)
+        if name not in SETTINGS and is_without_effect(name):
+            without_effect[name] = None
+        else:
+            values[name] = check_setting(SETTINGS, entry._replace(name=name))
+    _check_together(values)
+    given = MappingProxyType({name: format_value(value) for name, value in values.items()})
+    attributes: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
+    return BrokerConfig(given=given, without_effect=tuple(without_effect), **attributes)
+
+
+def is_without_effect(name: str) -> bool:
+    """Whether Kafka has a setting of this name that means nothing here: it is taken, and said to have no effect."""
+    from fencepost.broker.config.without_effect import WITHOUT_EFFECT  # here: few brokers are given any
+
+    return name in WITHOUT_EFFECT
+
+
+def check_setting(known: Mapping[str, Setting], entry: Given) -> Value:
+    """The checked value of one entry; raises ConfigError."""
+    setting = known.get(entry.name)
+    if setting is None:
+        near = nearest(entry.name, known)
+        hint = f"; the nearest known one is {near} ({known[near].expected})" if near else ""
+        raise ConfigError(f"unknown setting {entry.name} = {entry.raw!r} from {entry.origin}{hint}")
+    try:
+        return setting.parse(entry.raw)
+    except ValueError as error:
+        raise ConfigError(f"setting {entry.name} from {entry.origin}: {error}") from error
+
+
+def _check_together(values: Mapping[str, Value]) -> None:
+    """Rules between settings that Kafka has, too; raises ConfigError."""
+
+    def get(name: str) -> Any:
+        return values.get(name, SETTINGS[name].default)
+
+    if get("group.min.session.timeout.ms") > get("group.max.session.timeout.ms"):
+        raise ConfigError("group.min.session.timeout.ms must not be larger than group.max.session.timeout.ms")
+    if (wrong := problem(get)) is not None:
+        raise ConfigError(wrong)
+    advertised = get("advertised.listeners")
+    if advertised and parse_listener(advertised[0]).host in ("", "0.0.0.0", "::"):
+        raise ConfigError(f"advertised.listeners = {advertised[0]!r} is no address that a client can connect to")
+    if advertised and parse_listener(advertised[0]).port == 0:
+        raise ConfigError(f"advertised.listeners = {advertised[0]!r} needs a port that a client can connect to")
+
+
+def dynamic_problem(name: str, text: str | None) -> str | None:
+    """Why a setting may not be altered at run time to `text` (None: back to its default), or None."""
+    from fencepost.broker.config.without_effect import WITHOUT_EFFECT
+
+    setting = SETTINGS.get(name) or WITHOUT_EFFECT.get(name)
+    if setting is None:
+        near = nearest(name, SETTINGS)
+        return f"Unknown broker config {name}" + (f"; the nearest known one is {near}" if near else "")
+    if setting.update is Update.READ_ONLY:
+        return f"Cannot update these configs dynamically: [{name}]"
+    if text is not None:
+        try:
+            setting.parse(text)
+        except ValueError as error:
+            return f"Invalid value {text} for configuration {name}: {error}"
+    return None
+
+
+def group_config(config: BrokerConfig) -> "GroupConfig":
+    """The group coordinator's share of the settings."""
+    from fencepost.coordinator.group.config import GroupConfig
+
+    return GroupConfig(
+        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
+        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
+        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+        group_max_size=config.group_max_size,
+        offsets_retention_minutes=config.offsets_retention_minutes,
+        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
+        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
+        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
+        group_coordinator_rebalance_protocols=config.group_coordinator_rebalance_protocols,
+        group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
+        group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+        group_consumer_max_size=config.group_consumer_max_size,
+        group_consumer_assignors=config.group_consumer_assignors,
+        group_consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
+        group_consumer_migration_policy=config.group_consumer_migration_policy.lower(),
+        group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
+        group_consumer_bounds=group_bounds(config),
+    )

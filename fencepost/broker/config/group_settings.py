@@ -1,0 +1,64 @@
+"""What may be set for one group at run time (config resource GROUP, 32); each stands over a setting of the broker."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from fencepost.broker.config.broker_config import SETTINGS, BrokerConfig
+from fencepost.broker.config.entries import ConfigEntry
+from fencepost.broker.config.fields import format_value
+from fencepost.broker.config.topic_config import ConfigSource, Dynamic, Origin
+
+GROUP_SETTINGS: Mapping[str, str] = MappingProxyType(
+    {
+        "consumer.assignment.interval.ms": "group.consumer.assignment.interval.ms",
+        "consumer.heartbeat.interval.ms": "group.consumer.heartbeat.interval.ms",
+        "consumer.session.timeout.ms": "group.consumer.session.timeout.ms",
+    }
+)
+"""The broker's setting behind each."""
+
+
+def group_problem(configs: Mapping[str, str], broker: BrokerConfig) -> str | None:
+    """Why this whole set of a group's configurations is INVALID_CONFIG, in Kafka's words, or None."""
+    values: dict[str, Any] = {name: _of(broker, behind) for name, behind in GROUP_SETTINGS.items()}
+    for name, text in configs.items():
+        if name not in GROUP_SETTINGS:
+            return f"Unknown group config name: {name}"
+        try:
+            values[name] = SETTINGS[GROUP_SETTINGS[name]].parse(text)
+        except ValueError as error:
+            return f"Invalid value {text} for configuration {name}: {error}"
+        low, high = (f"group.consumer.{bound}.{name.removeprefix('consumer.')}" for bound in ("min", "max"))
+        if values[name] < _of(broker, low):
+            return f"{name} must be greater than or equal to {low}"
+        if values[name] > _of(broker, high):
+            return f"{name} must be less than or equal to {high}"
+    if values["consumer.session.timeout.ms"] <= values["consumer.heartbeat.interval.ms"]:
+        return "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
+    return None
+
+
+def _of(broker: BrokerConfig, name: str) -> Any:
+    return getattr(broker, name.replace(".", "_"))
+
+
+def group_entries(configs: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
+    """Every configuration of a group with these set on it, by name; `broker` is what it was started with."""
+    found: list[ConfigEntry] = []
+    for name, behind in GROUP_SETTINGS.items():
+        setting = SETTINGS[behind]
+        origins = [Origin(name, configs[name], ConfigSource.DYNAMIC_GROUP_CONFIG)] if name in configs else []
+        origins += [
+            Origin(behind, layer[behind], source)
+            for layer, source in (
+                (dynamic.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
+                (dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+                (broker.given, ConfigSource.STATIC_BROKER_CONFIG),
+            )
+            if behind in layer
+        ]
+        origins.append(Origin(behind, format_value(setting.default), ConfigSource.DEFAULT_CONFIG))
+        first = origins[0]
+        found.append(ConfigEntry(name, first.value, first.source, False, setting.kind, setting.doc, tuple(origins)))
+    return found

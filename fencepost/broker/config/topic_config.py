@@ -1,0 +1,107 @@
+"""Every topic-level configuration of Kafka: type, bounds, the broker settings it falls back to, and who said what."""
+
+from collections.abc import Mapping
+from enum import IntEnum
+from types import MappingProxyType
+from typing import NamedTuple
+
+from fencepost.broker.config.broker_config import SETTINGS, BrokerConfig
+from fencepost.broker.config.fields import Value, format_value, nearest
+from fencepost.broker.config.topic_settings import TOPIC_SETTINGS, Synonym
+
+
+class ConfigSource(IntEnum):
+    """Where a served value comes from, under the numbers of DescribeConfigs (KIP-226)."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+class Origin(NamedTuple):
+    """One link of the chain behind a value: the name it has there, the value in the topic's unit, and its source."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+class Dynamic(NamedTuple):
+    """What was altered at run time about brokers: for this node, and for all of them."""
+
+    node: Mapping[str, str]
+    cluster: Mapping[str, str]
+
+
+NO_DYNAMIC = Dynamic(MappingProxyType({}), MappingProxyType({}))
+
+
+def topic_problem(configs: Mapping[str, str]) -> str | None:
+    """Why a topic's configurations are INVALID_CONFIG, in words for a person; None where they are fine."""
+    parsed: dict[str, Value] = {}
+    for name, text in configs.items():
+        entry = TOPIC_SETTINGS.get(name)
+        if entry is None:
+            near = nearest(name, TOPIC_SETTINGS)
+            return f"Unknown topic config name: {name}" + (f"; the nearest known one is {near}" if near else "")
+        try:
+            parsed[name] = entry.setting.parse(text)
+        except ValueError as error:
+            return f"Invalid value {text} for configuration {name}: {error}"
+    low, high = (
+        parsed.get(name, TOPIC_SETTINGS[name].setting.default)
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if isinstance(low, int) and isinstance(high, int) and low > high:
+        return f"min.compaction.lag.ms ({low}) must not be larger than max.compaction.lag.ms ({high})"
+    return None
+
+
+def chain(name: str, overrides: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic = NO_DYNAMIC) -> list[Origin]:
+    """Everything that has a say in a topic's configuration, strongest first; the first one is the value.
+
+    The order is Kafka's: the topic, this broker at run time, all brokers at run time, what the broker was started
+    with, the default; within each the synonyms by their order.
+    """
+    entry = TOPIC_SETTINGS[name]
+    found: list[Origin] = []
+    if name in overrides:
+        found.append(Origin(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
+    layers: tuple[tuple[Mapping[str, str | None], ConfigSource], ...] = (
+        (dynamic.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
+        (dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
+        (broker.given, ConfigSource.STATIC_BROKER_CONFIG),
+    )
+    for layer, source in layers:
+        for synonym in entry.synonyms:
+            text = layer.get(synonym.name)
+            if text is not None:
+                found.append(Origin(synonym.name, _in_topic_unit(text, synonym), source))
+    for synonym in entry.synonyms:
+        default = format_value(SETTINGS[synonym.name].default)
+        if default is not None:
+            found.append(Origin(synonym.name, _in_topic_unit(default, synonym), ConfigSource.DEFAULT_CONFIG))
+    if not entry.synonyms:
+        found.append(Origin(name, format_value(entry.setting.default), ConfigSource.DEFAULT_CONFIG))
+    return found
+
+
+def _in_topic_unit(text: str, synonym: Synonym) -> str:
+    if synonym.factor == 1:
+        return text
+    value = int(text)
+    return str(value * synonym.factor if value >= 0 else value)
+
+
+def effective(overrides: Mapping[str, str], broker: BrokerConfig, dynamic: Dynamic = NO_DYNAMIC) -> dict[str, Value]:
+    """The value of every topic configuration, parsed."""
+    return {
+        name: entry.setting.parse(chain(name, overrides, broker, dynamic)[0].value)
+        for name, entry in TOPIC_SETTINGS.items()
+    }

@@ -1,0 +1,200 @@
+"""The declared settings as the metadata controller asks for them, and what each part of the broker gets of them."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from fencepost.broker.config.broker_config import SETTINGS, BrokerConfig, dynamic_problem
+from fencepost.broker.config.fields import Kind
+from fencepost.broker.config.topic_config import Dynamic, chain, effective, topic_problem
+from fencepost.broker.config.topic_settings import TOPIC_SETTINGS
+from fencepost.coordinator.metadata.commands import Outcome
+from fencepost.coordinator.metadata.image import (
+    EMPTY_IMAGE,
+    NOTHING,
+    TRANSACTION_VERSION,
+    MetadataImage,
+    ResourceType,
+)
+from fencepost.coordinator.metadata.ports import Bounds, ClusterFacts
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.compaction.cleaner import CleanerSettings
+    from fencepost.broker.log.config import LogConfig
+    from fencepost.broker.node import Node
+    from fencepost.coordinator.txn.config import TxnConfig
+
+
+LOG_CONFIGS_KEPT = 1000
+
+
+class TopicRules:
+    """The `ConfigRules` of a broker that was started with `config`."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self.started_with = config
+        """The configuration without what was altered since."""
+        self._log_configs: dict[tuple[Any, ...], LogConfig] = {}
+
+    def dynamic(self, image: MetadataImage) -> Dynamic:
+        """What was altered at run time about this broker and about all."""
+        return Dynamic(image.broker_config(str(self.started_with.node_id)), image.broker_config(""))
+
+    def broker_config(self, image: MetadataImage) -> BrokerConfig:
+        """What the broker was started with and what was altered since, as one."""
+        node, cluster = self.dynamic(image)
+        return self.started_with.with_dynamic(cluster, node) if node or cluster else self.started_with
+
+    def topic_problem(self, configs: Mapping[str, str]) -> str | None:
+        """Why this whole set of a topic's configurations is INVALID_CONFIG, or None."""
+        return topic_problem(configs)
+
+    def group_problem(self, configs: Mapping[str, str]) -> str | None:
+        """Why this whole set of a group's configurations is INVALID_CONFIG, or None."""
+        from fencepost.broker.config.group_settings import group_problem  # here: it is seldom asked for
+
+        return group_problem(configs, self.started_with)
+
+    def client_metrics_problem(self, configs: Mapping[str, str]) -> Outcome | None:
+        """Why a subscription of client metrics cannot have this whole set of settings, or None."""
+        from fencepost.broker.config.client_metrics import metrics_problem  # here: it is seldom asked for
+
+        return metrics_problem(configs)
+
+    def broker_problem(self, configs: Mapping[str, str | None]) -> str | None:
+        """Why these broker settings cannot be altered at run time, or None."""
+        for name, text in configs.items():
+            problem = dynamic_problem(name, text)
+            if problem is not None:
+                return problem
+        return None
+
+    def is_list(self, kind: ResourceType, name: str) -> bool:
+        """Whether a configuration is a list."""
+        if kind is ResourceType.TOPIC:
+            return name in TOPIC_SETTINGS and TOPIC_SETTINGS[name].setting.kind is Kind.LIST
+        return kind is ResourceType.BROKER and name in SETTINGS and SETTINGS[name].kind is Kind.LIST
+
+    def default_text(self, image: MetadataImage, kind: ResourceType, name: str) -> str | None:
+        """What holds for a topic that says nothing, or what the broker was started with."""
+        if kind is ResourceType.TOPIC:
+            return chain(name, NOTHING, self.started_with, self.dynamic(image))[0].value
+        return self.started_with.text(name)
+
+    def log_config(self, image: MetadataImage, topic: str) -> "LogConfig":
+        """How the partitions of a topic keep their data; topics that are set alike share one object."""
+        overrides, dynamic = image.topic_config(topic), self.dynamic(image)
+        key = tuple(tuple(sorted(layer.items())) for layer in (overrides, *dynamic))
+        found = self._log_configs.get(key)
+        if found is None:
+            if len(self._log_configs) >= LOG_CONFIGS_KEPT:
+                self._log_configs.clear()
+            found = self._log_configs[key] = log_config(self.started_with, overrides, dynamic)
+        return found
+
+
+def rules_of(node: "Node") -> TopicRules:
+    """The rules that a node's metadata service works with."""
+    rules = node.metadata.rules
+    assert isinstance(rules, TopicRules), "the node was put together with others"
+    return rules
+
+
+def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dynamic) -> "LogConfig":
+    """A topic's effective configurations as the log wants them."""
+    from fencepost.broker.log.config import LogConfig
+
+    value: dict[str, Any] = effective(overrides, config, dynamic)
+    segment_bytes = value["internal.segment.bytes"]
+    return LogConfig(
+        segment_bytes=value["segment.bytes"] if segment_bytes is None else segment_bytes,
+        segment_ms=value["segment.ms"],
+        segment_jitter_ms=value["segment.jitter.ms"],
+        segment_index_bytes=value["segment.index.bytes"],
+        index_interval_bytes=value["index.interval.bytes"],
+        retention_ms=value["retention.ms"],
+        retention_bytes=value["retention.bytes"],
+        max_message_bytes=value["max.message.bytes"],
+        message_timestamp_type=value["message.timestamp.type"],
+        message_timestamp_before_max_ms=value["message.timestamp.before.max.ms"],
+        message_timestamp_after_max_ms=value["message.timestamp.after.max.ms"],
+        cleanup_policy=frozenset(value["cleanup.policy"]),
+        compression_type=value["compression.type"],
+        compression_gzip_level=value["compression.gzip.level"],
+        compression_lz4_level=value["compression.lz4.level"],
+        compression_zstd_level=value["compression.zstd.level"],
+        delete_retention_ms=value["delete.retention.ms"],
+        file_delete_delay_ms=value["file.delete.delay.ms"],
+        min_cleanable_dirty_ratio=value["min.cleanable.dirty.ratio"],
+        min_compaction_lag_ms=value["min.compaction.lag.ms"],
+        max_compaction_lag_ms=value["max.compaction.lag.ms"],
+        min_insync_replicas=value["min.insync.replicas"],
+        producer_id_expiration_ms=_now(config, dynamic, "producer.id.expiration.ms"),
+        producer_ids_max=config.producer_ids_max,
+        retention_spares_open_transactions=bool(_now(config, dynamic, "log.retention.spares.open.transactions")),
+    )
+
+
+def metadata_log_config(config: BrokerConfig) -> "LogConfig":
+    """The metadata log keeps everything and takes batches of the size that KIP-868 allows."""
+    from fencepost.broker.log.config import UNLIMITED, LogConfig
+
+    return LogConfig(
+        segment_bytes=config.metadata_log_segment_bytes,
+        retention_ms=UNLIMITED,
+        retention_bytes=UNLIMITED,
+        cleanup_policy=frozenset(),
+        max_message_bytes=4 * Bounds().append_bytes_max,
+    )
+
+
+def cleaner_settings(config: BrokerConfig) -> "CleanerSettings":
+    """The log cleaner's share of the settings."""
+    from fencepost.broker.log.compaction.cleaner import CleanerSettings
+    from fencepost.broker.log.compaction.cleaning import CleaningLimits
+
+    return CleanerSettings(
+        enabled=config.log_cleaner_enable,
+        threads=config.log_cleaner_threads,
+        backoff_ms=config.log_cleaner_backoff_ms,
+        io_max_bytes_per_second=config.log_cleaner_io_max_bytes_per_second,
+        limits=CleaningLimits(config.log_cleaner_dedupe_buffer_size, config.log_cleaner_io_buffer_load_factor),
+    )
+
+
+def cluster_facts(config: BrokerConfig, cluster_id: str) -> ClusterFacts:
+    """The metadata controller's share of the settings."""
+    return ClusterFacts(
+        cluster_id=cluster_id,
+        node_id=config.node_id,
+        default_partitions=config.num_partitions,
+        auto_create_topics=config.auto_create_topics_enable,
+        delete_topics=config.delete_topic_enable,
+        offsets_partitions=config.offsets_topic_num_partitions,
+        transaction_partitions=config.transaction_state_log_num_partitions,
+        offsets_segment_bytes=config.offsets_topic_segment_bytes,
+        transaction_segment_bytes=config.transaction_state_log_segment_bytes,
+    )
+
+
+def txn_config(config: BrokerConfig, image: MetadataImage = EMPTY_IMAGE) -> "TxnConfig":
+    """The transaction coordinator's share of the settings, with the finalized level of `transaction.version`."""
+    from fencepost.coordinator.txn.config import TxnConfig
+
+    sweep_ms = config.transaction_abort_timed_out_transaction_cleanup_interval_ms
+    return TxnConfig(
+        transaction_max_timeout_ms=config.transaction_max_timeout_ms,
+        transactional_id_expiration_ms=config.transactional_id_expiration_ms,
+        transaction_state_log_num_partitions=config.transaction_state_log_num_partitions,
+        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
+        transaction_version=image.features.get(TRANSACTION_VERSION, 0),
+        transaction_partition_verification_enable=config.transaction_partition_verification_enable,
+        transaction_two_phase_commit_enable=config.transaction_two_phase_commit_enable,
+        timeout_check_interval_ms=min(sweep_ms, TxnConfig().timeout_check_interval_ms),
+        id_expiration_interval_ms=config.transaction_remove_expired_transaction_cleanup_interval_ms,
+    )
+
+
+def _now(config: BrokerConfig, dynamic: Dynamic, name: str) -> int:
+    """A setting's value with what was altered at run time over it."""
+    text = dynamic.node.get(name, dynamic.cluster.get(name))
+    return cast(int, config.value(name) if text is None else SETTINGS[name].parse(text))

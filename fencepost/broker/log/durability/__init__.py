@@ -1,0 +1,1 @@
+"""What makes appended bytes durable: flushes, write-back, checkpoints, large writes."""

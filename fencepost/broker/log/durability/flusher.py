@@ -1,0 +1,342 @@
+"""Group commit: one round of flushes in threads makes durable what everybody waits for."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Literal, NoReturn
+
+import trio
+
+from fencepost.broker.log.durability.sync_threads import Failure, FlushThreads, SyncThreads
+from fencepost.broker.log.durability.unflushed import RELIEF_BYTES, Unflushed, bytes_max
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.storage.store import Syncable
+from fencepost.protocol.topics import TopicPartition
+
+Durability = Literal["fsync", "os"]
+Lost = Callable[[PartitionLog, OSError], None]
+
+BACKLOG_BYTES = 64 << 20
+"""With more of one log unflushed its writers are made to wait: better they, one by one, than the event loop, whom the
+kernel stops in the middle of a write when too much of its memory is dirty."""
+CLOSED_MAX = 8
+"""In `os`: with more segments of one log closed since its last flush one is begun. It holds four files of each open."""
+CLOSED_BACKLOG = 32
+"""With more, its writers wait."""
+RELIEF_FILES = 64
+"""A relief takes no further log when it has so many files, which are open until it is done."""
+
+logger = logging.getLogger(__name__)
+
+
+class LogOffline(Exception):
+    """A flush of the log failed: what was waited for is not durable, and will not be while this process lives."""
+
+    def __init__(self, tp: TopicPartition) -> None:
+        super().__init__(f"{tp} is offline: a flush failed")
+        self.tp = tp
+
+
+class _Round:
+    """Everybody who asked since the last round began."""
+
+    def __init__(self) -> None:
+        self.logs: dict[PartitionLog, None] = {}
+        self.done = trio.Event()
+
+
+class _Batch:
+    """What one flush covers: as much of these logs as there is now. Raises OSError when a file can not be opened."""
+
+    def __init__(self, logs: Iterable[PartitionLog], reserve: bool) -> None:
+        self.pins: list[Syncable] = []
+        self.owners: list[PartitionLog] = []
+        """By the number of the pin: whose it is."""
+        self.size_bytes = 0
+        self._ends: list[tuple[PartitionLog, int]] = []
+        for log in logs:
+            self.size_bytes += log.unflushed_bytes
+            end_offset, pins = log.begin_sync(reserve)
+            self._ends.append((log, end_offset))
+            self.pins += pins
+            self.owners += [log] * len(pins)
+
+    def finish(self) -> None:
+        """All is synced, but for what went offline."""
+        for log, end_offset in self._ends:
+            if not log.offline:
+                log.finish_sync(end_offset)
+
+
+class GroupCommit:
+    """Makes logs durable: in `fsync` before the answer; in `os` when a checkpoint asks for it. Until then the kernel
+    writes, and where that would become too much for it, it is relieved of some (`Unflushed`).
+
+    One round runs at a time; who asks while it runs waits for the next, because only that one surely covers his bytes.
+
+    A flush that fails is never tried again: the kernel may have dropped the bytes it could not write, and a second try
+    would succeed and lie. Without `lost` the failure leaves `run` as OSError and must end the process; with it, only
+    the logs of the files that failed go offline, and `lost` is told of each (it may raise the error after all). A
+    failure of anything that is no one log's, such as the data directory, always leaves `run`.
+    """
+
+    def __init__(
+        self,
+        durability: Durability,
+        lost: Lost | None = None,
+        threads: FlushThreads | None = None,
+        unflushed_bytes_max: int | None = None,
+    ) -> None:
+        self.durability: Durability = durability
+        self.rounds = 0
+        """Rounds finished so far."""
+        self.flushes = 0
+        """Files and directories flushed in them."""
+        self.sync_seconds = 0.0
+        """Time spent in them, waiting for the disk."""
+        self._lost = lost
+        self._current = self._next = _Round()
+        self._ended = False
+        self._asked = trio.Event()
+        self._threads: FlushThreads = threads or SyncThreads()
+        self._waiting = False
+        self._last_asker: object = None
+        self._failures: list[tuple[PartitionLog, OSError]] = []
+        self._lazy = durability == "os"
+        self._unflushed = Unflushed(bytes_max() if unflushed_bytes_max is None else unflushed_bytes_max)
+        self._to_relieve: dict[PartitionLog, None] = {}
+        self._being_relieved: dict[PartitionLog, int] = {}
+        self._relieved = trio.Event()
+
+    def is_flushing(self, log: PartitionLog) -> bool:
+        """Whether threads are at this moment at something that a write to `log` could have to wait for: a round, after
+        which the file system commits its journal, or a relief of this very log.
+        """
+        return self._waiting and (not self._being_relieved or log in self._being_relieved)
+
+    async def wait(self, log: PartitionLog, end_offset: int, held_back: bool = True) -> None:
+        """Return when everything of `log` below `end_offset` is durable; without a checkpoint if it already is.
+
+        In `os` who is `held_back` waits for the disk where too much is unflushed; coordinators are not, for what they
+        write is little, and many wait for it. Raises LogOffline: then it never will be.
+        """
+        while log.high_watermark < end_offset:
+            if log.offline or self._ended:
+                raise LogOffline(log.tp)
+            await self._enlist(log).done.wait()
+        if self._lazy:
+            if held_back:
+                await self._catch_up(log)
+        elif log.segments.written_bytes >= log.flush_at_bytes:
+            self._enlist(log)
+            await self._catch_up(log)
+
+    async def flush(self, log: PartitionLog) -> None:
+        """Return when a round has made durable what the log holds now, and nothing of it waits for one any more.
+
+        Raises LogOffline.
+        """
+        if not self._ended:
+            await self._enlist(log).done.wait()
+        if log.offline or self._ended:
+            raise LogOffline(log.tp)
+
+    def settled(self, log: PartitionLog, end_offset: int, held_back: bool = True) -> bool:
+        """Whether `wait` would return at once and have nothing flushed either."""
+        return log.high_watermark >= end_offset and (
+            log.segments.written_bytes < log.flush_at_bytes or (self._lazy and not (self._is_behind(log) and held_back))
+        )
+
+    def settle_here(self, asker: object, logs: Iterable[PartitionLog]) -> bool:
+        """Have the round that covers `logs` at once, if `asker` seems to be alone and the disk is quick; else False.
+
+        Alone is who asked last time, too, while nobody waits: he would gain nothing by a round shared with others, and
+        saves the way to the task that runs the rounds. With False, or for logs gone offline, `wait` tells the rest.
+        """
+        alone = asker is self._last_asker
+        self._last_asker = asker
+        if not alone or self._lazy or self._waiting or self._ended or self._asked.is_set():
+            return False
+        logs = [log for log in logs if not log.offline]
+        if not self._threads.is_brief(len(logs), sum(log.unflushed_bytes for log in logs)):
+            return False
+        try:
+            batch = _Batch(logs, self.durability == "fsync")
+        except OSError as error:
+            self._failures.append((logs[0], error))
+        else:
+            self._failures += self._flushed(batch, self._threads.sync_here(batch.pins))
+            if not self._failures:
+                batch.finish()
+                self.rounds += 1
+                return True
+        self._asked.set()  # what failed is for the rounds to deal with: their end may have to end the process
+        return False
+
+    def schedule(self, log: PartitionLog) -> None:
+        """Have the log made durable soon, without waiting (acks=0 and acks=1)."""
+        if self._lazy:
+            if log.segments.written_bytes >= log.flush_at_bytes:
+                self._look(log)
+        elif log.high_watermark < log.log_end_offset or log.segments.written_bytes >= log.flush_at_bytes:
+            self._enlist(log)
+
+    def is_behind(self, logs: Iterable[PartitionLog]) -> bool:
+        """Whether `ease` would wait."""
+        if self._lazy:
+            return self._unflushed.must_wait or any(_is_crowded(log, CLOSED_BACKLOG) for log in logs)
+        return any(map(self._is_behind, logs))
+
+    async def ease(self, logs: Iterable[PartitionLog]) -> None:
+        """Hold a writer back who does not wait for the disk, while too much is unflushed; else without a checkpoint."""
+        for log in logs:
+            await self._catch_up(log)
+
+    def _is_behind(self, log: PartitionLog) -> bool:
+        if not self._lazy:
+            return log.unflushed_bytes > BACKLOG_BYTES
+        self._look(log)
+        return self._unflushed.must_wait or _is_crowded(log, CLOSED_BACKLOG)
+
+    def _look(self, log: PartitionLog) -> None:
+        self._unflushed.look(log)
+        if _is_crowded(log, CLOSED_MAX):
+            self._enlist(log)
+        if self._unflushed.is_too_much:
+            self._asked.set()
+
+    async def _catch_up(self, log: PartitionLog) -> None:
+        while self._is_behind(log) and not log.offline and not self._ended:
+            await (self._relieved if self._lazy else self._enlist(log).done).wait()
+
+    async def relieve(self, log: PartitionLog) -> None:
+        """Before a flush in `os`: have most of the log written a little at a time, so that the flush has little to do.
+
+        Writers may bring more than the disk takes; then it is given up after a while.
+        """
+        for _ in range(log.unflushed_bytes // RELIEF_BYTES * 2 if self._lazy else 0):
+            if log.unflushed_bytes <= RELIEF_BYTES or log.offline or log.deleted or self._ended:
+                return
+            self._to_relieve[log] = None
+            self._asked.set()
+            await self._relieved.wait()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Do the rounds until cancelled. Raises OSError when a flush failed and the process must end.
+
+        Whoever still waits then, or asks later, is told that his log is offline: there may be those whom no
+        cancellation reaches.
+        """
+        task_status.started()
+        try:
+            await self._rounds()
+        finally:
+            self._ended = True
+            self._current.done.set()
+            self._next.done.set()
+            self._relieved.set()
+            self._threads.close()
+
+    async def _rounds(self) -> NoReturn:
+        while True:
+            await self._asked.wait()
+            self._asked = trio.Event()
+            if self._lazy:
+                await self._relieve_some()
+            current = self._current = self._next
+            self._next = _Round()
+            self._lose_failed()
+            for logs in [[log] for log in current.logs] if self._lazy else [list(current.logs)]:
+                await self._flush_logs(logs)
+                if self._lazy:
+                    await self._relieve_some()
+            self.rounds += 1
+            current.done.set()
+
+    async def _flush_logs(self, logs: Sequence[PartitionLog]) -> None:
+        batch = _Batch([log for log in logs if not log.offline], self.durability == "fsync")
+        if batch.pins:
+            self._failures += await self._flush_round(batch)
+            self._lose_failed()
+        batch.finish()
+        if self._lazy:
+            for log in logs:
+                self._look(log)
+
+    async def _relieve_some(self) -> None:
+        """Relieve the kernel where that is wanted, and wake who waits for it, or for there to be no need of it."""
+        wanted, self._to_relieve = self._to_relieve, {}
+        if wanted or self._unflushed.is_too_much:
+            await self._relieve_of(wanted)
+        self._relieved.set()
+        self._relieved = trio.Event()
+
+    async def _relieve_of(self, wanted: Collection[PartitionLog]) -> None:
+        """Have `RELIEF_BYTES` written: of the logs that asked for it, then of the largest while all are too much."""
+        pins, owners, sizes, left = list[Syncable](), list[PartitionLog](), dict[PartitionLog, int](), RELIEF_BYTES
+        for log in dict.fromkeys([*wanted, *self._unflushed.largest_first()]):
+            if left <= 0 or len(pins) >= RELIEF_FILES or not (log in wanted or self._unflushed.is_too_much):
+                break
+            if log.offline or log.deleted:
+                continue
+            sizes[log], fresh = log.begin_relief(left)
+            left -= sizes[log]
+            pins += fresh
+            owners += [log] * len(fresh)
+        self._being_relieved = sizes
+        try:
+            failures = await self._in_threads(pins) if pins else []
+        finally:
+            self._being_relieved = {}
+        self._lose([(owners[number], error) for number, error in failures])
+        for log, size_bytes in sizes.items():
+            log.finish_relief(size_bytes)
+            self._unflushed.look(log)
+        if self._unflushed.is_too_much:
+            self._asked.set()
+
+    async def _in_threads(self, pins: Sequence[Syncable]) -> list[Failure]:
+        self._waiting = True
+        try:
+            return await self._threads.sync(pins)
+        finally:
+            self._waiting = False
+
+    async def _flush_round(self, batch: "_Batch") -> list[tuple[PartitionLog, OSError]]:
+        began = trio.current_time()
+        # In `os` a flush ends what reliefs began, which its size does not tell.
+        if not self._lazy and self._threads.is_brief(len(batch.pins), batch.size_bytes):
+            failures = self._threads.sync_here(batch.pins)
+        else:
+            failures = await self._in_threads(batch.pins)
+        self.sync_seconds += trio.current_time() - began
+        return self._flushed(batch, failures)
+
+    def _flushed(self, batch: "_Batch", failures: Sequence[Failure]) -> list[tuple[PartitionLog, OSError]]:
+        self.flushes += len(batch.pins)
+        return [(batch.owners[number], error) for number, error in failures]
+
+    def _lose_failed(self) -> None:
+        failures, self._failures = self._failures, []
+        self._lose(failures)
+
+    def lose(self, log: PartitionLog, error: OSError) -> None:
+        """A flush of this log failed outside of the rounds. Raises `error` when the process must end."""
+        self._lose([(log, error)])
+
+    def _lose(self, failures: Sequence[tuple[PartitionLog, OSError]]) -> None:
+        for log, error in failures:
+            if self._lost is None or not log.owns(str(error.filename)):
+                raise error
+            if not log.offline:
+                log.take_offline(error)
+                self._lost(log, error)
+
+    def _enlist(self, log: PartitionLog) -> _Round:
+        self._next.logs[log] = None
+        self._asked.set()
+        return self._next
+
+
+def _is_crowded(log: PartitionLog, closed_max: int) -> bool:
+    """Whether so many closed segments wait for a flush; for one that is gone none ever comes."""
+    return log.segments.closed_since_pins > closed_max and not (log.deleted or log.offline)

@@ -1,0 +1,1 @@
+"""Opening a log after whatever happened: scanning, repair, seals, producer snapshots."""

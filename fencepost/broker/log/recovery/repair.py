@@ -1,0 +1,116 @@
+"""Trusts what stands beside the batches of a segment only as far as its seal covers it, and makes the rest again.
+
+Recovery scans a log from its newest snapshot on. The segments below are believed, their batches because they were
+durable, their indexes because a seal says what they must be. Aborted transactions are looked at before anybody reads: a
+wrong entry would show aborted records as committed. The indexes by offset and time wait for their first search.
+"""
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.producer_state import ProducerStates
+from fencepost.broker.log.recovery.scanning import batches, replay
+from fencepost.broker.log.recovery.seals import SEAL_BYTES, SEAL_SUFFIX, Seal, decode_seal
+from fencepost.broker.log.recovery.snapshots import starting_points
+from fencepost.broker.log.storage.segment import Segment, file_name
+from fencepost.broker.log.storage.store import CorruptLogFile, Store
+from fencepost.protocol.record_batch import check_crc
+
+logger = logging.getLogger(__name__)
+
+
+class Repairs:
+    """What recovery asks about the segments that it does not scan from their beginning."""
+
+    def __init__(self, store: Store, names: Mapping[str, int], config: LogConfig, segments: list[Segment]) -> None:
+        self._store = store
+        self._names = names
+        self._config = config
+        self._segments = segments
+
+    def trust(self, segment: Segment) -> None:
+        """Take over a segment that is closed to appends. Without its seal it is read once, in whole, and sealed.
+
+        Raises OSError, and CorruptLogFile where its batches are not what was written.
+        """
+        seal = self.seal_of(segment)
+        if seal is None or seal.end_offset != segment.next_offset:
+            self._remake(segment, indexes=True, aborted=True)
+            return
+        if seal.log_bytes != segment.size_bytes:
+            why = (
+                f"has {segment.size_bytes} bytes, but {seal.log_bytes} when it was closed; if another program wrote it"
+            )
+            raise CorruptLogFile(
+                segment.file.place, min(seal.log_bytes, segment.size_bytes), f"{why}, delete its .seal"
+            )
+        segment.max_timestamp_ms, segment.max_timestamp_offset = seal.max_timestamp_ms, seal.max_timestamp_offset
+        if not segment.aborted.is_as(seal.aborted):
+            logger.warning("%s is not what was written; it is made again from the batches", segment.aborted.file.place)
+            # It will be sealed anew: what the new seal says of the others must be true, too.
+            indexed = segment.offsets.is_as(seal.offsets) and segment.times.is_as(seal.times)
+            self._remake(segment, indexes=not indexed, aborted=True)
+            return
+        segment.offsets.prove = segment.times.prove = partial(self._prove, segment, seal)
+
+    def seal_of(self, segment: Segment) -> Seal | None:
+        """The segment's seal; None where there is none, or none that can be read. Raises OSError."""
+        name = file_name(segment.base_offset, SEAL_SUFFIX)
+        data = self._store.load(name)
+        if data is None:
+            logger.info("%s was never sealed and is read in whole", segment.file.place)
+            return None
+        try:
+            return decode_seal(data, f"{self._store.place}/{name}")
+        except CorruptLogFile as error:
+            logger.warning("the segment is read in whole and sealed again: %s", error)
+            return None
+
+    def seal_is_torn(self, segment: Segment) -> bool:
+        """Whether a power cut came before the seal was durable: a flipped bit looks otherwise. Raises OSError."""
+        data = self._store.load(file_name(segment.base_offset, SEAL_SUFFIX))
+        return data is not None and (len(data) != SEAL_BYTES or not any(data))
+
+    def _prove(self, segment: Segment, seal: Seal) -> None:
+        """Before the first search: the indexes by offset and time are as sealed, or made again. Raises as `trust`."""
+        segment.offsets.prove = segment.times.prove = None
+        for index, expected in ((segment.offsets, seal.offsets), (segment.times, seal.times)):
+            if not index.is_as(expected):
+                logger.warning("%s is not what was written; it is made again from the batches", index.file.place)
+                self._remake(segment, indexes=True, aborted=False)
+                return
+
+    def _remake(self, segment: Segment, *, indexes: bool, aborted: bool) -> None:
+        """Make the indexes of a whole segment again. Every batch is checked: a damaged one proves nothing."""
+        end_offset = segment.next_offset
+        producers = self._producers_at(segment.base_offset) if aborted else None
+        if indexes:
+            segment.rewind(0, segment.base_offset, end_offset)
+        if aborted:
+            segment.aborted.truncate(0)
+        for at, header, data in batches(segment, 0):
+            if not check_crc(data, 0, header):
+                raise CorruptLogFile(segment.file.place, at, "the batch's CRC-32C does not match its bytes")
+            if indexes:
+                segment.note(at, header, header.base_offset, self._config.index_interval_bytes)
+            if producers is not None and header.producer_id >= 0:
+                ended = replay(producers, segment.file.place, at, header, data)
+                if ended is not None:
+                    segment.aborted.append(ended)
+        segment.next_offset = end_offset
+        segment.seal()
+
+    def _producers_at(self, offset: int) -> ProducerStates:
+        """The state of the producers at the beginning of a segment, from the nearest snapshot below."""
+        start, producers = next(starting_points(self._store, self._names, offset))
+        for segment in self._segments:
+            if segment.base_offset >= offset or segment.next_offset <= start:
+                continue
+            for at, header, data in batches(segment, 0):
+                if not check_crc(data, 0, header):
+                    raise CorruptLogFile(segment.file.place, at, "the batch's CRC-32C does not match its bytes")
+                if header.base_offset >= start and header.producer_id >= 0:
+                    replay(producers, segment.file.place, at, header, data)
+        return producers

@@ -1,0 +1,144 @@
+"""The producer snapshots beside one log: which there are, writing them and letting them go."""
+
+import logging
+import threading
+from collections.abc import Collection, Iterator
+
+from fencepost.broker.log.producer_entries import ProducerEntry
+from fencepost.broker.log.recovery.snapshots import SNAPSHOT_SUFFIX, encode_snapshot, open_in_snapshot, snapshot_offsets
+from fencepost.broker.log.storage.segment import file_name
+from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed, Store, Syncable
+
+AT_ONCE_MAX = 1000
+"""So many producers are written down in some milliseconds; a hundred thousand take a third of a second."""
+
+logger = logging.getLogger(__name__)
+
+
+class _LateSnapshot:
+    """A snapshot of many producers, to be encoded and written by another thread; entries never change in place."""
+
+    def __init__(self, store: Store, offset: int, entries: list[ProducerEntry]) -> None:
+        self.offset = offset
+        self.written = False
+        self._store = store
+        self._entries: list[ProducerEntry] | None = entries
+        self._lock = threading.Lock()
+
+    def sync(self) -> None:
+        """Durable, unless the disk is full, which is no error, or it was given up. Raises FlushFailed."""
+        with self._lock:
+            entries, self._entries = self._entries, None
+            if entries is None:
+                return
+            name = file_name(self.offset, SNAPSHOT_SUFFIX)
+            try:
+                self._store.replacement(name, encode_snapshot(entries)).sync()
+            except FlushFailed:
+                raise
+            except OSError as error:
+                logger.warning("no producer snapshot %s/%s: %s", self._store.place, name, error.strerror)
+            else:
+                self.written = True
+
+    def give_up(self) -> None:
+        """Its log is gone: another one of the name must not find it. Waits while it is being written."""
+        with self._lock:
+            self._entries = None
+
+    @property
+    def over(self) -> bool:
+        """Whether it was written or never will be."""
+        return self._entries is None and not self._lock.locked()
+
+
+class SnapshotFiles:
+    """The producer snapshots of one partition: one per segment, at its base offset, and the newest."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known = snapshot_offsets(store.sizes())
+        self._late: list[_LateSnapshot] = []
+
+    @property
+    def _offsets(self) -> list[int]:
+        """Those that are there, rising; with those that a thread has written meanwhile."""
+        for late in [late for late in self._late if late.over]:
+            self._late.remove(late)
+            if late.written:
+                self._known = sorted({*self._known, late.offset})
+        return self._known
+
+    def write(self, offset: int, entries: Collection[ProducerEntry]) -> list[Syncable]:
+        """Keep the state as of `offset`. A full disk is no error: recovery then replays from an older snapshot.
+
+        Where that would take long it is left to whoever syncs what is returned, in any thread; until then it is not
+        there.
+        """
+        if offset in self._offsets:
+            return []
+        waiting: list[Syncable] = [late for late in self._late if late.offset == offset]
+        if waiting:
+            return waiting
+        if len(entries) > AT_ONCE_MAX:
+            self._late.append(_LateSnapshot(self._store, offset, list(entries)))
+            return [self._late[-1]]
+        name = file_name(offset, SNAPSHOT_SUFFIX)
+        try:
+            self._store.replace(name, encode_snapshot(entries))
+        except OSError as error:
+            logger.warning("no producer snapshot %s/%s: %s", self._store.place, name, error.strerror)
+            return []
+        self._known.append(offset)
+        return []
+
+    def give_up(self) -> None:
+        """The log is gone: nothing more is written."""
+        for late in self._late:
+            late.give_up()
+
+    def has(self, offset: int) -> bool:
+        """Whether there is a snapshot at `offset`."""
+        return offset in self._offsets
+
+    def pins(self, offset: int) -> list[Syncable]:
+        """What to sync to make the snapshot at `offset` durable, if there is one. Raises OSError."""
+        if offset not in self._offsets:
+            return []
+        file = self._store.open(file_name(offset, SNAPSHOT_SUFFIX))
+        pin = file.pin()
+        file.close()
+        return [] if pin is None else [pin]
+
+    def keep_below(self, offset: int, wanted: Collection[int]) -> list[Syncable]:
+        """Of the snapshots below `offset` keep those at the offsets `wanted`. This and the next two raise OSError.
+
+        What they return deletes the files when synced; their names are gone at once.
+        """
+        return self._drop([known for known in self._offsets if known < offset and known not in wanted])
+
+    def remove_before(self, offset: int) -> list[Syncable]:
+        """Delete the snapshots below `offset`, but never the newest."""
+        return self._drop([known for known in self._offsets[:-1] if known < offset])
+
+    def remove_between(self, after: int, before: int) -> list[Syncable]:
+        """Delete the snapshots above `after` and below `before`."""
+        return self._drop([known for known in self._offsets if after < known < before])
+
+    def _drop(self, passed: Collection[int]) -> list[Syncable]:
+        self._known = [known for known in self._known if known not in passed]
+        return self._store.removals([file_name(old, SNAPSHOT_SUFFIX) for old in passed])
+
+    def open_at(self, offset: int) -> Iterator[list[int]]:
+        """The producers whose transactions the snapshot at `offset` has open, some at a time; none without one.
+
+        Raises OSError; a damaged snapshot is passed over, as recovery does.
+        """
+        name = file_name(offset, SNAPSHOT_SUFFIX)
+        data = self._store.load(name) if offset in self._offsets else None
+        if data is None:
+            return
+        try:
+            yield from open_in_snapshot(data, f"{self._store.place}/{name}")
+        except CorruptLogFile as error:
+            logger.warning("producer snapshot passed over: %s", error)

@@ -1,0 +1,1 @@
+"""Files and formats: the store port, segments, indexes, checkpoints."""

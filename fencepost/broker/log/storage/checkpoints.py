@@ -1,0 +1,149 @@
+"""Kafka's small text files of a log directory: offset checkpoints, leader epochs, partition metadata."""
+
+import base64
+import logging
+import re
+from collections.abc import Iterable, Mapping
+
+import crc32c
+
+from fencepost.broker.log.storage.store import CorruptLogFile, Store
+from fencepost.protocol.topics import TopicPartition
+
+RECOVERY_POINTS = "recovery-point-offset-checkpoint"
+LOG_STARTS = "log-start-offset-checkpoint"
+CLEANER_OFFSETS = "cleaner-offset-checkpoint"
+HIGH_WATERMARKS = "replication-offset-checkpoint"
+LEADER_EPOCHS = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+LOG_STARTS_TWIN = LOG_STARTS + ".twin"
+"""The same again: what DeleteRecords hid must not come back because a bit flipped in the one file that says so."""
+
+_VERSION = "0"
+CHECKSUM = b"#crc32c"
+"""In place of a topic's name: the row holds the CRC-32C of the rows before it. Kafka looks up the topics it has."""
+_NUMBER = re.compile(r"-?[0-9]{1,19}")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+NO_TOPIC_ID = bytes(16)
+
+logger = logging.getLogger(__name__)
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """A checkpoint of one offset per partition, with a checksum as its last row."""
+    rows = [f"{tp.topic} {tp.partition} {offset}" for tp, offset in sorted(offsets.items())]
+    return _encode([*rows, f"{CHECKSUM.decode()} 0 {_checksum(rows)}"])
+
+
+def decode_offsets(data: bytes | None, place: str) -> dict[TopicPartition, int]:
+    """The offsets of a checkpoint; none where there is no file. Raises CorruptLogFile."""
+    if data is None:
+        return {}
+    offsets = {}
+    rows: list[str] = []
+    for number, words in _decode(data, place, 3):
+        topic, partition, offset = words
+        if topic == CHECKSUM.decode():
+            if _checksum(rows) != _number(offset, place, number):
+                raise CorruptLogFile(place, 0, "the checksum does not match")
+            break
+        if not _TOPIC.fullmatch(topic):
+            raise CorruptLogFile(place, 0, f"line {number}: {topic!r} can not be a topic's name")
+        offsets[TopicPartition(topic, _number(partition, place, number))] = _number(offset, place, number)
+        rows.append(" ".join(words))
+    return offsets
+
+
+def load_offsets(store: Store, name: str) -> dict[TopicPartition, int] | None:
+    """The offsets of a checkpoint; None, and a line in the log, for one that is damaged. Raises OSError."""
+    try:
+        return decode_offsets(store.load(name), f"{store.place}/{name}")
+    except CorruptLogFile as error:
+        logger.warning("checkpoint passed over: %s", error)
+        return None
+
+
+def load_log_starts(store: Store) -> dict[TopicPartition, int] | None:
+    """The log start offsets, of the file or of its twin. Raises OSError."""
+    offsets = load_offsets(store, LOG_STARTS)
+    if offsets is None:
+        offsets = load_offsets(store, LOG_STARTS_TWIN)
+    if offsets is None:
+        logger.error("%s: records that DeleteRecords hid can be read again", store.place)
+    return offsets
+
+
+def load_topic_id(store: Store) -> bytes:
+    """The topic id in a partition's directory; zeros where there is none. Raises CorruptLogFile and OSError."""
+    return decode_partition_metadata(store.load(PARTITION_METADATA), f"{store.place}/{PARTITION_METADATA}")
+
+
+def encode_epochs(epochs: Iterable[tuple[int, int]]) -> bytes:
+    """A leader epoch checkpoint: (epoch, the offset at which it began)."""
+    return _encode(f"{epoch} {start}" for epoch, start in epochs)
+
+
+def decode_epochs(data: bytes | None, place: str) -> list[tuple[int, int]]:
+    """The entries of a leader epoch checkpoint. Raises CorruptLogFile."""
+    if data is None:
+        return []
+    return [
+        (_number(words[0], place, number), _number(words[1], place, number))
+        for number, words in _decode(data, place, 2)
+    ]
+
+
+def encode_partition_metadata(topic_id: bytes) -> bytes:
+    """`partition.metadata` of a partition of the topic with this 16-byte id."""
+    return f"version: 0\ntopic_id: {topic_id_text(topic_id)}".encode()
+
+
+def decode_partition_metadata(data: bytes | None, place: str) -> bytes:
+    """The 16-byte topic id; zeros where there is no file. Raises CorruptLogFile."""
+    if data is None:
+        return NO_TOPIC_ID
+    for number, line in enumerate(data.decode("utf-8", "replace").splitlines()):
+        name, _, value = line.partition(":")
+        if name == "topic_id":
+            try:
+                topic_id = base64.b64decode(value.strip() + "==", altchars=b"-_", validate=True)
+            except ValueError as error:
+                raise CorruptLogFile(place, number, f"topic id {value.strip()!r} is not base64") from error
+            if len(topic_id) == 16:
+                return topic_id
+    raise CorruptLogFile(place, 0, "holds no topic id of 16 bytes")
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """A topic id as Kafka writes it: URL-safe base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id).decode().rstrip("=")
+
+
+def _encode(lines: Iterable[str]) -> bytes:
+    text = list(lines)
+    return "\n".join([_VERSION, str(len(text)), *text, ""]).encode()
+
+
+def _decode(data: bytes, place: str, width: int) -> Iterable[tuple[int, list[str]]]:
+    lines = data.decode("utf-8", "replace").splitlines()
+    if len(lines) < 2 or lines[0] != _VERSION:
+        raise CorruptLogFile(place, 0, "is not a checkpoint of version 0")
+    rows = [(number, line.split(" ")) for number, line in enumerate(lines[2:], 3) if line]
+    if _number(lines[1], place, 2) != len(rows):
+        raise CorruptLogFile(place, 0, f"says {lines[1]} lines, has {len(rows)}")
+    for number, words in rows:
+        if len(words) != width:
+            raise CorruptLogFile(place, 0, f"line {number} does not have {width} words")
+    return rows
+
+
+def _number(word: str, place: str, line: int) -> int:
+    if not _NUMBER.fullmatch(word):
+        raise CorruptLogFile(place, 0, f"line {line}: {word!r} is not a number")
+    return int(word)
+
+
+def _checksum(rows: list[str]) -> int:
+    return int(crc32c.crc32c("\n".join(rows).encode()))

@@ -1,0 +1,234 @@
+"""One file on disk: opened on first use, written so that a failure leaves no half behind, made larger ahead of need."""
+
+import errno
+import logging
+import os
+from typing import TYPE_CHECKING
+
+from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
+from fencepost.broker.log.storage.file_sync import FileRelief, FileSync
+from fencepost.broker.log.storage.staged import PIECE_BYTES, Staged
+from fencepost.broker.log.storage.store import (
+    END_MARK,
+    NEVER_WRITTEN,
+    Bytes,
+    Descriptor,
+    FileRegion,
+    Piece,
+    Staging,
+    Syncable,
+)
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.storage.files import FileStore
+
+logger = logging.getLogger(__name__)
+
+
+class DiskFile:
+    """A file on disk behind the `StoredFile` port; opened on first use, at most one descriptor at a time."""
+
+    def __init__(self, directory: "FileStore", name: str, pool: DescriptorPool) -> None:
+        self._directory = directory
+        self._disk = directory.disk
+        self._path = f"{directory.place}/{name}"
+        self._pool = pool
+        self._ragged = False
+        self._reserved_to = 0
+        self._staged: Staged | None = None
+        self.descriptor: Descriptor | None = None
+        self.recently_used = False
+        try:
+            self._size_bytes = self._disk.size(self._path)
+            self._exists = True
+        except FileNotFoundError:
+            self._size_bytes = 0
+            self._exists = False
+        self._pinned_bytes = self._size_bytes
+
+    @property
+    def place(self) -> str:
+        return self._path
+
+    @property
+    def size_bytes(self) -> int:
+        return self._size_bytes
+
+    def modified_ms(self) -> int:
+        return self._disk.modified_ms(self._path) if self._exists else NEVER_WRITTEN
+
+    def create(self) -> None:
+        if not self._exists:
+            self._open()
+
+    def write(self, position: int, data: Bytes) -> None:
+        descriptor = self.descriptor or self._open()
+        self.recently_used = True
+        length = len(data)
+        try:
+            if self._staged is not None and self._was_staged(position, data):
+                self._size_bytes = position + length
+                return
+            if self._ragged:
+                self._cut_ragged_end(descriptor)
+            if self._reserved_to:
+                data = self._with_mark(position, data)
+            written = self._disk.pwrite(descriptor.fd, data, position) if len(data) <= PIECE_BYTES else 0
+            if written != len(data):
+                self._write_rest(descriptor, position, data, written)
+        except OSError as error:
+            self._undo(descriptor)
+            raise OSError(error.errno, f"write: {error.strerror}", self.place) from error
+        self._size_bytes = max(self._size_bytes, position + length)
+        if position < self._pinned_bytes:
+            self._pinned_bytes = position
+
+    def _with_mark(self, position: int, data: Bytes) -> Bytes:
+        """What is appended into reserved room, and behind it the mark that the batches end there."""
+        fits = position + len(data) + len(END_MARK) <= self._reserved_to
+        return b"".join((data, END_MARK)) if fits and position == self._size_bytes else data
+
+    def _write_rest(self, descriptor: Descriptor, position: int, data: Bytes, written: int) -> None:
+        with memoryview(data) as view:
+            while written < len(view):
+                count = self._disk.pwrite(descriptor.fd, view[written : written + PIECE_BYTES], position + written)
+                if count == 0:
+                    raise OSError(errno.EIO, "the file takes no more bytes")
+                written += count
+
+    def _undo(self, descriptor: Descriptor) -> None:
+        """Take back what a failed write left behind the end; if even that fails, do it before the next write."""
+        self._ragged = True
+        try:
+            self._cut_ragged_end(descriptor)
+        except OSError as error:
+            logger.error("could not cut %s back to %d bytes: %s", self.place, self._size_bytes, error.strerror)
+
+    def _cut_ragged_end(self, descriptor: Descriptor) -> None:
+        self._disk.ftruncate(descriptor.fd, self._size_bytes)
+        self._ragged = False
+        self._reserved_to = 0
+
+    def stage(self, head: Bytes, data: Bytes) -> Staged | None:
+        self._leave_staged()
+        if self._ragged or not self._exists:
+            return None
+        descriptor, end = self.descriptor or self._open(), self._size_bytes + len(data)
+        mark = END_MARK if end + len(END_MARK) <= self._reserved_to else b""
+        self._staged = Staged(self._disk, descriptor, self._size_bytes, head, data, mark)
+        return self._staged
+
+    def unstage(self, staged: Staging) -> None:
+        if self._staged is staged:
+            self._leave_staged()
+            if self.descriptor is not None:
+                self._undo(self.descriptor)
+
+    def _leave_staged(self) -> None:
+        """Whatever a thread wrote behind the end is not wanted, and has to be cut off before anything else is there."""
+        if self._staged is not None:
+            self._staged.withdraw()
+            self._staged = None
+            self._ragged = True
+
+    def _was_staged(self, position: int, data: Bytes) -> bool:
+        """Whether a thread has written all of `data` there; what else it may have written is left."""
+        assert self._staged is not None
+        if not self._staged.is_whole(position, data):
+            self._leave_staged()
+            return False
+        self._staged = None
+        return True
+
+    def reserve(self, size_bytes: int) -> None:
+        if self._ragged or not self._exists or self._reserved_to - self._size_bytes > size_bytes // 8:
+            return
+        if self._staged is not None:
+            return  # a thread is writing there
+        descriptor = self.descriptor or self._open()
+        reserved_to = self._size_bytes + size_bytes
+        try:
+            self._disk.ftruncate(descriptor.fd, reserved_to)
+            self._disk.pwrite(descriptor.fd, END_MARK, self._size_bytes)
+        except OSError as error:
+            logger.debug("nothing reserved in %s: %s", self.place, error.strerror)
+            self._undo(descriptor)
+        else:
+            self._reserved_to = reserved_to
+
+    def trim(self) -> None:
+        self._leave_staged()
+        if self._ragged or self._reserved_to > self._size_bytes:
+            self._cut_ragged_end(self.descriptor or self._open())
+
+    def read(self, position: int, length: int) -> bytes:
+        length = min(length, self._size_bytes - position)
+        if length <= 0:
+            return b""
+        descriptor = self.descriptor or self._open()
+        self.recently_used = True
+        data = self._disk.pread(descriptor.fd, length, position)
+        if len(data) == length:
+            return data
+        return self._read_rest(descriptor, position, length, data)
+
+    def _read_rest(self, descriptor: Descriptor, position: int, length: int, data: bytes) -> bytes:
+        parts = [data]
+        have = len(data)
+        while have < length:
+            part = self._disk.pread(descriptor.fd, length - have, position + have)
+            if not part:
+                raise OSError(errno.EIO, f"ends at byte {position + have}, should have {self._size_bytes}", self.place)
+            parts.append(part)
+            have += len(part)
+        return b"".join(parts)
+
+    def piece(self, position: int, length: int) -> Piece:
+        if length < self._disk.region_min_bytes:
+            return self.read(position, length)
+        self.recently_used = True
+        return FileRegion(self.descriptor or self._open(), position, length)
+
+    def truncate(self, size_bytes: int) -> None:
+        if not self._exists:
+            return
+        self._leave_staged()
+        descriptor = self.descriptor or self._open()
+        self._disk.ftruncate(descriptor.fd, size_bytes)
+        self._size_bytes = size_bytes
+        self._pinned_bytes = min(self._pinned_bytes, size_bytes)
+        self._ragged = False
+        self._reserved_to = 0
+
+    def pin(self) -> Syncable | None:
+        if not self._exists:
+            return None
+        start, self._pinned_bytes = self._pinned_bytes, self._size_bytes
+        return FileSync(self._disk, self.descriptor or self._open(), self.place, start, self._size_bytes)
+
+    def relief(self, max_bytes: int) -> tuple[int, Syncable | None]:
+        start, stop = self._pinned_bytes, min(self._size_bytes, self._pinned_bytes + max_bytes)
+        if stop <= start:
+            return 0, None
+        self._pinned_bytes = stop
+        return stop - start, FileRelief(self._disk, self.descriptor or self._open(), self.place, start, stop)
+
+    def follow(self, name: str) -> None:
+        self._path = f"{self._directory.place}/{name}"
+
+    def close(self) -> None:
+        self.descriptor = None
+        self._pool.forget(self)
+
+    def _open(self) -> Descriptor:
+        flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+        if not self._exists:
+            self._directory.make()
+            flags |= os.O_CREAT
+        descriptor = Descriptor(self._disk.open(self._path, flags, 0o600), self._disk.close)
+        if not self._exists:
+            self._exists = True
+            self._directory.changes += 1
+        self.descriptor = descriptor
+        self._pool.admit(self)
+        return descriptor

@@ -1,0 +1,235 @@
+"""The store on a file system: a bounded number of descriptors, and writes that leave no half behind."""
+
+import errno
+import logging
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from fencepost.broker.log.storage.data_directory import make_data_directory
+from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
+from fencepost.broker.log.storage.disk import SYSTEM_DISK, Disk, remove_tree
+from fencepost.broker.log.storage.disk_file import DiskFile
+from fencepost.broker.log.storage.file_jobs import DirectorySync, LateSync, Removal, Replacement, TreeRemoval
+from fencepost.broker.log.storage.store import Bytes, FlushFailed, Store, StoredFile, Syncable
+
+_READ_BYTES = 1 << 20
+_TEMPORARY = ".tmp"
+_DELETED = ".deleted"
+
+logger = logging.getLogger(__name__)
+
+
+class FileStore:
+    """A directory on disk behind the `Store` port; made, with mode 0700, when its first file is."""
+
+    def __init__(
+        self,
+        path: Path,
+        pool: DescriptorPool | None = None,
+        parent: "FileStore | None" = None,
+        disk: Disk = SYSTEM_DISK,
+    ) -> None:
+        self.path = path
+        self.disk = disk
+        self.changes = 1
+        """Names made, changed or taken away so far. One more: what an earlier process did here may not be durable."""
+        self._durable_changes = 0
+        self._place = str(path)
+        self._pool = DescriptorPool() if pool is None else pool
+        self._parent = parent
+        self._children: dict[str, FileStore] = {}
+        self._made = False
+
+    @property
+    def place(self) -> str:
+        return self._place
+
+    def make(self) -> None:
+        """Make the directory if it is not there. Raises OSError."""
+        if self._made:
+            return
+        try:
+            if self._parent is None:
+                make_data_directory(self.disk, self.path, self._sync_directory)
+            else:
+                self.disk.mkdir(self._place, 0o700)
+                self._parent.changes += 1
+        except FileExistsError:
+            pass  # made by an earlier run
+        self._made = True
+
+    def sizes(self) -> Mapping[str, int]:
+        try:
+            return {entry.name: entry.size_bytes for entry in self.disk.listing(self._place) if not entry.is_directory}
+        except FileNotFoundError:
+            return {}
+
+    def children(self) -> list[str]:
+        try:
+            return [entry.name for entry in self.disk.listing(self._place) if entry.is_directory]
+        except FileNotFoundError:
+            return []
+
+    def child(self, name: str) -> Store:
+        child = self._children.get(name)
+        if child is None:
+            child = self._children[name] = FileStore(self.path / name, self._pool, self, self.disk)
+        return child
+
+    def open(self, name: str) -> StoredFile:
+        return DiskFile(self, name, self._pool)
+
+    def load(self, name: str) -> bytes | None:
+        try:
+            fd = self.disk.open(self._path_of(name), os.O_RDONLY | os.O_CLOEXEC, 0)
+        except FileNotFoundError:
+            return None
+        data = bytearray()
+        try:
+            while part := self.disk.pread(fd, _READ_BYTES, len(data)):
+                data += part
+        finally:
+            self.disk.close(fd)
+        return bytes(data)
+
+    def replace(self, name: str, data: Bytes, *, durable: bool = False, whole: bool = False) -> None:
+        self.make()
+        self._put(name, data, durable or whole)
+        self.changes += 1
+        if durable:
+            for entry in self.pin_entries():
+                entry.sync()
+
+    def _write_whole(self, path: str, data: Bytes, synced: bool) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        fd = self.disk.open(path, flags, 0o600)
+        try:
+            written = 0
+            with memoryview(data) as view:
+                while written < len(view):
+                    count = self.disk.pwrite(fd, view[written:], written)
+                    if count == 0:
+                        raise OSError(errno.EIO, "the file takes no more bytes", path)
+                    written += count
+            if synced:
+                self.disk.fsync(fd)
+        finally:
+            self.disk.close(fd)
+
+    def replacement(self, name: str, data: Bytes) -> Syncable:
+        self.make()
+        return Replacement(self, name, data)
+
+    def put(self, name: str, data: Bytes) -> None:
+        """Put a file in place and return when it is durable; callable from any thread, since it counts no change."""
+        self._put(name, data, True)
+        self._sync_directory(self._place)
+
+    def _put(self, name: str, data: Bytes, synced: bool) -> None:
+        temporary = self._path_of(name + _TEMPORARY)
+        try:
+            self._write_whole(temporary, data, synced)
+            self.disk.rename(temporary, self._path_of(name))
+        except OSError:
+            self._unlink(temporary)
+            raise
+
+    def removals(self, names: Iterable[str]) -> list[Syncable]:
+        found: list[Syncable] = []
+        for name in names:
+            try:
+                self.rename(name, name + _DELETED)
+            except FileNotFoundError:
+                continue
+            except OSError:
+                self.remove(name)  # a disk so full that it takes no new name is just where space must be freed
+                continue
+            found.append(Removal(self, name + _DELETED))
+        return found
+
+    def unlink(self, name: str) -> None:
+        """Delete a file, if it is there; callable from any thread, since it counts no change. Raises OSError."""
+        self._unlink(self._path_of(name))
+
+    def remove(self, name: str) -> None:
+        self._unlink(self._path_of(name))
+        self.changes += 1
+
+    def rename(self, name: str, to: str) -> None:
+        self.disk.rename(self._path_of(name), self._path_of(to))
+        self.changes += 1
+
+    def discard_child(self, name: str, via: str) -> list[Syncable]:
+        if name != via:
+            try:
+                self.rename_child(name, via)
+            except FileNotFoundError:
+                return []
+        return [TreeRemoval(self, via)]
+
+    def rename_child(self, name: str, to: str) -> None:
+        self.disk.rename(self._path_of(name), self._path_of(to))
+        self._children.pop(name, None)
+        self.changes += 1
+
+    def late_pins(self, names: Iterable[str]) -> list[Syncable]:
+        return [LateSync(self, name) for name in names]
+
+    def sync_file(self, name: str) -> None:
+        """Make what was written to a file durable, if it is there; callable from any thread. Raises OSError."""
+        path = self._path_of(name)
+        try:
+            fd = self.disk.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0)
+        except FileNotFoundError:
+            return
+        try:
+            self.disk.fdatasync(fd)
+        except OSError as error:
+            raise FlushFailed(error.errno, f"fdatasync: {error.strerror}", path) from error
+        finally:
+            self.disk.close(fd)
+
+    def pin_entries(self) -> list[Syncable]:
+        pins: list[Syncable] = []
+        if self.changes != self._durable_changes:
+            pins.append(DirectorySync(self))
+        if self._parent is not None:
+            pins += self._parent.pin_entries()
+        return pins
+
+    def sync_entries(self, changes: int) -> None:
+        """Make the first `changes` changes of names durable; callable from any thread. Raises OSError.
+
+        Only what is durable is ever counted so: who asks while another's sync is under way, or after one that failed,
+        gets a sync of his own.
+        """
+        if changes <= self._durable_changes:
+            return
+        try:
+            self._sync_directory(self._place)
+        except FileNotFoundError:
+            pass  # deleted since: its own deletion is what has to last, and the parent sees to that
+        self._durable_changes = max(self._durable_changes, changes)
+
+    def _sync_directory(self, path: str) -> None:
+        fd = self.disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0)
+        try:
+            self.disk.fsync(fd)
+        except OSError as error:
+            raise FlushFailed(error.errno, f"fsync of the directory: {error.strerror}", path) from error
+        finally:
+            self.disk.close(fd)
+
+    def _path_of(self, name: str) -> str:
+        return f"{self._place}/{name}"
+
+    def _unlink(self, path: str) -> None:
+        try:
+            self.disk.unlink(path)
+        except FileNotFoundError:
+            pass  # gone already, which was the wish
+
+    def remove_tree(self, name: str) -> None:
+        """Delete a directory with all that is in it; callable from any thread. Raises OSError."""
+        remove_tree(self.disk, self._path_of(name))

@@ -1,0 +1,76 @@
+"""What a crash leaves of the room that was reserved behind the last batch (`StoredFile.reserve`): a mark, and zeros.
+
+A batch may end in zeros, too, so it takes the batches to say where the room begins; and only a file that is nothing but
+the mark and zeros from there on ends in room. All else is damage, and not for this module to judge.
+"""
+
+from fencepost.broker.log.recovery.scanning import ReadableFile
+from fencepost.broker.log.storage.segment import Segment
+from fencepost.broker.log.storage.store import END_MARK, CorruptLogFile
+from fencepost.protocol.record_batch import HEADER_SIZE, CorruptBatch, check_crc, read_header
+
+_CHUNK_BYTES = 64 << 10
+
+
+def drop_reserve(segment: Segment) -> int:
+    """Cut what is reserved off a segment's file; how many bytes that were. Raises OSError."""
+    size = segment.size_bytes
+    end = end_of_batches(segment)
+    if end is None or end == size:
+        return 0
+    segment.file.truncate(end)
+    return size - end
+
+
+def end_of_batches(segment: Segment) -> int | None:
+    """Where the last batch ends and nothing but room follows; None where the file does not end so. Raises OSError."""
+    size = segment.size_bytes
+    if size < HEADER_SIZE or any(segment.file.read(size - HEADER_SIZE, HEADER_SIZE)):
+        return None
+    end = _known_batch(segment, _last_byte(segment))
+    try:
+        for step in segment.walk(end):
+            end = step.position + step.size_bytes
+    except CorruptLogFile as error:
+        return end if error.position == end and is_room(segment.file, end, size) else None
+    return end
+
+
+def is_room(file: ReadableFile, start: int, stop: int) -> bool:
+    """Whether there is something from `start` to `stop`, and nothing but the mark and zeros. Raises OSError."""
+    if file.read(start, len(END_MARK)) == END_MARK:
+        start += len(END_MARK)
+    for position in range(start, stop, _CHUNK_BYTES):
+        if any(file.read(position, min(_CHUNK_BYTES, stop - position))):
+            return False
+    return start < stop
+
+
+def _last_byte(segment: Segment) -> int:
+    """Where the last byte stands that is not zero; -1 where all are."""
+    position = segment.size_bytes
+    while position > 0:
+        start = max(0, position - _CHUNK_BYTES)
+        found = len(segment.file.read(start, position - start).rstrip(b"\0"))
+        if found:
+            return start + found - 1
+        position = start
+    return -1
+
+
+def _known_batch(segment: Segment, position: int) -> int:
+    """Where a batch surely begins, at or before `position`: one that the index names and that is what it says."""
+    for number in range(len(segment.offsets) - 1, -1, -1):
+        relative_offset, at = segment.offsets[number]
+        if 0 < at <= position:
+            return at if _is_batch(segment, at, segment.base_offset + relative_offset) else 0
+    return 0
+
+
+def _is_batch(segment: Segment, position: int, last_offset: int) -> bool:
+    try:
+        header = read_header(segment.file.read(position, HEADER_SIZE), whole=False)
+    except CorruptBatch:
+        return False
+    data = segment.file.read(position, header.size_bytes)
+    return header.last_offset == last_offset and len(data) == header.size_bytes and check_crc(data, 0, header)

@@ -1,0 +1,262 @@
+"""A log kept as Kafka's segments, the last of which takes appends: the `StoredLog` over any `Store` of files."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.log_store import Conflict, Extent, FoundTime
+from fencepost.broker.log.retention import SegmentFacts
+from fencepost.broker.log.storage import timestamps
+from fencepost.broker.log.storage.segment import Segment
+from fencepost.broker.log.storage.store import Bytes, Piece, Staging, Store, Syncable
+from fencepost.broker.log.storage.txn_index import AbortedTransaction
+from fencepost.protocol.record_batch import BatchHeader
+
+_base_offset = attrgetter("base_offset")
+
+
+class Segments:
+    """The segments of one log, by rising base offset; never empty."""
+
+    def __init__(self, store: Store, segments: list[Segment]) -> None:
+        assert segments, "a log has at least its active segment"
+        self.store = store
+        self._segments = segments
+        self._found = segments[:-1]
+        """Those of an earlier run that no `pins` has covered: there may be thousands."""
+        self._unsynced: list[Segment] = []
+        """Those that were closed since the last `pins`."""
+        self.active = segments[-1]
+        self.unflushed = False
+        """Whether the last `pins` had to leave index entries of sealed segments in memory: the disk was full."""
+        self._sealed_bytes = sum(segment.size_bytes for segment in segments[:-1])
+        self._rolled_bytes = 0
+        self.written_batches = 0
+        """A count of appends."""
+        self.closed_since_pins = 0
+        """As `StoredLog` says."""
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    @property
+    def first_offset(self) -> int:
+        """Base offset of the oldest segment."""
+        return self._segments[0].base_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset that the next record will get."""
+        return self.active.next_offset
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches in all segments."""
+        return self._sealed_bytes + self.active.file.size_bytes
+
+    @property
+    def written_bytes(self) -> int:
+        """A count of bytes that grows with every append and never falls; where it begins says nothing."""
+        return self._rolled_bytes + self.active.file.size_bytes
+
+    def must_roll(self, size_bytes: int, header: BatchHeader, now_ms: int, config: LogConfig) -> bool:
+        """Whether the next batch belongs into a new segment (row L1)."""
+        return self.active.must_roll(size_bytes, header, now_ms, config)
+
+    def append(self, expected_offset: int, batch: Bytes, header: BatchHeader, config: LogConfig) -> Conflict | None:
+        """Write one batch at the end, if that is at `expected_offset`. Raises OSError; then nothing has changed."""
+        active = self.active
+        if active.next_offset != expected_offset:
+            return Conflict(expected_offset, active.next_offset)
+        active.append(batch, header, config.index_interval_bytes)
+        self.written_batches += 1
+        return None
+
+    def stage(self, head: Bytes, batch: Bytes) -> Staging | None:
+        """As `StoredLog` says. Raises OSError."""
+        return self.active.file.stage(head, batch)
+
+    def unstage(self, staged: Staging) -> None:
+        """As `StoredLog` says."""
+        self.active.file.unstage(staged)
+
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """The marker just appended aborts this transaction; the entry stands in the marker's segment (row I3)."""
+        self.active.aborted.append(aborted)
+
+    def roll(self, now_ms: int) -> None:
+        """Close the active segment to appends and begin the next one at the end offset; its files come later."""
+        old = self.active
+        following = Segment(self.store, old.next_offset, now_ms)  # first, for it may raise OSError
+        old.seal()
+        self._sealed_bytes += old.size_bytes
+        self._rolled_bytes += old.size_bytes
+        self._unsynced.append(old)
+        self.closed_since_pins += 1
+        self.active = following
+        self._segments.append(following)
+
+    # Reading
+
+    def index_of(self, offset: int) -> int:
+        """Number of the segment that holds `offset` (of the first one for offsets before the log)."""
+        return max(0, bisect_right(self._segments, offset, key=_base_offset) - 1)
+
+    def from_offset(self, offset: int) -> Iterator[Segment]:
+        """The segments from the one that holds `offset` on."""
+        active = self.active
+        if offset >= active.base_offset:
+            yield active
+            return
+        for number in range(self.index_of(offset), len(self._segments)):
+            yield self._segments[number]
+
+    def read(self, offset: int, upper_offset: int, max_bytes: int, at_least_one: bool) -> Extent:
+        """Whole batches from `offset` below `upper_offset`, at most `max_bytes` (but for one large batch).
+
+        Raises CorruptLogFile and OSError.
+        """
+        parts: list[Piece] = []
+        size_bytes = 0
+        for segment in self.from_offset(offset):
+            if segment.base_offset >= upper_offset or size_bytes >= max_bytes > 0:
+                break
+            part = segment.slice(offset, upper_offset, max_bytes - size_bytes, at_least_one and not parts)
+            if part.size_bytes:
+                parts.append(segment.piece(part))
+                size_bytes += part.size_bytes
+            whole = part.end_offset >= segment.next_offset
+            offset = max(offset, part.end_offset)
+            if not whole:
+                break
+        return Extent(parts, size_bytes, offset)
+
+    def bytes_between(self, offset: int, upper_offset: int) -> int:
+        """Bytes of the batches from `offset` below `upper_offset`. Raises CorruptLogFile and OSError."""
+        total = 0
+        for segment in self.from_offset(offset):
+            if segment.base_offset >= upper_offset:
+                break
+            total += segment.position_of(upper_offset) - segment.position_of(offset)
+        return total
+
+    def aborted_between(self, offset: int, upper_offset: int) -> list[AbortedTransaction]:
+        """Every aborted transaction that overlaps [offset, upper_offset) (row I2), ordered by first offset."""
+        found: list[AbortedTransaction] = []
+        for segment in self.from_offset(offset):
+            if len(segment.aborted):
+                entries, complete = segment.aborted.collect(offset, upper_offset)
+                found += entries
+                if complete:
+                    break
+        found.sort(key=attrgetter("first_offset"))
+        return found
+
+    def first_at_or_after(self, timestamp_ms: int, start_offset: int, upper_offset: int) -> FoundTime | None:
+        """The first record in that range that is not earlier (row I6). Raises CorruptLogFile and OSError."""
+        return timestamps.first_at_or_after(self.from_offset(start_offset), timestamp_ms, start_offset, upper_offset)
+
+    def latest(self, start_offset: int, upper_offset: int) -> FoundTime | None:
+        """The first record with the largest timestamp in that range (KIP-734). Raises as `first_at_or_after`."""
+        return timestamps.latest(self.from_offset(start_offset), start_offset, upper_offset)
+
+    def facts(self) -> list[SegmentFacts]:
+        """What retention needs to know of each segment, oldest first. Raises OSError."""
+        return [SegmentFacts(s.next_offset, s.size_bytes, s.last_time_ms) for s in self._segments]
+
+    # Durability and deletion
+
+    @property
+    def has_unpinned_closed(self) -> bool:
+        """As `StoredLog` says."""
+        return bool(self._unsynced or self._found)
+
+    def pins(self) -> list[Syncable]:
+        """What to sync to make all batches so far durable, and once the indexes of each sealed segment."""
+        kept = [segment for segment in self._unsynced if not segment.flush_indexes()]
+        found = [segment for segment in self._found if not segment.flush_indexes()]
+        self.unflushed = bool(kept or found)
+        pins = [pin for segment in self._unsynced for pin in segment.pins()]
+        pins += self.store.late_pins(name for segment in self._found for name in segment.names.values())
+        self._unsynced, self._found = kept, found
+        self.closed_since_pins = 0
+        pin = self.active.file.pin()
+        if pin is not None:
+            pins.append(pin)
+        return pins + self.store.pin_entries()
+
+    def relief(self, max_bytes: int) -> tuple[int, list[Syncable]]:
+        """As `StoredLog` says. Raises OSError."""
+        taken, pins = 0, list[Syncable]()
+        for segment in (*self._found, *self._unsynced, self.active):
+            size_bytes, pin = segment.file.relief(max_bytes - taken)
+            taken += size_bytes
+            if pin is not None:
+                pins.append(pin)
+        return taken, pins
+
+    def reserve(self, size_bytes: int) -> None:
+        """Have the active segment's file ready for so much more, as `StoredFile` says."""
+        self.active.file.reserve(size_bytes)
+
+    def write_again(self, offset: int) -> None:
+        """Write the batches at `offset` and above once more, as `StoredLog` says. Raises OSError."""
+        for segment in self._segments:
+            if segment.next_offset > offset:
+                segment.write_again(max(offset, segment.base_offset))
+
+    def tail_pins(self, offset: int) -> list[Syncable]:
+        """What to sync to make durable all that stands at `offset` and above. Raises OSError."""
+        return [pin for segment in self._segments if segment.next_offset > offset for pin in segment.pins()]
+
+    def flush_indexes(self) -> bool:
+        """Put all waiting index entries into their files; False when the disk refuses."""
+        return not [segment for segment in self._segments if not segment.flush_indexes()]
+
+    def create(self) -> None:
+        """Let the active segment's file come into being though it is empty. Raises OSError."""
+        self.active.file.create()
+
+    def seal_pins(self) -> list[Syncable] | None:
+        """Bring the active segment's indexes to their final state: what to sync then; None where the disk is full."""
+        return self.active.pins() if self.active.seal() else None
+
+    def drop_front(self, count: int) -> list[Syncable]:
+        """Take the oldest `count` segments out; what is returned deletes their files when synced. Raises OSError."""
+        assert count < len(self._segments), "the active segment stays"
+        removals: list[Syncable] = []
+        for segment in self._segments[:count]:
+            removals += segment.removals()
+            self._segments.remove(segment)
+            self._sealed_bytes -= segment.size_bytes
+            for waiting in (self._found, self._unsynced):
+                if segment in waiting:
+                    waiting.remove(segment)
+        return removals
+
+    def replace(self, old: Sequence[Segment], new: Segment) -> Conflict | None:
+        """Let `new` stand where `old` stood: it holds what compaction left of them, and is durable.
+
+        A Conflict where they do not stand there any more (retention was first); then nothing has changed.
+        """
+        first = old[0].base_offset
+        at = self.index_of(first)
+        if self._segments[at : at + len(old)] != list(old):
+            return Conflict(first, self._segments[at].base_offset)
+        assert self.active not in old, "the active segment is never compacted"
+        self._segments[at : at + len(old)] = [new]
+        self._sealed_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
+        self._found = [segment for segment in self._found if segment not in old]
+        self._unsynced = [segment for segment in self._unsynced if segment not in old]
+        for segment in old:
+            segment.close()
+        return None
+
+    def close(self) -> None:
+        """Let go of descriptors."""
+        for segment in self._segments:
+            segment.close()

@@ -1,0 +1,90 @@
+"""The aborted transactions of one segment, in Kafka's `.txnindex` bytes (rows I2 and I3)."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from struct import Struct
+from typing import NamedTuple
+
+from fencepost.broker.log.storage.indexes import IndexFile
+from fencepost.broker.log.storage.store import CorruptLogFile, StoredFile
+
+TXN_ENTRY = Struct(">hqqqq")
+"""Version (0), producer id, first offset, last offset (the marker's), last stable offset: 34 bytes."""
+
+_VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction on one partition; the entry stands in the segment that holds the marker."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+    """The LSO as it would be were this transaction the last to end: readers below it need no later entry."""
+
+
+class TxnIndex(IndexFile):
+    """`.txnindex` of one segment; the file exists only where something was aborted."""
+
+    def __init__(self, file: StoredFile) -> None:
+        super().__init__(file, TXN_ENTRY)
+        self._appended_last = -1
+
+    def append(self, aborted: AbortedTransaction) -> None:
+        """Note an abort. Entries come in the order of their markers, which searches rely on.
+
+        Nothing is read from the disk: the marker stands in the log already, so that nothing may fail here.
+        """
+        assert self._appended_last < aborted.last_offset, "aborts are noted in the order of their markers"
+        self._appended_last = aborted.last_offset
+        self.add(_VERSION, *aborted)
+
+    def truncate(self, count: int) -> None:
+        self._appended_last = -1
+        super().truncate(count)
+
+    def all(self) -> Iterator[AbortedTransaction]:
+        """Every entry, by rising marker offset."""
+        return self._from(0)
+
+    def since(self, offset: int) -> Iterator[AbortedTransaction]:
+        """The entries whose markers stand at or above `offset`, by rising marker offset."""
+        return self._from(bisect_left(self, offset, key=_last_offset))
+
+    def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
+        """The aborted transactions that overlap [fetch_offset, upper_bound), and whether later segments can add none.
+
+        Row I2: an entry counts if it ends at or after `fetch_offset` and begins before `upper_bound`; once an entry's
+        LSO reaches `upper_bound`, whatever ended later began later, too.
+        """
+        found = []
+        for aborted in self._from(bisect_left(self, fetch_offset, key=_last_offset)):
+            if aborted.first_offset < upper_bound:
+                found.append(aborted)
+            if aborted.last_stable_offset >= upper_bound:
+                return found, True
+        return found, False
+
+    def keep_within(self, base_offset: int, end_offset: int) -> None:
+        """Keep the entries whose markers rise within the two offsets; forget all from the first other one on.
+
+        After a crash the file may end in anything: what is above the state that a scan begins with is noted anew.
+        Raises OSError.
+        """
+        count, last = 0, base_offset - 1
+        for version, _, _, last_offset, _ in self.entries():
+            if version != _VERSION or not last < last_offset < end_offset:
+                break
+            count, last = count + 1, last_offset
+        self.truncate(count)
+
+    def _from(self, start: int) -> Iterator[AbortedTransaction]:
+        for number, (version, *fields) in enumerate(self.entries(start), start):
+            if version > _VERSION:
+                raise CorruptLogFile(self.file.place, number * TXN_ENTRY.size, f"entry version {version} is not known")
+            yield AbortedTransaction(*fields)
+
+
+def _last_offset(entry: tuple[int, ...]) -> int:
+    return entry[3]

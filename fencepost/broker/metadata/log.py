@@ -1,0 +1,117 @@
+"""The metadata log, opened so that damage in it costs the changes from there on, and never the broker.
+
+What follows the first damaged batch can not be believed. A copy of the whole log is kept under another name before it
+is cut; as long as the copy is there, nothing is forgotten for a topic that the metadata does not know any more, and
+producer ids go on far above any that the lost part may have given out (docs/decisions/0013-damaged-files.md).
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.partition import AppendOrigin, PartitionLog
+from fencepost.broker.log.recovery.scanning import need_no_batch_after_damage
+from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.broker.metadata.snapshots import begin_behind_snapshot
+from fencepost.coordinator.metadata.ports import LoggedBatch
+from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC
+from fencepost.coordinator.ports import LogSuperseded, LogUnreadable, LogWriteFailed
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.record_batch import build_batch
+from fencepost.protocol.topics import TopicPartition
+
+METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
+METADATA_TOPIC_ID = bytes(15) + b"\x01"
+"""Kafka's fixed id of the metadata topic."""
+
+_IDS_PER_LOSS = 1 << 40
+"""More producer ids than a lost part can have reserved: a thousand at a time, one batch each."""
+
+logger = logging.getLogger(__name__)
+
+
+class MetadataPartitionLog:
+    """The metadata log as its controller sees it: appends are conditional on what that one has read and written.
+
+    Several may stand over one log: the LogStore's Conflict tells them apart (docs/decisions/0015-the-log-seam.md).
+    """
+
+    def __init__(self, log: PartitionLog, commit: GroupCommit) -> None:
+        self._log = log
+        self._records = PartitionCoordinatorLog(log, commit)
+        self._end_offset = log.log_start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record that was read or written through this view."""
+        return self._end_offset
+
+    def append(self, values: Sequence[bytes], now_ms: int) -> None:
+        """Append `values` as one atomic batch. Raises LogSuperseded, and LogWriteFailed where the log refuses."""
+        batch = build_batch([(now_ms, None, value, ()) for value in values])
+        info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms, expected_offset=self._end_offset)
+        if info.error is ErrorCode.NONE:
+            self._end_offset = info.last_offset + 1
+            return
+        why = f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}"
+        if info.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            raise LogSuperseded(ErrorCode.NOT_CONTROLLER, why)
+        raise LogWriteFailed(info.error, why)
+
+    def is_durable(self, end_offset: int) -> bool:
+        """Whether `durable` would return at once."""
+        return self._records.is_durable(end_offset)
+
+    async def durable(self, end_offset: int) -> None:
+        """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
+        await self._records.durable(end_offset)
+
+    def read(self) -> Iterator[LoggedBatch]:
+        """Every batch from `end_offset` on, which moves on with them. Raises LogUnreadable at the first damaged one."""
+        for next_offset, batch in self._records.replay_from(self._end_offset):
+            self._end_offset = next_offset
+            values = None if batch.marker_commits is not None else [value or b"" for _, value in batch.records]
+            yield LoggedBatch(batch.base_offset, next_offset, batch.timestamp_ms, values)
+
+    def seek(self, offset: int) -> None:
+        """Begin at this offset: a snapshot stands for what is before it. Raises LogUnreadable where that is gone."""
+        if not self._log.log_start_offset <= offset <= self._log.log_end_offset:
+            why = f"goes from offset {self._log.log_start_offset} to {self._log.log_end_offset}, not to {offset}"
+            raise LogUnreadable(f"{self._log.store.place} {why}")
+        self._end_offset = offset
+
+
+def open_metadata_log(logs: LogDirectory, commit: GroupCommit, config: LogConfig) -> PartitionLog:
+    """The metadata log up to its first damaged batch, or behind a snapshot that knows more. Raises OSError."""
+    try:
+        if not logs.clean:
+            need_no_batch_after_damage(logs.files(METADATA_PARTITION))
+        log = logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, config, only_topic=True)
+        for _ in PartitionCoordinatorLog(log, commit).replay():
+            pass
+    except (CorruptLogFile, LogUnreadable) as error:
+        if isinstance(error.__cause__, OSError):
+            raise error.__cause__ from error
+        aside = logs.keep_aside(METADATA_PARTITION)
+        behind = begin_behind_snapshot(logs.files(METADATA_PARTITION))
+        log = logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, config, only_topic=True)
+        logger.error(
+            "the metadata log is damaged and goes on from offset %d%s: %s; all of it is kept as %s/%s. Topics and"
+            " settings that came after are unknown and their logs left alone: stop the broker and restore %s from a"
+            " backup, or delete the copy to do without",
+            log.log_end_offset,
+            "" if behind is None else ", up to which a snapshot knows all",
+            error,
+            logs.place,
+            aside,
+            METADATA_PARTITION,
+        )
+    return log
+
+
+def first_free_producer_id(logs: LogDirectory) -> int:
+    """Producer ids below this one may have been given out by metadata that is lost."""
+    return logs.kept_aside(METADATA_PARTITION) * _IDS_PER_LOSS

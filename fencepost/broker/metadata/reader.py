@@ -1,0 +1,284 @@
+"""A metadata log read by somebody who is not its broker: never written to, live or stopped, ours or Kafka's.
+
+    reader = MetadataReader(Path("/data"))
+    reader.image().topics_by_name            # the committed metadata, as of the log's end
+    reader.image(1200)                       # as of offset 1200: the whole of what was decided below it
+    for moment in reader.moments():          # what each transaction, or batch outside of one, did
+        ...
+    follower = reader.follow()               # then: follower.poll() -> what was decided since
+    newest = reader.follow_image()           # then: newest.poll(); newest.image -> as it is now
+
+What a transaction brought shows only behind its End, and nothing of an aborted or an open one ever does. An image is
+made once for all that is read on the way to it; of the steps between there is one image each, so that history costs
+its length times the number of topics: read it as it comes, and let go of it.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from fencepost.broker.log.recovery.scanning import batches
+from fencepost.broker.log.storage.store import END_MARK, CorruptLogFile
+from fencepost.broker.log.verify.files import ReadSegment, file_names, segment_bases
+from fencepost.coordinator.metadata.delta import MetadataCorrupt
+from fencepost.coordinator.metadata.history import MetadataHistory, Moment
+from fencepost.coordinator.metadata.image import EMPTY_IMAGE, MetadataImage
+from fencepost.coordinator.metadata.snapshot import SnapshotId, read_snapshot, snapshot_id
+from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC
+from fencepost.coordinator.metadata.transactions import MetadataLoader
+from fencepost.protocol.metadata_records import MetadataEntry, MetadataRecordError, decode_metadata_records
+from fencepost.protocol.record_batch import CorruptBatch, check_crc
+from fencepost.protocol.records import decode_records
+
+METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
+TRIES = 5
+"""How often a reader begins anew because its files went while it read: the broker lets go of what a snapshot holds."""
+
+
+class NoMetadataLog(Exception):
+    """The directory holds no metadata log, or no longer what would be needed to say how it was at an offset."""
+
+
+class LoggedBatch(NamedTuple):
+    """One batch of the log: its records, or None for a control batch, which says nothing about metadata."""
+
+    base_offset: int
+    next_offset: int
+    timestamp_ms: int
+    entries: list[MetadataEntry] | None
+
+
+class MetadataReader:
+    """The metadata log in `directory`: a broker's data directory, or the log's own.
+
+    Raises NoMetadataLog where there is none.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        own = directory / METADATA_DIRECTORY
+        self.directory = own if own.is_dir() else directory
+        try:
+            names = file_names(self.directory)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            raise NoMetadataLog(f"{directory} is no directory") from error
+        if not segment_bases(names) and not any(map(snapshot_id, names)):
+            raise NoMetadataLog(f"{directory} holds no metadata log: there is no {METADATA_DIRECTORY} in it")
+
+    def snapshots(self) -> list[SnapshotId]:
+        """The snapshots there are, oldest first."""
+        return sorted(found for name in file_names(self.directory) if (found := snapshot_id(name)) is not None)
+
+    def first_offset(self) -> int:
+        """From this offset on `image` and `moments` can say how it was."""
+        bases, snapshots = segment_bases(file_names(self.directory)), self.snapshots()
+        if bases and bases[0] == 0:
+            return 0
+        return snapshots[0].offset if snapshots else bases[0]
+
+    def image(self, offset: int | None = None) -> MetadataImage:
+        """The committed metadata: all that was decided below `offset`, or up to the log's end.
+
+        Raises NoMetadataLog for an offset whose records are gone, MetadataCorrupt and OSError.
+        """
+        return self.follow_image(offset).image
+
+    def moments(self, start: int | None = None, stop: int | None = None) -> Iterator[Moment]:
+        """What was decided, or is still open, in order: whatever has a record from `start` on and below `stop`.
+
+        An open transaction at the end comes last. Raises as `image`.
+        """
+        follower = self.follow(start)
+        for moment in follower.decided(stop):
+            if start is None or moment.next_offset > start:
+                yield moment
+        pending = follower.pending()
+        if pending is not None and (stop is None or pending.first_offset < stop):
+            yield pending
+
+    def follow(self, offset: int | None = None) -> "MetadataFollower":
+        """Begin at `offset` (None: with the oldest there is), then `poll` again and again."""
+        return MetadataFollower(self, self._start(offset, exactly=True))
+
+    def follow_image(self, offset: int | None = None) -> "ImageFollower":
+        """Begin with what `image` gives, then `poll` again and again. Raises as `image`."""
+        for _ in range(TRIES):
+            try:
+                follower = ImageFollower(self, self._start(offset))
+                follower.poll(offset)
+            except FileNotFoundError:
+                continue  # the broker has let go of a file since the directory was listed
+            return follower
+        raise NoMetadataLog(f"{self.directory} changes too quickly to be read")
+
+    def _start(self, offset: int | None, exactly: bool = False) -> MetadataImage:
+        """The image to begin with so as to come to `offset`: of the newest snapshot, or for history the oldest."""
+        bases, snapshots = segment_bases(file_names(self.directory)), self.snapshots()
+        if bases and bases[0] == 0 and (exactly or not snapshots):
+            return EMPTY_IMAGE
+        usable = [found for found in snapshots if offset is None or found.offset <= offset]
+        usable.sort(reverse=not (exactly and offset is None))
+        problem: MetadataCorrupt | None = None
+        for found in usable:
+            path = self.directory / found.file_name
+            try:
+                return read_snapshot(path.read_bytes(), found.offset, str(path)).image
+            except MetadataCorrupt as error:
+                problem = error
+        if bases and bases[0] == 0:
+            return EMPTY_IMAGE
+        if problem is not None:
+            raise problem
+        raise NoMetadataLog(f"{self.directory} goes back to offset {self.first_offset()} only")
+
+
+class LogPosition:
+    """A place in the log of `directory` up to which somebody has read: `batches` goes on from there."""
+
+    def __init__(self, directory: Path, next_offset: int) -> None:
+        self._directory = directory
+        self._segment: int | None = None
+        self._position = 0
+        self.next_offset = next_offset
+        """The offset after the last batch that was taken."""
+        self.tail: str | None = None
+        """What stands behind the last whole batch that was read, where that is neither the end nor reserved room: a
+        batch that is being written, or damage. Look again to tell them apart."""
+
+    def batches(self, stop: int | None = None) -> Iterator[LoggedBatch]:
+        """The batches from where it is, each told of once; ends before the first that reaches beyond `stop`.
+
+        Raises NoMetadataLog where what should come next is gone, MetadataCorrupt for a record that makes no sense, and
+        OSError.
+        """
+        self.tail = None
+        bases = segment_bases(file_names(self._directory))
+        behind = [base for base in bases if base <= self.next_offset]
+        if not behind:
+            if not bases:
+                return
+            raise NoMetadataLog(f"{self._directory} goes back to offset {bases[0]} only")
+        for base in [behind[-1], *(base for base in bases if base > self.next_offset)]:
+            if stop is not None and base >= stop:
+                return
+            if base != self._segment:
+                self._segment, self._position = base, 0
+            segment = ReadSegment(self._directory, base)
+            try:
+                yield from self._segment_batches(segment, stop)
+            finally:
+                segment.file.close()
+
+    def _segment_batches(self, segment: ReadSegment, stop: int | None) -> Iterator[LoggedBatch]:
+        """The batches from where it is; ends before the first that is not whole."""
+        try:
+            for position, header, data in batches(segment, self._position):
+                if not check_crc(data, 0, header):
+                    raise CorruptBatch("the batch does not match its CRC-32C")
+                if stop is not None and header.next_offset > stop:
+                    return
+                if header.next_offset > self.next_offset:
+                    entries = None
+                    if not header.is_control:
+                        values = [record.value or b"" for record in decode_records(data, 0, header)]
+                        entries = [*decode_metadata_records(values)]
+                    self.next_offset = header.next_offset
+                    yield LoggedBatch(header.base_offset, header.next_offset, header.max_timestamp, entries)
+                self._position = position + header.size_bytes
+        except MetadataRecordError as error:
+            raise MetadataCorrupt(self.next_offset, str(error)) from error
+        except (CorruptLogFile, CorruptBatch) as error:
+            mark = segment.file.read(self._position, len(END_MARK))
+            if mark.rstrip(b"\0") and mark != END_MARK:
+                self.tail = f"{segment.file.place} at byte {self._position}: {error}"
+
+
+class _Folded(Protocol):
+    """What batches are taken into."""
+
+    @property
+    def image(self) -> MetadataImage: ...
+
+    def pass_over(self, base_offset: int, next_offset: int) -> object: ...
+
+
+class LogFollower:
+    """Somebody who has read up to some place of the log, and knows the metadata there."""
+
+    def __init__(self, reader: MetadataReader, folded: _Folded) -> None:
+        self._log = LogPosition(reader.directory, folded.image.offset)
+        self._folded = folded
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed image."""
+        return self._folded.image
+
+    @property
+    def tail(self) -> str | None:
+        """As `LogPosition.tail`."""
+        return self._log.tail
+
+    def _changes(self, stop: int | None) -> Iterator[tuple[LoggedBatch, list[MetadataEntry]]]:
+        """The batches from here on that say something about metadata; the others are passed over."""
+        for batch in self._log.batches(stop):
+            if batch.entries is None:
+                self._folded.pass_over(batch.base_offset, batch.next_offset)
+            else:
+                yield batch, batch.entries
+
+
+class ImageFollower(LogFollower):
+    """The committed metadata as of the log's end, as often as it is asked; made once for all that came in between."""
+
+    def __init__(self, reader: MetadataReader, image: MetadataImage) -> None:
+        self._loader = MetadataLoader(image)
+        super().__init__(reader, self._loader)
+
+    def poll(self, stop: int | None = None) -> bool:
+        """Read on, with `stop` no batch that reaches beyond that offset; whether the image is another one now.
+
+        Raises as `MetadataFollower.poll`; who goes on after that begins anew.
+        """
+        before = self._loader.image
+        self._loader.holding = True
+        for batch, entries in self._changes(stop):
+            self._loader.load_batch(batch.base_offset, entries)
+        return self._loader.release() is not before
+
+
+class MetadataFollower(LogFollower):
+    """Reads on from where it is, as often as it is asked, and tells of each step."""
+
+    def __init__(self, reader: MetadataReader, image: MetadataImage) -> None:
+        self._history = MetadataHistory(image)
+        super().__init__(reader, self._history)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last record that was read."""
+        return self._history.next_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Up to here everything is decided."""
+        return self._history.last_stable_offset
+
+    def pending(self) -> Moment | None:
+        """The open transaction as far as it was read."""
+        return self._history.pending()
+
+    def poll(self, stop: int | None = None) -> list[Moment]:
+        """What was decided since the last call; with `stop` no batch that reaches beyond that offset is read.
+
+        Raises NoMetadataLog where what should come next is gone, MetadataCorrupt for a record that makes no sense, and
+        OSError.
+        """
+        return list(self.decided(stop))
+
+    def decided(self, stop: int | None = None) -> Iterator[Moment]:
+        """As `poll`, one by one: each holds images of its own, and of a long log nobody wants to hold all of them.
+
+        A batch is read when its first moment is asked for. To the end of it, or what was left is not told of again.
+        """
+        for batch, entries in self._changes(stop):
+            yield from self._history.take(batch.base_offset, batch.timestamp_ms, entries)

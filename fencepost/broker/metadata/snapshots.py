@@ -1,0 +1,232 @@
+"""Snapshots of the metadata beside its log: taken now and then, loaded first, and what they make dispensable let go.
+
+A snapshot is a file of Kafka's name and format in the directory of the metadata log. It counts once it is whole under
+its name: it is written under another one, synced, and renamed. The two newest are kept, and at least that part of the
+log that follows the older one, so that a start survives the loss of the newest.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Iterator
+from typing import TYPE_CHECKING
+
+import trio
+
+from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.sync_threads import FlushThreads
+from fencepost.broker.log.durability.upkeep import in_threads, sync_all, syncing
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.recovery.snapshots import SNAPSHOT_SUFFIX
+from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, file_name, offset_in_name
+from fencepost.broker.log.storage.store import Store
+from fencepost.coordinator.metadata.delta import MetadataCorrupt
+from fencepost.coordinator.metadata.image import MetadataImage
+from fencepost.coordinator.metadata.snapshot import Snapshot, SnapshotId, read_snapshot, snapshot_id, snapshot_parts
+from fencepost.coordinator.ports import Clock
+from fencepost.protocol.record_batch import CorruptBatch, check_crc, iter_headers
+
+if TYPE_CHECKING:
+    from fencepost.broker.config.broker_config import BrokerConfig
+    from fencepost.coordinator.metadata.service import MetadataService
+
+KEPT = 2
+"""So many snapshots stay."""
+LINGERING = "deleted-topics"
+"""The file of ids of deleted topics of which logs are left: the snapshots forget that there ever were such topics."""
+IDS_AT_ONCE = 1000
+"""So many ids of deleted topics are held before anybody looks which of them are needed still."""
+ROLL_BYTES = 1 << 20
+"""A snapshot closes the log's segment if it has so much in it, so that it can go one day."""
+
+logger = logging.getLogger(__name__)
+
+
+class MetadataSnapshots:
+    """The snapshots in the directory of `log`; the `Snapshots` of a metadata service.
+
+    `lingering` tells the ids of the deleted topics that still have logs in the data directory.
+    """
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        commit: GroupCommit,
+        threads: FlushThreads,
+        clock: Clock,
+        config: Callable[[], "BrokerConfig"],
+        lingering: Callable[[], Collection[bytes]],
+    ) -> None:
+        self._log = log
+        self._commit = commit
+        self._threads = threads
+        self._clock = clock
+        self._config = config
+        self._lingering = lingering
+        self._lock = trio.Lock()
+        self._offset = 0
+        self._bytes = 0
+        self._seconds = clock.monotonic()
+        self._ids_max = IDS_AT_ONCE
+
+    def newest(self) -> MetadataImage | None:
+        """The newest image that can be read and from which the log goes on; None where there is none.
+
+        Raises MetadataCorrupt where the log does not begin at its start and no snapshot stands for what is missing.
+        """
+        start, end = self._log.log_start_offset, self._log.log_end_offset
+        for found in reversed(snapshots_in(self._log.store)):
+            if not start <= found.offset <= end:
+                continue
+            try:
+                image = load_snapshot(self._log.store, found).image
+            except MetadataCorrupt as error:
+                logger.error("a snapshot of the metadata is damaged, an older one must do: %s", error)
+                continue
+            self._offset = image.offset
+            return image
+        if start > 0:
+            raise MetadataCorrupt(start, f"{self._log.store.place} has no snapshot of what stood before")
+        return None
+
+    def deleted_topic_ids(self) -> set[bytes]:
+        """The deleted topics of which there were logs when the last snapshot was taken."""
+        text = (self._log.store.load(LINGERING) or b"").decode("ascii", "replace")
+        try:
+            return {bytes.fromhex(line) for line in text.split()}
+        except ValueError:
+            logger.error("%s/%s is damaged and passed over", self._log.store.place, LINGERING)
+            return set()
+
+    async def write(self, image: MetadataImage) -> None:
+        """Keep an image durably, and let go of what it makes dispensable. Raises OSError.
+
+        Everything below its offset must be durable and decided, and a batch must end there.
+        """
+        async with self._lock:
+            if image.offset <= self._offset:
+                return
+            with trio.CancelScope(shield=True):
+                await self._write(image)
+
+    async def _write(self, image: MetadataImage) -> None:
+        store, began = self._log.store, self._clock.monotonic()
+        await self._commit.flush(self._log)  # also where durability is the system's: no snapshot is ahead of its log
+        lingering = "".join(f"{topic_id.hex()}\n" for topic_id in sorted(self._lingering())).encode()
+        if lingering != (store.load(LINGERING) or b""):
+            await in_threads(syncing([store.replacement(LINGERING, lingering)]), self._threads)
+        data = bytearray()
+        for part in snapshot_parts(image, self._clock.now_ms(), self._log.leader_epoch):
+            data += part
+            await trio.lowlevel.checkpoint()
+        name = SnapshotId(image.offset, self._log.leader_epoch).file_name
+        await in_threads(syncing([store.replacement(name, data)]), self._threads)
+        self._offset = image.offset
+        logger.info(
+            "snapshot of the metadata offset=%d bytes=%d seconds=%.2f",
+            image.offset,
+            len(data),
+            self._clock.monotonic() - began,
+        )
+        await self._clean()
+
+    async def _clean(self) -> None:
+        """Delete the snapshots but the newest, and of the log what is above its bound and in both that are left."""
+        found = snapshots_in(self._log.store)
+        for old in found[:-KEPT]:
+            self._log.later(self._log.store.removals([old.file_name]))
+        facts = self._log.segments.facts()
+        bound = self._config().metadata_max_retention_bytes
+        if facts[-1].size_bytes >= (ROLL_BYTES if bound < 0 else min(ROLL_BYTES, max(bound, 1))):
+            self._log.roll(self._clock.now_ms())
+        if len(found) < KEPT or bound < 0:
+            return
+        excess, boundary = self._log.segments.size_bytes - bound, 0
+        for fact in self._log.segments.facts()[:-1]:
+            if excess <= 0 or fact.next_offset > found[-KEPT].offset:
+                break
+            boundary, excess = fact.next_offset, excess - fact.size_bytes
+        if boundary > self._log.log_start_offset:
+            await in_threads(self._log.deleting_records(boundary), self._threads)
+
+    async def take_if_due(self, metadata: "MetadataService") -> None:
+        """Take a snapshot where so many bytes, or so much time, has passed since the last one; call it now and then."""
+        self._forget_deleted(metadata)
+        config, seconds = self._config(), self._clock.monotonic()
+        fresh_bytes = metadata.journal.bytes_read - self._bytes
+        interval = config.metadata_log_max_snapshot_interval_ms / 1000
+        late = 0 < interval <= seconds - self._seconds
+        if metadata.image.offset == self._offset or not (
+            late or fresh_bytes >= config.metadata_log_max_record_bytes_between_snapshots
+        ):
+            return
+        try:
+            if await metadata.take_snapshot():
+                self._bytes += fresh_bytes
+                self._seconds = seconds
+        except OSError as error:
+            logger.error("a snapshot of the metadata can not be written, the log goes on without: %s", error)
+
+    def _forget_deleted(self, metadata: "MetadataService") -> None:
+        """Let go of the ids of deleted topics whose logs are gone, once there are twice as many as the last time.
+
+        A start knows those of which the log tells behind its snapshot, and those in LINGERING: no others are needed.
+        """
+        if len(metadata.deleted_topic_ids) >= self._ids_max:
+            metadata.forget_deleted(self._lingering())
+            self._ids_max = max(IDS_AT_ONCE, 2 * len(metadata.deleted_topic_ids))
+
+
+def snapshots_in(store: Store) -> list[SnapshotId]:
+    """The snapshots in a directory by their names, oldest first."""
+    return sorted(found for name in store.sizes() if (found := snapshot_id(name)) is not None)
+
+
+def load_snapshot(store: Store, found: SnapshotId) -> Snapshot:
+    """Read a snapshot. Raises MetadataCorrupt and OSError."""
+    data = store.load(found.file_name) or b""
+    return read_snapshot(data, found.offset, f"{store.place}/{found.file_name}")
+
+
+def begin_behind_snapshot(store: Store) -> int | None:
+    """After damage to the log: where a snapshot knows more than what stands before the damage, let the log go on behind
+    it, without anything before. Returns the offset at which it then begins, or None where there is none.
+
+    The log must not be open, and a copy of it be set aside. Raises OSError.
+    """
+    good = _end_of_good_batches(store)
+    for found in reversed(snapshots_in(store)):
+        if found.offset <= good:
+            return None
+        try:
+            load_snapshot(store, found)
+        except MetadataCorrupt as error:
+            logger.error("a snapshot of the metadata is damaged as well: %s", error)
+            store.remove(found.file_name)  # of an end that the log will never have had
+            continue
+        for name in list(store.sizes()):
+            if any(offset_in_name(name, suffix) is not None for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)):
+                store.remove(name)
+        store.open(file_name(found.offset, LOG_SUFFIX)).create()
+        sync_all(store.pin_entries())
+        return found.offset
+    return None
+
+
+def _end_of_good_batches(store: Store) -> int:
+    """The offset up to which the log's batches follow each other undamaged."""
+    end: int | None = None
+    for base, data in _segments(store):
+        try:
+            for position, header in iter_headers(data):
+                if (end is not None and header.base_offset != end) or not check_crc(data, position, header):
+                    return end or base
+                end = header.next_offset
+        except CorruptBatch:
+            return base if end is None else end
+    return end or 0
+
+
+def _segments(store: Store) -> Iterator[tuple[int, bytes]]:
+    for name in sorted(store.sizes()):
+        base = offset_in_name(name, LOG_SUFFIX)
+        if base is not None:
+            yield base, store.load(name) or b""

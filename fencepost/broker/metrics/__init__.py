@@ -1,0 +1,1 @@
+"""What the broker counts, and Prometheus' names for it."""

@@ -1,0 +1,226 @@
+"""The broker's state in Prometheus' words, gathered when somebody asks; names are those that Kafka dashboards know."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    GCCollector,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, SummaryMetricFamily
+from prometheus_client.registry import Collector
+
+from fencepost.broker.metrics.groups import group_metrics
+from fencepost.broker.metrics.transactions import transaction_metrics
+from fencepost.protocol.registry import API_BY_KEY
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.partition import PartitionLog
+    from fencepost.broker.metrics.counters import TopicCounters
+    from fencepost.broker.metrics.server import Render
+    from fencepost.broker.node import Node
+
+TOPIC_COUNTERS = {
+    "messagesin": ("messages_in", "Records appended"),
+    "bytesin": ("bytes_in", "Bytes of batches appended"),
+    "bytesout": ("bytes_out", "Bytes of batches fetched"),
+    "totalproducerequests": ("produce_requests", "Partitions written to by Produce requests"),
+    "totalfetchrequests": ("fetch_requests", "Partitions read by Fetch requests"),
+    "failedproducerequests": ("failed_produce_requests", "Partitions whose batch was refused"),
+    "failedfetchrequests": ("failed_fetch_requests", "Partitions whose fetch was refused"),
+}
+LISTENER_LABELS = ("listener", "networkProcessor")
+LISTENER_VALUES = ("PLAINTEXT", "0")
+
+
+class BrokerCollector(Collector):
+    """Walks over a node's counters, logs and coordinators at scrape time."""
+
+    def __init__(self, node: "Node") -> None:
+        self._node = node
+
+    def describe(self) -> list[Metric]:
+        """Nothing: a registry would otherwise collect once when this is registered."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """All families."""
+        yield from self._topics()
+        yield from self._cluster()
+        yield from self._connections()
+        yield from self._requests()
+        yield from self._partitions()
+        yield from transaction_metrics(self._node)
+        yield from group_metrics(self._node)
+        yield from self._disk_and_loop()
+        yield from self._cleaner()
+
+    def _topics(self) -> Iterator[Metric]:
+        metrics = self._node.metrics
+        rows: list[tuple[str, TopicCounters]] = [*metrics.topics.items(), ("", metrics.no_topic)]
+        for name, (attribute, text) in TOPIC_COUNTERS.items():
+            family = CounterMetricFamily(f"kafka_server_brokertopicmetrics_{name}", text, labels=("topic",))
+            for topic, counters in rows:
+                family.add_metric((topic,), getattr(counters, attribute))
+            yield family
+
+    def _cluster(self) -> Iterator[Metric]:
+        node = self._node
+        topics = node.metadata.image.topics_by_name
+        partitions = sum(topic.partitions for topic in topics.values())
+        logs, now_ms = node.logs.logs(), node.clock.now_ms()
+        producers = sum(len(log.producer_states()) for log in logs)
+        late = sum(log.has_late_transaction(now_ms, node.config.transaction_max_timeout_ms) for log in logs)
+        offline = node.offline_count
+        for name, text, value in (
+            ("kafka_server_replicamanager_leadercount", "Partitions led by this node", partitions),
+            ("kafka_server_replicamanager_partitioncount", "Partitions held by this node", partitions),
+            ("kafka_server_replicamanager_underreplicatedpartitions", "Partitions that lack replicas", 0),
+            ("kafka_server_replicamanager_underminisrpartitioncount", "Partitions below min.insync.replicas", 0),
+            ("kafka_server_replicamanager_offlinereplicacount", "Replicas that are offline", offline),
+            ("kafka_server_replicamanager_produceridcount", "Producers that partitions remember", producers),
+            (
+                "kafka_server_replicamanager_partitionswithlatetransactionscount",
+                "Partitions held back by a transaction that is open for longer than any may be",
+                late,
+            ),
+            ("kafka_controller_kafkacontroller_activecontrollercount", "1 on the active controller", 1),
+            ("kafka_controller_kafkacontroller_offlinepartitionscount", "Partitions without a leader", offline),
+            ("kafka_log_logmanager_offlinelogdirectorycount", "1 where some log is offline", int(offline > 0)),
+            ("kafka_controller_kafkacontroller_globaltopiccount", "Topics", len(topics)),
+            ("kafka_controller_kafkacontroller_globalpartitioncount", "Partitions", partitions),
+        ):
+            yield GaugeMetricFamily(name, text, value=value)
+        per_topic = GaugeMetricFamily("kafka_topic_partitions", "Partitions of a topic", labels=("topic",))
+        for topic in topics.values():
+            per_topic.add_metric((topic.name,), topic.partitions)
+        yield per_topic
+
+    def _connections(self) -> Iterator[Metric]:
+        metrics = self._node.metrics
+        gauge = GaugeMetricFamily(
+            "kafka_server_socket_server_metrics_connection_count", "Open connections", labels=LISTENER_LABELS
+        )
+        gauge.add_metric(LISTENER_VALUES, metrics.connections_opened - metrics.connections_closed)
+        yield gauge
+        for name, text, value in (
+            ("connection_creation", "Connections accepted", metrics.connections_opened),
+            ("connection_close", "Connections closed", metrics.connections_closed),
+            ("expired_connections_killed", "Connections closed for silence", metrics.connections_expired),
+        ):
+            family = CounterMetricFamily(f"kafka_server_socket_server_metrics_{name}", text, labels=LISTENER_LABELS)
+            family.add_metric(LISTENER_VALUES, value)
+            yield family
+        yield CounterMetricFamily(
+            "fencepost_connections_refused", "Connections closed for what they sent", value=metrics.connections_refused
+        )
+        yield CounterMetricFamily(
+            "fencepost_connections_failed", "Connections closed by a fault of ours", value=metrics.connections_failed
+        )
+
+    def _requests(self) -> Iterator[Metric]:
+        metrics = self._node.metrics
+        count = CounterMetricFamily("kafka_network_requestmetrics_requests", "Requests answered", labels=("request",))
+        times = SummaryMetricFamily(
+            "kafka_network_requestmetrics_totaltimems",
+            "Time from a request's arrival to its answer",
+            labels=("request",),
+        )
+        for key in sorted(metrics.requests):
+            label = (API_BY_KEY[key].name,)
+            count.add_metric(label, metrics.requests[key])
+            times.add_metric(label, metrics.requests[key], metrics.request_seconds[key] * 1000)
+        yield count
+        yield times
+
+    def _partitions(self) -> Iterator[Metric]:
+        labels = ("topic", "partition")
+        families = {
+            name: GaugeMetricFamily(name, text, labels=labels)
+            for name, text in (
+                ("kafka_log_log_size", "Bytes of a partition's log"),
+                ("kafka_log_log_logstartoffset", "First offset of a partition"),
+                ("kafka_log_log_logendoffset", "Offset that a partition's next record will get"),
+                ("kafka_log_log_numlogsegments", "Segments of a partition's log"),
+                ("kafka_topic_partition_current_offset", "High watermark of a partition"),
+                ("kafka_topic_partition_oldest_offset", "First offset of a partition"),
+                (
+                    "kafka_cluster_partition_laststableoffsetlag",
+                    "Offsets between a partition's last stable offset and its high watermark",
+                ),
+            )
+        }
+        for log in self._node.logs.logs():
+            label = (log.tp.topic, str(log.tp.partition))
+            for family, value in zip(families.values(), _log_values(log), strict=True):
+                family.add_metric(label, value)
+        yield from families.values()
+
+    def _cleaner(self) -> Iterator[Metric]:
+        """Kafka's LogCleanerManager and LogCleaner, under the names that its JMX exporter makes of theirs."""
+        node, cleaner = self._node, self._node.cleaner
+        stats, seconds, delay_ms = cleaner.last
+        recopied = 100 * stats.written_bytes // stats.read_bytes if stats.read_bytes else 0
+        for name, text, value in (
+            ("manager_max_dirty_percent", "Dirty share of the dirtiest log", int(100 * cleaner.dirtiest_ratio)),
+            (
+                "manager_time_since_last_run_ms",
+                "Time since logs were last looked at",
+                node.clock.now_ms() - cleaner.looked_at_ms,
+            ),
+            ("_cleaner_recopy_percent", "What the last compaction wrote of what it read", recopied),
+            ("_max_clean_time_secs", "How long the last compaction took", int(seconds)),
+            ("_max_buffer_utilization_percent", "How full its key map was", int(100 * stats.map_utilization)),
+            ("_max_compaction_delay_secs", "By how much max.compaction.lag.ms was overdue", delay_ms // 1000),
+        ):
+            yield GaugeMetricFamily(f"kafka_log_logcleaner{name}", text, value=value)
+        for name, text, value in (
+            ("uncleanable_partitions_count", "Partitions whose compaction failed", len(cleaner.uncleanable())),
+            ("uncleanable_bytes", "Bytes of their logs", cleaner.uncleanable_bytes()),
+        ):
+            family = GaugeMetricFamily(f"kafka_log_logcleanermanager_{name}", text, labels=("logDirectory",))
+            family.add_metric((node.logs.place,), value)
+            yield family
+
+    def _disk_and_loop(self) -> Iterator[Metric]:
+        node = self._node
+        fsyncs = SummaryMetricFamily("fencepost_fsync_seconds", "Rounds of fdatasync", labels=())
+        fsyncs.add_metric((), count_value=node.commit.rounds, sum_value=node.commit.sync_seconds)
+        yield fsyncs
+        yield CounterMetricFamily("fencepost_flushed_files", "Files flushed in these rounds", value=node.commit.flushes)
+        yield GaugeMetricFamily(
+            "fencepost_loop_lag_seconds", "How late the event loop's last tick was", value=node.metrics.loop_lag_seconds
+        )
+        yield GaugeMetricFamily("fencepost_parked_fetches", "Fetches that wait", value=len(node.purgatory.parked))
+
+
+def _log_values(log: "PartitionLog") -> tuple[int, ...]:
+    """In the order of the families in `_partitions`."""
+    start_offset, high_watermark = log.log_start_offset, log.high_watermark
+    return (
+        log.size_bytes,
+        start_offset,
+        log.log_end_offset,
+        len(log.segments),
+        high_watermark,
+        start_offset,
+        high_watermark - log.last_stable_offset,
+    )
+
+
+def renderer(node: "Node") -> "Render":
+    """What a scrape of this node gives, its process's memory, CPU time and garbage collector included."""
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    PlatformCollector(registry=registry)
+    GCCollector(registry=registry)
+    registry.register(BrokerCollector(node))
+
+    def render() -> tuple[str, bytes]:
+        return CONTENT_TYPE_LATEST, generate_latest(registry)
+
+    return render

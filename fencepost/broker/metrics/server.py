@@ -1,0 +1,84 @@
+"""The small HTTP server behind `--metrics`: GET /metrics, and nothing else."""
+
+import logging
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import NoReturn
+
+import trio
+
+from fencepost.broker.network.context import Endpoint
+
+logger = logging.getLogger(__name__)
+
+HEAD_BYTES_MAX = 8 << 10
+REQUEST_SECONDS = 10.0
+CONNECTIONS_MAX = 16
+_LOOPBACK = "127.0.0.1"
+
+Render = Callable[[], tuple[str, bytes]]
+"""Gives the content type and the body."""
+
+
+class MetricsServer:
+    """Answers scrapes; bounded in connections, in the size of a request and in its time."""
+
+    def __init__(self, render: Render) -> None:
+        self._render = render
+        self._listeners: list[trio.SocketListener] = []
+        self._places = trio.CapacityLimiter(CONNECTIONS_MAX)
+
+    async def listen(self, host: str, port: int) -> Endpoint:
+        """Bind (an empty host is the loopback: metrics are nobody else's business) and return the address."""
+        self._listeners = await trio.open_tcp_listeners(port, host=host or _LOOPBACK)
+        for further in self._listeners[1:]:
+            await further.aclose()
+        del self._listeners[1:]
+        return Endpoint(*self._listeners[0].socket.getsockname()[:2])
+
+    async def run(self) -> NoReturn:
+        """Serve until cancelled."""
+        await trio.serve_listeners(self._serve, self._listeners)
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        async with stream:
+            try:
+                with trio.move_on_after(REQUEST_SECONDS):
+                    async with self._places:
+                        await stream.send_all(self._answer(await _read_head(stream)))
+            except (trio.BrokenResourceError, OSError) as error:
+                logger.debug("metrics connection lost cause=%r", error)
+            except Exception:
+                logger.exception("metrics could not be gathered")
+
+    def _answer(self, head: bytes) -> bytes:
+        words = head.split(b"\r\n", 1)[0].split(b" ")
+        if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
+            return _response(HTTPStatus.BAD_REQUEST, "text/plain", b"not HTTP/1\n")
+        if words[0] not in (b"GET", b"HEAD"):
+            return _response(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", b"GET only\n")
+        if words[1].partition(b"?")[0] != b"/metrics":
+            return _response(HTTPStatus.NOT_FOUND, "text/plain", b"the metrics are at /metrics\n")
+        content_type, body = self._render()
+        return _response(HTTPStatus.OK, content_type, body, with_body=words[0] == b"GET")
+
+
+async def _read_head(stream: trio.SocketStream) -> bytes:
+    """Everything up to the empty line that ends a request's head, or what came before the bound or the end."""
+    head = b""
+    while b"\r\n\r\n" not in head and len(head) < HEAD_BYTES_MAX:
+        data = await stream.receive_some(HEAD_BYTES_MAX)
+        if not data:
+            break
+        head += data
+    return head
+
+
+def _response(status: HTTPStatus, content_type: str, body: bytes, *, with_body: bool = True) -> bytes:
+    head = (
+        f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+        f"Content-Type: {content_type}\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    return head.encode("ascii") + (body if with_body else b"")

@@ -1,0 +1,1 @@
+"""Sockets: the listener, its connections, the poller, requests in and responses out."""

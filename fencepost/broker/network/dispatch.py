@@ -1,0 +1,67 @@
+"""From API key and version to the handler; an API is served, and advertised, when its handler is there."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.broker import handlers
+from fencepost.protocol.registry import API_BY_KEY, Api
+
+if TYPE_CHECKING:
+    from fencepost.broker.network.context import RequestContext
+    from fencepost.broker.node import Node
+
+Handler = Callable[["Node", Any, "RequestContext"], Any]
+"""A coroutine function; or a function that answers at once, and returns a coroutine only where it has to wait."""
+
+PROMPT = frozenset({0, 2, 10, 12, 17, 18, 23, 36, 61})
+"""APIs whose handlers never wait for other clients or for time. Answers that are ready may wait for them, so that one
+send carries all; before any other API what is ready is sent."""
+
+
+class UnservedRequest(Exception):
+    """An API key or version that is not served; Kafka closes the connection, and so do we."""
+
+
+class Route(NamedTuple):
+    """How one API is served."""
+
+    api: Api
+    handle: Handler
+    prompt: bool
+
+
+class Dispatch:
+    """The table of served APIs. Handlers are imported on first use, which keeps them out of start-up.
+
+    With `unstable` (`unstable.api.versions.enable`) versions are offered that Kafka may still change.
+    """
+
+    def __init__(self, *, unstable: bool = False) -> None:
+        found = (module.name for module in pkgutil.iter_modules(handlers.__path__) if module.name.startswith("api"))
+        names = set(found)
+        self._modules = {key: api.module_name for key, api in API_BY_KEY.items() if api.module_name in names}
+        self._apis = {key: api.with_unstable() if unstable else api for key, api in API_BY_KEY.items()}
+        self._routes: dict[int, Route] = {}
+
+    @property
+    def served(self) -> list[Api]:
+        """The APIs that have a handler, by key."""
+        return [self._apis[key] for key in sorted(self._modules)]
+
+    def route(self, api_key: int, api_version: int) -> Route:
+        """The way of one request. Raises UnservedRequest, which names the API and the version."""
+        route = self._routes.get(api_key) or self._load(api_key)
+        if not route.api.serves(api_version):
+            lowest, highest = route.api.served
+            raise UnservedRequest(f"{route.api.name} version {api_version} is not served ({lowest} to {highest} are)")
+        return route
+
+    def _load(self, api_key: int) -> Route:
+        name = self._modules.get(api_key)
+        if name is None:
+            raise UnservedRequest(f"API key {api_key} is not served")
+        module = importlib.import_module(f"{handlers.__name__}.{name}")
+        route = self._routes[api_key] = Route(self._apis[api_key], module.handle, api_key in PROMPT)
+        return route

@@ -1,0 +1,202 @@
+"""The listener: accepts connections, watches over them, and ends them when the broker stops."""
+
+import errno
+import logging
+import math
+import socket
+from typing import TYPE_CHECKING
+
+import trio
+
+from fencepost.broker.network.connection import Connection
+from fencepost.broker.network.context import Endpoint
+from fencepost.broker.network.dispatch import Dispatch
+from fencepost.broker.network.poller import Readiness
+from fencepost.broker.network.transmission import listen_unpaced, pace
+from fencepost.broker.ticker import every
+
+if TYPE_CHECKING:
+    from fencepost.broker.node import Node
+
+logger = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 1.0
+FIRST_REQUEST_SECONDS = 30.0
+IDLE_BUFFER_SECONDS = 5.0
+OUT_OF_DESCRIPTORS_SECONDS = 0.5
+_ANY_ADDRESS = ("0.0.0.0", "::")
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+class Server:
+    """One listening socket and its connections."""
+
+    def __init__(self, node: "Node", dispatch: Dispatch, advertised: Endpoint | None) -> None:
+        config = node.config
+        self.node = node
+        self.dispatch = dispatch
+        self.readiness = Readiness()
+        self.now = trio.current_time()
+        """trio's time as of the last sweep: good to a second, and free to read."""
+        self.draining = False
+        self.request_bytes_max = config.socket_request_max_bytes
+        self.connections: set[Connection] = set()
+        self._advertised = advertised
+        self._connections_max = config.max_connections
+        idle_ms = config.connections_max_idle_ms
+        self._idle_seconds = idle_ms / 1000 if idle_ms >= 0 else math.inf
+        self._nursery: trio.Nursery | None = None
+        self._sockets: list[socket.socket] = []
+        self._congestion_control: bytes | None = None
+        """The system's, for peers on other machines; None where there is nothing to choose."""
+        self._accepting = trio.CancelScope()
+
+    def listen(self, host: str, port: int) -> Endpoint:
+        """Bind and listen; an empty host is every interface. Returns the address bound. Raises OSError, naming it."""
+        try:
+            return self._listen(host, port)
+        except OSError as error:
+            where = f"can not listen on {Endpoint(host or '*', port)}: {error.strerror or error}"
+            raise OSError(error.errno, where) from error
+
+    def _listen(self, host: str, port: int) -> Endpoint:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if self.node.config.socket_receive_buffer_bytes >= 0:
+                # before listen(): the window of a connection is settled in its handshake
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.node.config.socket_receive_buffer_bytes)
+            self._congestion_control = listen_unpaced(sock)
+            sock.bind(address)
+            sock.listen(self.node.config.socket_listen_backlog_size)
+            sock.setblocking(False)
+        except BaseException:
+            sock.close()
+            raise
+        self._sockets.append(sock)
+        return Endpoint(*sock.getsockname()[:2])
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Accept and serve until `drain`. Connections' tasks live in a nursery in here."""
+        try:
+            await self._run(task_status)
+        finally:
+            self._close_sockets()
+
+    async def _run(self, task_status: trio.TaskStatus[None]) -> None:
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            sweep = trio.CancelScope()
+
+            async def watch() -> None:
+                with sweep:
+                    await every(SWEEP_SECONDS, self._sweep)
+
+            nursery.start_soon(watch)
+            with self._accepting:
+                async with trio.open_nursery() as acceptors:
+                    for sock in self._sockets:
+                        acceptors.start_soon(self._accept, sock, nursery)
+                    await trio.sleep_forever()  # until `drain`: connections may also be handed in
+            sweep.cancel()
+
+    async def drain(self, limit_seconds: float) -> None:
+        """Stop accepting, let requests that were begun be answered, and close every connection."""
+        self.draining = True
+        self._accepting.cancel()
+        self._close_sockets()
+        with trio.move_on_after(limit_seconds):
+            while self.connections:
+                for connection in tuple(self.connections):
+                    if connection.idle:
+                        connection.cancel("the broker stops")
+                await trio.sleep(0.01)
+        for connection in tuple(self.connections):
+            logger.warning("closing connection in the middle of a request peer=%s", connection.peer)
+            connection.cancel("the broker stops")
+
+    def _close_sockets(self) -> None:
+        for sock in self._sockets:
+            sock.close()
+
+    async def _accept(self, listening: socket.socket, nursery: trio.Nursery) -> None:
+        while True:
+            try:
+                sock, address = listening.accept()
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(listening)
+            except OSError as error:
+                if error.errno in _NO_DESCRIPTORS:
+                    logger.error("can not accept connections cause=%s", error)
+                    await trio.sleep(OUT_OF_DESCRIPTORS_SECONDS)
+                else:  # the client was gone before we accepted (ECONNABORTED and the like)
+                    await trio.lowlevel.checkpoint()
+            else:
+                self._begin(sock, Endpoint(*address[:2]), nursery)
+
+    def adopt(self, sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
+        """Serve a connection that came by another way than the listening socket: one end of a socket pair, say.
+
+        `listener` is the address that the client is told this broker has. Call it while `run` does.
+        """
+        assert self._nursery is not None, "the server does not run"
+        if self.draining:
+            sock.close()
+        elif self._may_begin(sock, peer):
+            sock.setblocking(False)
+            self._nursery.start_soon(self._serve, Connection(self, sock, peer, listener))
+
+    def _may_begin(self, sock: socket.socket, peer: Endpoint) -> bool:
+        metrics = self.node.metrics
+        metrics.connections_opened += 1
+        if len(self.connections) < self._connections_max:
+            return True
+        metrics.connections_refused += 1
+        logger.warning("closing connection peer=%s cause=max.connections=%d", peer, self._connections_max)
+        sock.close()
+        return False
+
+    def _begin(self, sock: socket.socket, peer: Endpoint, nursery: trio.Nursery) -> None:
+        if not self._may_begin(sock, peer):
+            return
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            pace(sock, peer.host, self._congestion_control)
+            if self.node.config.socket_send_buffer_bytes >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.node.config.socket_send_buffer_bytes)
+            listener = self._advertised or Endpoint(*sock.getsockname()[:2])
+        except OSError:
+            sock.close()
+            return
+        nursery.start_soon(self._serve, Connection(self, sock, peer, listener))
+
+    async def _serve(self, connection: Connection) -> None:
+        self.connections.add(connection)
+        try:
+            await connection.run()
+        finally:
+            self.connections.discard(connection)
+            self.node.metrics.connections_closed += 1
+
+    def _sweep(self) -> None:
+        """Close what is silent for too long, and take back the memory of what is silent for a while."""
+        now = trio.current_time()
+        self.node.metrics.loop_lag_seconds = max(0.0, now - self.now - SWEEP_SECONDS)
+        self.now = now
+        for connection in tuple(self.connections):
+            silent = now - connection.last_active
+            if connection.requests == 0 and now - connection.opened > FIRST_REQUEST_SECONDS:
+                self._close_silent(connection, f"no request within {FIRST_REQUEST_SECONDS:.0f} s")
+            elif silent > self._idle_seconds and not connection.busy_in_handler:
+                self._close_silent(connection, "connections.max.idle.ms")
+            elif silent > IDLE_BUFFER_SECONDS and connection.idle:
+                connection.release_idle_memory()
+
+    def _close_silent(self, connection: Connection, why: str) -> None:
+        self.node.metrics.connections_expired += 1
+        connection.cancel(why)

@@ -1,0 +1,1 @@
+"""The broker's side of transactions: markers, hanging transactions, explanations of refused writes."""

@@ -1,0 +1,258 @@
+"""`fencepost cluster`: brokers, features, directories, leaders, and replicas that move."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fencepost.cli.connect import ask, broker_options, fail, tell_json
+from fencepost.cli.group.commands import PLACE, Place
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+
+CLIENT_ID = "fencepost-cluster"
+
+
+@click.group()
+def cluster() -> None:
+    """Look at the cluster as a whole: its brokers, what they can do, where they keep what.
+
+    \b
+    Who is there?
+      fencepost cluster describe
+      fencepost cluster brokers
+    What can it do, and what is switched on?
+      fencepost cluster features
+      fencepost cluster set-feature transaction.version 2 --dry-run
+    Where are the bytes?
+      fencepost cluster log-dirs --by-topic
+    Who leads, what moves?
+      fencepost cluster elect-leaders --all
+      fencepost cluster reassignments
+
+    All commands speak Kafka's protocol and work against Apache Kafka, too. Exit code 0: done, 1: it failed or was
+    refused, 2: wrong usage.
+    """
+
+
+@cluster.command("describe", short_help="Show the cluster: id, controller, brokers, features, quorum.")
+@broker_options
+def describe_command(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Show the cluster: its id, its controller, its brokers, its features, and who keeps the metadata log.
+
+    \b
+    Example:
+      fencepost cluster describe --json
+    """
+    from fencepost.cli.cluster import text as cluster_text
+
+    async def talk(admin: "Admin") -> Any:
+        return await admin.describe_cluster(), await admin.describe_features(), await _quorum(admin)
+
+    told, features, quorum = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json(cluster_text.cluster_json(told, features, quorum))
+        return
+    click.echo(cluster_text.cluster_text(told, features, quorum))
+
+
+async def _quorum(admin: "Admin") -> Any:
+    """The quorum of the metadata log, None where the broker tells of none."""
+    from fencepost.client import KafkaError
+    from fencepost.protocol.errors import ErrorCode
+
+    try:
+        return await admin.describe_quorum()
+    except KafkaError as error:
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+            raise
+        return None
+
+
+@cluster.command("brokers")
+@click.option("--fenced", is_flag=True, help="Also those that are not in use (Kafka 4.0).")
+@broker_options
+def brokers_command(fenced: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """List the brokers, with the addresses at which clients are told to reach them.
+
+    \b
+    Example:
+      fencepost cluster brokers
+    """
+    from fencepost.cli.cluster import text as cluster_text
+
+    async def talk(admin: "Admin") -> Any:
+        return await admin.describe_cluster(include_fenced=fenced)
+
+    told = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json([cluster_text.broker_json(one, told.controller_id) for one in told.brokers])
+        return
+    click.echo(cluster_text.brokers_text(told))
+
+
+@cluster.command("features", short_help="Show features: what is switched on, what could be.")
+@broker_options
+def features_command(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Show features (KIP-584): the level that is finalized for the cluster, and those that the broker can do.
+
+    \b
+    Example:
+      fencepost cluster features
+    """
+    from fencepost.cli.cluster import text as cluster_text
+
+    async def talk(admin: "Admin") -> Any:
+        return await admin.describe_features()
+
+    told = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json(cluster_text.features_json(told))
+        return
+    click.echo(cluster_text.features_text(told))
+
+
+@cluster.command("set-feature", short_help="Finalize a feature at another level.")
+@click.argument("name", metavar="FEATURE")
+@click.argument("level", metavar="LEVEL", type=click.IntRange(min=0))
+@click.option("--downgrade", is_flag=True, help="The level may be lower than now, if nothing is lost by it.")
+@click.option("--unsafe", is_flag=True, help="The level may be lower than now, even if metadata is lost by it.")
+@click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
+@broker_options
+def set_feature_command(
+    name: str,
+    level: int,
+    downgrade: bool,
+    unsafe: bool,
+    dry_run: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Finalize a feature at another level for the whole cluster; 0 switches it off.
+
+    \b
+    Examples:
+      fencepost cluster set-feature transaction.version 2 --dry-run
+      fencepost cluster set-feature group.version 0 --downgrade
+    """
+
+    async def talk(admin: "Admin") -> Any:
+        before = (await admin.features()).get(name, 0)
+        await admin.update_feature(name, level, downgrade=downgrade, unsafe=unsafe, validate_only=dry_run)
+        return before
+
+    before = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json({"feature": name, "before": before, "after": level, "dry_run": dry_run})
+        return
+    click.echo(f"Feature {name} {'would go' if dry_run else 'went'} from {before} to {level}.")
+
+
+@cluster.command("log-dirs", short_help="Show where brokers keep what, and how much of it.")
+@click.option("--broker", "brokers", multiple=True, type=int, metavar="ID", help="Only these; repeatable.")
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only partitions of these; repeatable.")
+@click.option("--by-topic", is_flag=True, help="One line for each topic.")
+@click.option("--by-partition", is_flag=True, help="One line for each replica.")
+@broker_options
+def log_dirs_command(
+    brokers: tuple[int, ...],
+    topics: tuple[str, ...],
+    by_topic: bool,
+    by_partition: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Show the directories of brokers: how much is in them, and how much room there is.
+
+    \b
+    Examples:
+      fencepost cluster log-dirs
+      fencepost cluster log-dirs --topic orders --by-partition
+    """
+    from fencepost.cli.cluster import text as cluster_text
+
+    if by_topic and by_partition:
+        raise click.UsageError("--by-topic and --by-partition exclude each other")
+
+    async def talk(admin: "Admin") -> Any:
+        from fencepost.cli.topic.records import partitions_of
+
+        wanted = None
+        if topics:
+            wanted = await partitions_of(admin, tuple(Place(name, None) for name in topics))
+        return await admin.describe_log_dirs(*brokers, partitions=wanted)
+
+    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json([cluster_text.log_dir_json(broker, one) for broker, dirs in sorted(found.items()) for one in dirs])
+    elif by_topic or by_partition:
+        click.echo(cluster_text.sizes_text(found, by_partition))
+    else:
+        click.echo(cluster_text.log_dirs_text(found))
+    if any(one.error is not None for dirs in found.values() for one in dirs):
+        fail("a directory is offline; the broker's log says why")
+
+
+@cluster.command("elect-leaders", short_help="Let the preferred replicas lead.")
+@click.argument("places", metavar="[TOPIC[:PARTITION]]...", nargs=-1, type=PLACE)
+@click.option("--all", "everything", is_flag=True, help="Every partition there is.")
+@click.option("--unclean", is_flag=True, help="Where no replica in sync lives, one that is not: records get lost.")
+@broker_options
+def elect_leaders_command(
+    places: tuple[Place, ...], everything: bool, unclean: bool, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Let the preferred replica of each partition lead again. A partition that it leads already stays as it is.
+
+    \b
+    Examples:
+      fencepost cluster elect-leaders --all
+      fencepost cluster elect-leaders orders:3
+    """
+    from fencepost.cli.cluster import text as cluster_text
+
+    if everything == bool(places):
+        raise click.UsageError("name topics or partitions, or say --all")
+
+    async def talk(admin: "Admin") -> Any:
+        from fencepost.cli.topic.records import partitions_of
+        from fencepost.client.admin import ItemErrors
+
+        wanted = None if everything else await partitions_of(admin, places)
+        try:
+            return await admin.elect_leaders(wanted, unclean=unclean), {}
+        except ItemErrors as some:
+            return some.results, some.errors
+
+    elected, refused = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json(cluster_text.elections_json(elected, refused))
+    else:
+        click.echo(cluster_text.elections_text(elected, refused))
+    if refused:
+        fail("some partitions could get no leader; `fencepost topic describe TOPIC` shows their replicas")
+
+
+@cluster.command("reassignments")
+@broker_options
+def reassignments_command(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """List partitions whose replicas are being moved from broker to broker.
+
+    \b
+    Example:
+      fencepost cluster reassignments
+    """
+    from fencepost.cli.cluster import text as cluster_text
+    from fencepost.cli.plain_text import counted
+
+    async def talk(admin: "Admin") -> Any:
+        return await admin.list_reassignments()
+
+    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json(cluster_text.moves_json(found))
+        return
+    if found:
+        click.echo(cluster_text.moves_text(found))
+    click.echo(f"{counted(len(found), 'partition')} on the move", err=True)

@@ -1,0 +1,204 @@
+"""What `fencepost cluster` prints: brokers, features, directories, elections, replicas that move."""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.plain_text import cell, counted, table
+from fencepost.cli.txn.text import as_json, places
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fencepost.client import KafkaError
+    from fencepost.client.admin import (
+        BrokerInfo,
+        ClusterDescription,
+        FeatureLevels,
+        LogDir,
+        QuorumDescription,
+        Reassignment,
+    )
+    from fencepost.protocol.topics import TopicPartition
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def size(count: int) -> str:
+    """`17 B`, `4.0 KiB`, `1.5 GiB`; a dash where it is not known."""
+    if count < 0:
+        return "-"
+    amount, unit = float(count), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount /= 1024
+        unit += 1
+    return f"{count} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
+
+
+# -- the cluster
+
+
+def cluster_text(told: "ClusterDescription", features: "FeatureLevels", quorum: "QuorumDescription | None") -> str:
+    """The cluster in a few lines and two tables."""
+    facts = [
+        ("cluster id", cell(told.cluster_id)),
+        ("controller", f"broker {told.controller_id}" if told.controller_id >= 0 else "none now"),
+    ]
+    if quorum is not None:
+        voters = ", ".join(str(one.replica_id) for one in quorum.voters) or "none"
+        facts.append(
+            (
+                "metadata",
+                f"led by {quorum.leader_id} in epoch {quorum.leader_epoch}, voters {voters},"
+                f" high watermark {quorum.high_watermark}",
+            )
+        )
+    lines = [f"{name:<12}{value}" for name, value in facts]
+    return "\n".join([*lines, "", brokers_text(told), "", features_text(features)])
+
+
+def cluster_json(
+    told: "ClusterDescription", features: "FeatureLevels", quorum: "QuorumDescription | None"
+) -> dict[str, Any]:
+    """The cluster as an object."""
+    voters = None
+    if quorum is not None:
+        voters = {
+            "leader_id": quorum.leader_id,
+            "leader_epoch": quorum.leader_epoch,
+            "high_watermark": quorum.high_watermark,
+            "voters": [one.replica_id for one in quorum.voters],
+            "observers": [one.replica_id for one in quorum.observers],
+        }
+    return {
+        "cluster_id": told.cluster_id,
+        "controller_id": told.controller_id,
+        "brokers": [broker_json(one, told.controller_id) for one in told.brokers],
+        "features": features_json(features)["features"],
+        "quorum": voters,
+    }
+
+
+def brokers_text(told: "ClusterDescription") -> str:
+    """One line for each broker."""
+    rows = []
+    for one in told.brokers:
+        notes = ["controller"] if one.broker_id == told.controller_id else []
+        notes += ["fenced"] if one.fenced else []
+        rows.append((one.broker_id, one.host, str(one.port), one.rack, ", ".join(notes)))
+    return table(("BROKER", "HOST", "PORT", "RACK", ""), rows)
+
+
+def broker_json(one: "BrokerInfo", controller_id: int) -> dict[str, Any]:
+    """One broker as an object."""
+    return {**one._asdict(), "controller": one.broker_id == controller_id}
+
+
+def features_text(told: "FeatureLevels") -> str:
+    """One line for each feature."""
+    if not told.finalized and not told.supported:
+        return "The broker tells of no features."
+    rows = []
+    for name in sorted({*told.finalized, *told.supported}):
+        low, high = told.supported.get(name, (0, 0))
+        rows.append((name, told.finalized.get(name, 0), f"{low} to {high}" if name in told.supported else "unknown"))
+    return table(("FEATURE", "LEVEL", "POSSIBLE"), rows)
+
+
+def features_json(told: "FeatureLevels") -> dict[str, Any]:
+    """Features as an object."""
+    return {
+        "epoch": told.epoch,
+        "features": {
+            name: {
+                "level": told.finalized.get(name, 0),
+                "supported": list(told.supported[name]) if name in told.supported else None,
+            }
+            for name in sorted({*told.finalized, *told.supported})
+        },
+    }
+
+
+# -- directories
+
+
+def log_dirs_text(found: "Mapping[int, tuple[LogDir, ...]]") -> str:
+    """One line for each directory."""
+    rows = [
+        (
+            broker,
+            one.path,
+            len(one.replicas),
+            size(sum(replica.size_bytes for replica in one.replicas.values())),
+            size(one.usable_bytes),
+            size(one.total_bytes),
+            f"offline: {one.error.name}" if one.error is not None else "",
+        )
+        for broker, dirs in sorted(found.items())
+        for one in dirs
+    ]
+    return table(("BROKER", "DIRECTORY", "REPLICAS", "SIZE", "FREE", "VOLUME", ""), rows)
+
+
+def sizes_text(found: "Mapping[int, tuple[LogDir, ...]]", by_partition: bool) -> str:
+    """One line for each replica, or for each topic; the largest first."""
+    sizes: dict[tuple[str, str], list[int]] = {}
+    for broker, dirs in found.items():
+        for one in dirs:
+            for partition, replica in one.replicas.items():
+                key = (places([partition]), str(broker)) if by_partition else (partition.topic, "")
+                sizes.setdefault(key, []).append(replica.size_bytes)
+    ordered = sorted(sizes.items(), key=lambda entry: (-sum(entry[1]), entry[0]))
+    if by_partition:
+        rows: list[tuple[object, ...]] = [(name, broker, size(sum(parts))) for (name, broker), parts in ordered]
+        return table(("PARTITION", "BROKER", "SIZE"), rows)
+    return table(("TOPIC", "REPLICAS", "SIZE"), [(name, len(parts), size(sum(parts))) for (name, _), parts in ordered])
+
+
+def log_dir_json(broker: int, one: "LogDir") -> dict[str, Any]:
+    """One directory as an object."""
+    return {
+        "broker": broker,
+        "path": one.path,
+        "error": None if one.error is None else one.error.name,
+        "total_bytes": one.total_bytes,
+        "usable_bytes": one.usable_bytes,
+        "replicas": [
+            {"partition": as_json(partition), **replica._asdict()}
+            for partition, replica in sorted(one.replicas.items())
+        ],
+    }
+
+
+# -- leaders and moves
+
+
+def elections_text(elected: "Mapping[TopicPartition, bool]", refused: "Mapping[TopicPartition, KafkaError]") -> str:
+    """What became of each partition; those that stayed as they were in one number."""
+    stayed = sum(not new for new in elected.values())
+    rows: list[tuple[object, ...]] = [(places([p]), "elected") for p, new in sorted(elected.items()) if new]
+    rows += [(places([p]), f"refused: {error}") for p, error in sorted(refused.items())]
+    lines = [table(("PARTITION", "LEADER"), rows)] if rows else []
+    if stayed:
+        lines.append(f"{counted(stayed, 'partition')} led by the preferred replica already")
+    return "\n".join(lines) or "Every partition is led by its preferred replica."
+
+
+def elections_json(
+    elected: "Mapping[TopicPartition, bool]", refused: "Mapping[TopicPartition, KafkaError]"
+) -> list[dict[str, Any]]:
+    """What became of each partition, as objects."""
+    told: list[dict[str, Any]] = [
+        {"partition": as_json(p), "elected": new, "refused": None} for p, new in sorted(elected.items())
+    ]
+    told += [{"partition": as_json(p), "elected": False, "refused": str(error)} for p, error in sorted(refused.items())]
+    return told
+
+
+def moves_text(found: "Mapping[TopicPartition, Reassignment]") -> str:
+    """One line for each partition."""
+    rows = [(places([p]), *(",".join(map(str, ids)) for ids in move)) for p, move in sorted(found.items())]
+    return table(("PARTITION", "REPLICAS", "COMING", "GOING"), rows)
+
+
+def moves_json(found: "Mapping[TopicPartition, Reassignment]") -> list[dict[str, Any]]:
+    """The same as objects."""
+    return [{"partition": as_json(p), **as_json(move)} for p, move in sorted(found.items())]

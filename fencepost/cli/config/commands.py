@@ -1,0 +1,225 @@
+"""`fencepost config`: the settings of topics, brokers and groups, where each comes from, and how to change it."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from fencepost.cli.config.setting_words import SETTING, Setting, as_mapping
+from fencepost.cli.connect import ask, broker_options, fail, tell_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fencepost.client.admin import Admin, ConfigEntry
+
+CLIENT_ID = "fencepost-config"
+KINDS = ("topic", "broker", "group")
+ALL_BROKERS = "all"
+
+
+class Subject(NamedTuple):
+    """Whose settings: a topic, a broker by id or all of them, a group."""
+
+    kind: str
+    name: str
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """As the client's admin calls take it."""
+        from fencepost.client.admin.plan_types import subject_of
+
+        return subject_of(self.kind, "" if self.kind == "broker" and self.name == ALL_BROKERS else self.name)
+
+
+def _subject(kind: str, name: str) -> Subject:
+    if kind == "broker" and name != ALL_BROKERS and not (name.isascii() and name.isdigit()):
+        raise click.UsageError(f"{name!r} is no broker; write its id, or `broker all` for what holds for every one")
+    return Subject(kind, name)
+
+
+@click.group()
+def config() -> None:
+    """Look at settings and change them: of topics, of brokers, of groups.
+
+    A setting of a topic that is not set on it is taken from the broker: what was set at run time for that broker, then
+    for all brokers (`broker all`), then what the broker was started with, then the default. `get` shows which it is.
+
+    \b
+    What is set, and where does it come from?
+      fencepost config get topic orders
+      fencepost config get topic orders retention.ms --explain
+      fencepost config get broker 1 --all
+    Change it?
+      fencepost config set topic orders retention.ms=86400000
+      fencepost config set broker all log.retention.ms=86400000 --dry-run
+      fencepost config unset group billing consumer.session.timeout.ms
+    What has settings of its own?
+      fencepost config list
+
+    All commands speak Kafka's protocol and work against Apache Kafka, too. Exit code 0: done, 1: it failed or was
+    refused, 2: wrong usage.
+    """
+
+
+@config.command("get")
+@click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
+@click.argument("name", metavar="NAME")
+@click.argument("settings", metavar="[SETTING]...", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Also what stands at its default.")
+@click.option("--explain", is_flag=True, help="What each means, and what would hold if it were not set.")
+@broker_options
+def get_command(
+    kind: str,
+    name: str,
+    settings: tuple[str, ...],
+    everything: bool,
+    explain: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Show settings with the place each comes from. KIND is topic, broker or group; `broker all` is every broker.
+
+    Without SETTINGs those that somebody has set; with --all every one there is. A SETTING may hold * and ?. FROM says
+    who has set it: the topic, the broker at run time, all brokers at run time, the broker's start, or nobody (default).
+
+    \b
+    Examples:
+      fencepost config get topic orders
+      fencepost config get topic orders 'retention.*' --explain
+      fencepost config get broker 1 --all --json
+    """
+    from fencepost.cli.config import text as config_text
+    from fencepost.cli.config.change import settings_of
+
+    subject = _subject(kind, name)
+
+    async def talk(admin: "Admin") -> Any:
+        return await settings_of(admin, subject.named)
+
+    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    shown = _chosen(found, settings, everything)
+    if as_json:
+        tell_json([config_text.entry_json(entry) for entry in shown])
+    elif not shown:
+        click.echo(f"Nothing is set on {kind} {name!r}; --all shows what holds there.")
+    else:
+        click.echo(config_text.explained_text(shown) if explain else config_text.entries_text(shown))
+    missing = [one for one in settings if "*" not in one and "?" not in one and one not in found]
+    if missing:
+        fail(f"{missing[0]!r} is no setting of a {kind}{config_text.nearest(missing[0], found)}")
+
+
+def _chosen(found: "Mapping[str, ConfigEntry]", names: tuple[str, ...], everything: bool) -> "list[ConfigEntry]":
+    from fnmatch import fnmatchcase
+
+    from fencepost.client.admin import ConfigSource
+
+    if names:
+        return [found[key] for key in sorted(found) if any(fnmatchcase(key, name) for name in names)]
+    return [found[key] for key in sorted(found) if everything or found[key].source != ConfigSource.DEFAULT]
+
+
+@config.command("set", short_help="Change settings; the others stay.")
+@click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
+@click.argument("name", metavar="NAME")
+@click.argument("settings", metavar="[SETTING=VALUE]...", nargs=-1, type=SETTING)
+@click.option("--append", multiple=True, type=SETTING, metavar="NAME=VALUE", help="Add to a list; repeatable.")
+@click.option("--subtract", multiple=True, type=SETTING, metavar="NAME=VALUE", help="Take from a list; repeatable.")
+@click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
+@broker_options
+def set_command(
+    kind: str,
+    name: str,
+    settings: tuple[Setting, ...],
+    append: tuple[Setting, ...],
+    subtract: tuple[Setting, ...],
+    dry_run: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Change settings of one topic, broker or group: all that are named, or none. The others stay as they are.
+
+    Of a broker those can be changed that are not read-only; they hold at once, and after a restart, too.
+
+    \b
+    Examples:
+      fencepost config set topic orders retention.ms=86400000 segment.bytes=104857600
+      fencepost config set topic orders --append cleanup.policy=compact
+      fencepost config set broker all log.cleaner.threads=2 --dry-run
+    """
+    steps = len(settings) + len(append) + len(subtract)
+    lists = {"append": as_mapping(append), "subtract": as_mapping(subtract)}
+    changes = as_mapping(settings)
+    if not steps:
+        raise click.UsageError("say what to set, as SETTING=VALUE")
+    if len({*changes, *lists["append"], *lists["subtract"]}) < steps:
+        raise click.UsageError("each setting can be named only once")
+    _change(_subject(kind, name), changes, lists, dry_run, bootstrap, timeout_s, as_json)
+
+
+@config.command("unset", short_help="Give settings back to what holds without them.")
+@click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
+@click.argument("name", metavar="NAME")
+@click.argument("settings", metavar="SETTING...", nargs=-1, required=True)
+@click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
+@broker_options
+def unset_command(
+    kind: str,
+    name: str,
+    settings: tuple[str, ...],
+    dry_run: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Take settings away, so that what stands behind them holds again: the broker's value, or the default.
+
+    \b
+    Example:
+      fencepost config unset topic orders retention.ms
+    """
+    _change(_subject(kind, name), dict.fromkeys(settings), {}, dry_run, bootstrap, timeout_s, as_json)
+
+
+def _change(
+    subject: Subject,
+    changes: "Mapping[str, str | None]",
+    lists: "Mapping[str, Mapping[str, str]]",
+    dry_run: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    from fencepost.cli.config.change import changed
+    from fencepost.cli.config.text import tell_steps
+
+    async def talk(admin: "Admin") -> Any:
+        return await changed(admin, subject.named, changes, **lists, dry_run=dry_run)
+
+    tell_steps(ask(bootstrap, timeout_s, CLIENT_ID, talk), dry_run, as_json)
+
+
+@config.command("list")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Repeatable.")
+@broker_options
+def list_command(kinds: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """List what has settings of its own (Kafka 4.1). `fencepost config get` shows which.
+
+    \b
+    Example:
+      fencepost config list --kind group
+    """
+    from fencepost.cli.plain_text import counted, table
+
+    async def talk(admin: "Admin") -> Any:
+        return await admin.list_config_resources(*kinds)
+
+    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json([{"kind": kind, "name": name} for kind, name in found])
+        return
+    if found:
+        click.echo(table(("KIND", "NAME"), [(kind, name or ALL_BROKERS) for kind, name in found]))
+    click.echo(counted(len(found), "resource"), err=True)

@@ -1,0 +1,257 @@
+"""`fencepost group`: what consumer groups read, how far they are, and how to move or forget their positions."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from fencepost.cli.connect import ask, broker_options, fail, tell_json
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from fencepost.client.admin import Admin
+    from fencepost.protocol.topics import TopicPartition
+
+CLIENT_ID = "fencepost-group"
+STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
+KINDS = ("classic", "consumer")
+
+
+class Place(NamedTuple):
+    """A topic, or one partition of it."""
+
+    topic: str
+    partition: int | None
+
+
+class PlaceType(click.ParamType):  # type: ignore[type-arg]
+    """TOPIC or TOPIC:PARTITION."""
+
+    name = "topic[:partition]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+        """Split at the last colon, which no topic's name can hold."""
+        topic, colon, number = str(value).rpartition(":")
+        if not colon:
+            return Place(number, None)
+        if not topic or not (number.isascii() and number.isdigit()):
+            self.fail(f"{value!r} is no place; write TOPIC or TOPIC:PARTITION, for example orders:3", param, ctx)
+        return Place(topic, int(number))
+
+
+PLACE = PlaceType()
+
+
+@click.group()
+def group() -> None:
+    """Look at consumer groups, and move or forget what they have committed.
+
+    A group is a name under which consumers share the partitions of their topics; its committed offsets say where they
+    go on after a restart.
+
+    \b
+    Is somebody behind?
+      fencepost group lag billing            records still to come, partition by partition
+    Who reads what?
+      fencepost group describe billing
+    Read it all again, or leave something out?
+      fencepost group reset billing orders --to-earliest --dry-run
+    What is there, and what is nobody's any more?
+      fencepost group list --state Empty
+
+    All commands speak Kafka's protocol and work against Apache Kafka, too. Exit code 0: done, 1: it failed or was
+    refused, 2: wrong usage.
+    """
+
+
+@group.command("list")
+@click.option("--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Repeatable.")
+@click.option("--type", "kinds", multiple=True, type=click.Choice(KINDS, case_sensitive=False), help="Repeatable.")
+@broker_options
+def list_command(
+    states: tuple[str, ...], kinds: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """List groups with their state.
+
+    Empty means that nobody reads under that name now: its offsets are kept for offsets.retention.minutes (a week),
+    and it can be reset or deleted.
+
+    \b
+    Examples:
+      fencepost group list
+      fencepost group list --state Stable --type consumer --json
+    """
+    from fencepost.cli.plain_text import counted, table
+    from fencepost.cli.txn.text import as_json as plain
+
+    async def talk(admin: "Admin") -> Any:
+        return await admin.list_groups(*states, kinds=kinds)
+
+    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json(plain(found))
+        return
+    if found:
+        rows = [(one.group_id, one.kind, one.protocol_type, one.state) for one in found]
+        click.echo(table(("GROUP", "TYPE", "PROTOCOL", "STATE"), rows))
+    click.echo(counted(len(found), "group"), err=True)
+
+
+@group.command("describe", short_help="Show one group: its state, who is in it, who reads what.")
+@click.argument("group_id", metavar="GROUP")
+@broker_options
+def describe_command(group_id: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Show one group: its state, its members, and which partitions each of them reads.
+
+    \b
+    Example:
+      fencepost group describe billing
+    """
+    from fencepost.cli.group import text as group_text
+    from fencepost.cli.txn.text import as_json as plain
+
+    async def talk(admin: "Admin") -> Any:
+        return await known(admin, group_id), await admin.group_offsets(group_id, stable=False)
+
+    told, committed = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json({**plain(told), "committed_offsets": len(committed)})
+        return
+    click.echo(group_text.describe_text(told, len(committed), bootstrap))
+
+
+@group.command("delete", short_help="Delete empty groups, or some committed offsets only.")
+@click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
+@click.option(
+    "--offsets",
+    "places",
+    multiple=True,
+    type=PLACE,
+    metavar="TOPIC[:PARTITION]",
+    help="Forget only the positions there, and keep the group; repeatable.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@broker_options
+def delete_command(
+    group_ids: tuple[str, ...],
+    places: tuple[Place, ...],
+    dry_run: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Delete empty groups with all their committed offsets; or, with --offsets, some offsets only.
+
+    Whoever starts again under that name starts where auto.offset.reset says. A group with members is refused: stop
+    them first. With --offsets the group may be alive, but not read the topic.
+
+    \b
+    Examples:
+      fencepost group delete billing-test --dry-run
+      fencepost group delete billing --offsets old-orders
+    """
+    if places and len(group_ids) > 1:
+        raise click.UsageError("--offsets goes with one GROUP")
+
+    async def talk(admin: "Admin") -> Any:
+        if places:
+            return await _delete_offsets(admin, group_ids[0], places, dry_run)
+        return [await _delete(admin, group_id, dry_run) for group_id in group_ids]
+
+    done = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json([{"what": what, "refused": refused, "dry_run": dry_run} for what, refused in done])
+    else:
+        for what, refused in done:
+            click.echo(
+                f"{'Would delete' if dry_run else 'Deleted'} {what}." if refused is None else f"Kept {what}: {refused}."
+            )
+    if any(refused for _, refused in done):
+        fail("some were not deleted; `fencepost group describe GROUP` shows who reads")
+
+
+async def _delete(admin: "Admin", group_id: str, dry_run: bool) -> tuple[str, str | None]:
+    """Delete one group; what went, and why it did not."""
+    from fencepost.cli.plain_text import cell, counted
+    from fencepost.client import KafkaError
+    from fencepost.protocol.errors import ErrorCode
+
+    try:
+        told = await known(admin, group_id)
+        count = len(await admin.group_offsets(group_id, stable=False))
+        what = f"group {cell(group_id)!r} with {counted(count, 'committed offset')}"
+        if told.members:
+            return what, f"it has {counted(len(told.members), 'member')}"
+        if not dry_run:
+            await admin.delete_group(group_id)
+    except KafkaError as error:
+        if error.code is ErrorCode.GROUP_ID_NOT_FOUND:
+            return f"group {cell(group_id)!r}", "there is no such group"
+        if error.code is ErrorCode.NON_EMPTY_GROUP:
+            return f"group {cell(group_id)!r}", "somebody has joined it"
+        raise
+    return what, None
+
+
+async def _delete_offsets(
+    admin: "Admin", group_id: str, places: "Iterable[Place]", dry_run: bool
+) -> list[tuple[str, str | None]]:
+    """Forget some positions; per partition what went, and why it did not."""
+    from fencepost.cli.txn.text import places as named
+    from fencepost.client import KafkaError
+    from fencepost.client.admin import ItemErrors
+    from fencepost.protocol.errors import ErrorCode
+
+    await known(admin, group_id)
+    committed = await admin.group_offsets(group_id, stable=False)
+    chosen = chosen_of(places, committed)
+    if not chosen:
+        raise KafkaError(
+            f"group {group_id!r} has committed nothing there; `fencepost group lag {group_id}` shows what it has"
+        )
+    errors: Mapping[Any, KafkaError] = {}
+    try:
+        if not dry_run:
+            await admin.delete_group_offsets(group_id, chosen)
+    except ItemErrors as some:
+        errors = some.errors
+    why = {
+        ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "members of the group read this topic",
+        ErrorCode.UNSTABLE_OFFSET_COMMIT: "an open transaction holds it; come again when that has ended",
+    }
+    done = []
+    for partition in sorted(chosen):
+        error = errors.get(partition)
+        code = None if error is None else error.code
+        what = f"offset {committed[partition]} of {named([partition])}"
+        done.append((what, why.get(code, code.name) if code is not None else None))
+    return done
+
+
+async def known(admin: "Admin", group_id: str) -> Any:
+    """The group, described. Raises KafkaError (GROUP_ID_NOT_FOUND)."""
+    from fencepost.client import KafkaError
+    from fencepost.protocol.errors import ErrorCode
+
+    told = await admin.describe_group(group_id)
+    if told.state == "Dead":
+        raise KafkaError(f"there is no group {group_id!r}", code=ErrorCode.GROUP_ID_NOT_FOUND)
+    return told
+
+
+def chosen_of(places: "Iterable[Place]", partitions: "Collection[TopicPartition]") -> "list[TopicPartition]":
+    """Those of the partitions that the places mean."""
+    wanted = {*places}
+    return [p for p in sorted(partitions) if Place(p.topic, None) in wanted or Place(p.topic, p.partition) in wanted]
+
+
+def _add_further() -> None:
+    """The commands that live in files of their own."""
+    from fencepost.cli.group import lag as group_lag
+    from fencepost.cli.group import reset as group_reset
+
+    group.add_command(group_lag.lag)
+    group.add_command(group_reset.reset)
+
+
+_add_further()

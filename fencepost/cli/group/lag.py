@@ -1,0 +1,75 @@
+"""`fencepost group lag`: how many records a group has still to get, counted, not guessed."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fencepost.cli.connect import ask, broker_options, fail, tell_json
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+
+CLIENT_ID = "fencepost-group"
+MIB = 1 << 20
+
+
+@click.command()
+@click.argument("group_ids", metavar="GROUP...", nargs=-1)
+@click.option("--all", "everyone", is_flag=True, help="All groups.")
+@click.option(
+    "--read",
+    "read_mib",
+    type=click.FloatRange(min=0),
+    default=32.0,
+    show_default=True,
+    metavar="MIB",
+    help="How much to read for counting, for each group; 0 counts offsets.",
+)
+@broker_options
+def lag(
+    group_ids: tuple[str, ...], everyone: bool, read_mib: float, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Show how many records a group has still to get, by partition.
+
+    LAG counts visible committed records only: what a read_committed reader will be given. Transaction markers, aborted
+    records and offsets that compaction has emptied are not counted, though they have offsets. To know that, the batches
+    in between are read, up to --read MiB for each group, the shortest ways first; where that did not suffice, LAG is
+    the number of offsets, an upper bound, written as <=N.
+
+    HELD BACK are offsets that an open transaction keeps from everybody: fencepost txn why TOPIC:PARTITION says whose.
+
+    \b
+    Examples:
+      fencepost group lag billing
+      fencepost group lag --all --read 0 --json
+    """
+    from fencepost.cli.group import text as group_text
+    from fencepost.client.admin.lag import group_lag
+
+    if everyone == bool(group_ids):
+        raise click.UsageError("name one or more groups, or say --all")
+
+    async def talk(admin: "Admin") -> Any:
+        from fencepost.cli.group.commands import known
+
+        names = [one.group_id for one in await admin.list_groups()] if everyone else list(group_ids)
+        found = {}
+        for name in names:
+            if not everyone:
+                await known(admin, name)
+            found[name] = await group_lag(admin, name, count_bytes=round(read_mib * MIB))
+        return found
+
+    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json([group_text.lag_json(name, one) for name, lags in found.items() for one in lags])
+        return
+    if not any(found.values()):
+        names = ", ".join(repr(name) for name in found) or "nobody"
+        click.echo(f"No positions: {names} has committed nothing and reads nothing.")
+        return
+    click.echo(group_text.lag_text(found, read_mib))
+    if any(one.lost for lags in found.values() for one in lags):
+        fail(
+            "records were deleted before their group had read them (LOST); retention is shorter than the group is slow"
+        )

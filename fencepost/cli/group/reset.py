@@ -1,0 +1,164 @@
+"""`fencepost group reset`: let a group go on somewhere else."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fencepost.cli.connect import ask, broker_options, command_for, tell_json
+from fencepost.cli.group.commands import CLIENT_ID, PLACE, Place, chosen_of
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+
+DURATION = re.compile(
+    r"(?:P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
+    r"|(?:(?P<sd>\d+)d)?(?:(?P<sh>\d+)h)?(?:(?P<sm>\d+)m)?(?:(?P<ss>\d+)s)?)",
+)
+
+
+class MomentType(click.ParamType):  # type: ignore[type-arg]
+    """A date and time, in UTC where no zone is given; ms since 1970."""
+
+    name = "datetime"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read ISO 8601."""
+        try:
+            at = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is no date; write it as 2026-11-21T18:00:00, or with a zone at the end", param, ctx)
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+        return round(at.timestamp() * 1000)
+
+
+class DurationType(click.ParamType):  # type: ignore[type-arg]
+    """How long ago; ms."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read `2h30m`, `7d`, or ISO 8601's P1DT2H, as Kafka's tool has it."""
+        found = DURATION.fullmatch(str(value))
+        parts = {name[-1]: float(text) for name, text in (found.groupdict() if found else {}).items() if text}
+        if not parts:
+            self.fail(f"{value!r} is no duration; write 90m, 2h30m, 7d, or PT2H30M", param, ctx)
+        days, hours, minutes, seconds = (parts.get(unit, 0.0) for unit in "dhms")
+        ago = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        return round(ago.total_seconds() * 1000)
+
+
+@click.command(short_help="Let a group go on somewhere else: read again, or skip.")
+@click.argument("group_id", metavar="GROUP")
+@click.argument("places", metavar="[TOPIC[:PARTITION]]...", nargs=-1, type=PLACE)
+@click.option("--all", "everywhere", is_flag=True, help="Every partition the group has committed something for.")
+@click.option("--to-earliest", is_flag=True, help="To the first record there is.")
+@click.option("--to-latest", is_flag=True, help="Behind the last visible record (the last stable offset).")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="So many offsets on, or back with a minus.")
+@click.option("--to-datetime", type=MomentType(), metavar="ISO", help="To the first record of that time or later; UTC.")
+@click.option("--by-duration", type=DurationType(), metavar="2h30m", help="The same, so long ago.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@broker_options
+def reset(
+    group_id: str,
+    places: tuple[Place, ...],
+    everywhere: bool,
+    dry_run: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+    **how: Any,
+) -> None:
+    """Let a group go on somewhere else: read again, or leave something out.
+
+    Say which partitions (TOPIC means all of it) and one of the ways to name the new place. The group must have no
+    members, for they would go on where they are: stop them first. It is refused as long as an open transaction holds
+    one of the positions, too.
+
+    No new place is before the first record or behind the last stable offset: what an open transaction has written is
+    not skipped. Markers have offsets, so --shift-by -10 may be less than ten records.
+
+    \b
+    Examples:
+      fencepost group reset billing orders --to-earliest --dry-run
+      fencepost group reset billing orders:0 orders:3 --to-offset 1042
+      fencepost group reset billing --all --by-duration 2h
+      fencepost group reset billing --all --to-datetime 2026-11-21T06:00:00+01:00
+    """
+    from fencepost.cli.group import text as group_text
+    from fencepost.cli.plain_text import counted
+
+    kind, value = _one_way(how)
+    if everywhere == bool(places):
+        raise click.UsageError("name topics or partitions, or say --all")
+
+    async def talk(admin: "Admin") -> Any:
+        from fencepost.client import KafkaError
+        from fencepost.client.admin.lag import moves
+
+        await _refuse_if_read(admin, group_id, bootstrap)
+        committed = await admin.group_offsets(group_id)
+        wanted = sorted(committed) if everywhere else await _partitions(admin, places)
+        if not wanted:
+            raise KafkaError(f"group {group_id!r} has committed nothing; name the topics it is to read")
+        found = await moves(admin, wanted, committed, kind, value)
+        if not dry_run:
+            await admin.alter_group_offsets(group_id, {move.partition: move.after for move in found})
+        return found
+
+    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json(
+            [
+                {
+                    "partition": f"{p.topic}:{p.partition}",
+                    "before": before,
+                    "after": after,
+                    "remark": remark,
+                    "dry_run": dry_run,
+                }
+                for p, before, after, remark in found
+            ]
+        )
+        return
+    click.echo(group_text.moves_text(found))
+    done = "Nothing was changed; without --dry-run" if dry_run else "Done:"
+    would = "would go on" if dry_run else "goes on"
+    click.echo(f"{done} group {group_id!r} {would} there, on {counted(len(found), 'partition')}.", err=True)
+
+
+def _one_way(how: dict[str, Any]) -> tuple[str, int]:
+    """The one way that was chosen, with its number."""
+    given = [(name, int(value)) for name, value in how.items() if value is not None and value is not False]
+    if len(given) != 1:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in how)
+        raise click.UsageError(f"say where to, by exactly one of {names}")
+    return given[0]
+
+
+async def _refuse_if_read(admin: "Admin", group_id: str, bootstrap: str) -> None:
+    """Members would go on where they are, and commit over it. A group that is not there yet may be given a place."""
+    told = await admin.describe_group(group_id)
+    if told.members or told.state not in ("Empty", "Dead"):
+        from fencepost.cli.plain_text import counted
+        from fencepost.client import KafkaError
+
+        raise KafkaError(
+            f"group {group_id!r} is {told.state} with {counted(len(told.members), 'member')}: stop them first\n"
+            f"  who they are: {command_for(bootstrap, 'group', 'describe', group_id)}"
+        )
+
+
+async def _partitions(admin: "Admin", places: tuple[Place, ...]) -> Any:
+    """The partitions meant. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
+    from fencepost.client.admin.why import check_exists
+    from fencepost.protocol.topics import TopicPartition
+
+    described = await admin.describe_topics(*{place.topic for place in places})
+    there = [TopicPartition(name, n) for name, topic in described.items() for n in range(len(topic.partitions))]
+    for topic, number in places:
+        if number is not None:
+            await check_exists(admin, TopicPartition(topic, number))
+    return chosen_of(places, there)

@@ -1,0 +1,118 @@
+"""What `fencepost group` prints about groups, their members, their lag and where they shall go on."""
+
+from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.connect import command_for
+from fencepost.cli.plain_text import cell, counted, table
+from fencepost.cli.txn.text import places
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fencepost.client.admin.lag import Move, PartitionLag
+    from fencepost.client.admin.types import GroupDescription
+
+PLACES_MAX = 12
+"""How many partitions of one member a line names."""
+
+
+def describe_text(told: "GroupDescription", committed: int, bootstrap: str) -> str:
+    """One group with its members."""
+    facts = [
+        ("group", cell(told.group_id)),
+        ("state", told.state),
+        ("protocol", f"{told.protocol_type or 'none: nobody has ever joined'} {told.protocol}".strip()),
+        ("members", len(told.members)),
+        ("committed", counted(committed, "offset")),
+    ]
+    lines = [f"{name:<12}{value}" for name, value in facts]
+    if told.members:
+        rows = [
+            (member.member_id, member.instance_id, member.client_id, member.client_host, _reads(member.partitions))
+            for member in told.members
+        ]
+        lines += ["", table(("MEMBER", "STATIC PLACE", "CLIENT", "HOST", "READS"), rows)]
+    lines += ["", "How far it is:", f"  {command_for(bootstrap, 'group', 'lag', told.group_id)}"]
+    return "\n".join(lines)
+
+
+def _reads(partitions: "Sequence[Any]") -> str:
+    shown = places(sorted(partitions)[:PLACES_MAX])
+    more = len(partitions) - PLACES_MAX
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+def lag_text(found: "Mapping[str, Sequence[PartitionLag]]", read_mib: float) -> str:
+    """All groups' lag in one table, their sums under it, and what the numbers mean."""
+    rows = []
+    for name, lags in found.items():
+        for one in lags:
+            rows.append(
+                (
+                    name,
+                    places([one.partition]),
+                    "none" if one.committed is None else one.committed,
+                    one.last_stable_offset,
+                    _records(one),
+                    one.held_back or "",
+                    one.lost or "",
+                    one.owner,
+                )
+            )
+    head = ("GROUP", "PARTITION", "COMMITTED", "LSO", "LAG", "HELD BACK", "LOST", "READ BY")
+    lines = [table(head, rows), ""]
+    for name, lags in found.items():
+        if not lags:
+            continue
+        total = sum(one.records or 0 for one in lags)
+        exact = all(one.exact for one in lags)
+        lines.append(f"{cell(name)}: {'' if exact else 'at most '}{counted(total, 'record')} to come")
+    lines.append("LAG counts visible committed records: no transaction markers, nothing aborted.")
+    if any(not one.exact for lags in found.values() for one in lags):
+        lines.append(f"<=N: more than {read_mib:g} MiB would have to be read; N counts offsets. --read MIB reads more.")
+    return "\n".join(lines)
+
+
+def _records(one: "PartitionLag") -> str | int:
+    if one.records is None:
+        return "-"
+    return one.records if one.exact else f"<={one.records}"
+
+
+def lag_json(name: str, one: "PartitionLag") -> dict[str, Any]:
+    """One partition of a group as an object."""
+    return {
+        "group": name,
+        "partition": f"{one.partition.topic}:{one.partition.partition}",
+        "committed": one.committed,
+        "log_start_offset": one.log_start_offset,
+        "last_stable_offset": one.last_stable_offset,
+        "high_watermark": one.high_watermark,
+        "lag_records": one.records,
+        "exact": one.exact,
+        "counts": "visible committed records",
+        "held_back": one.held_back,
+        "lost": one.lost,
+        "read_by": one.owner,
+    }
+
+
+def moves_text(moves: "Sequence[Move]") -> str:
+    """Where a group goes on, and from where."""
+    rows = [
+        (
+            places([move.partition]),
+            "none" if move.before is None else move.before,
+            move.after,
+            _step(move),
+            move.remark,
+        )
+        for move in moves
+    ]
+    return table(("PARTITION", "BEFORE", "AFTER", "OFFSETS", ""), rows)
+
+
+def _step(move: "Move") -> str:
+    if move.before is None:
+        return "-"
+    return f"{move.after - move.before:+d}" if move.after != move.before else "same"

@@ -1,0 +1,170 @@
+"""What `fencepost metadata-shell DIR history` prints: what changed, transaction by transaction."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.metadata.tree import ALL_BROKERS, SECTIONS, entity_name, mechanism_name, open_value, plain, spelt
+from fencepost.cli.plain_text import cell, counted, moment, shown_id
+from fencepost.client.admin.plan_types import shown_rule
+from fencepost.client.admin.security_types import acl_of
+from fencepost.protocol import metadata_record_types as types
+
+if TYPE_CHECKING:
+    from fencepost.coordinator.metadata.history import Moment
+
+_SECRET = ("salt", "stored_key", "server_key")
+_MARKERS = (types.BeginTransactionRecord, types.EndTransactionRecord, types.AbortTransactionRecord)
+
+
+class HistoryText:
+    """Lines for moments, in order; it learns the topics' names on the way."""
+
+    def __init__(self, under: list[str], everything: bool) -> None:
+        self._under = under
+        self._everything = everything
+        self._names: dict[bytes, str] = {}
+        self._rules: dict[bytes, str] = {}
+
+    def lines(self, one: "Moment") -> Iterator[str]:
+        """One moment; nothing where it never counted, or has nothing to do with the path that was asked for."""
+        told = [(entry.offset, *self._entry(one, entry.entry)) for entry in one.entries]
+        if one.verdict.value != "committed" and not self._everything:
+            return
+        shown = [(offset, path, what) for offset, path, what in told if path is not None and self._is_under(path)]
+        if not shown and (self._under or not self._everything):
+            return
+        yield self._head(one)
+        for offset, path, what in shown:
+            yield f"  {offset:>8}  /{'/'.join(path)}{'  ' + what if what else ''}"
+
+    def _head(self, one: "Moment") -> str:
+        count = one.next_offset - one.first_offset
+        how = "transaction" if one.in_transaction else "batch"
+        name = f" {cell(one.name)!r}" if one.name else ""
+        why = f": {cell(one.reason)}" if one.reason else ""
+        verdict = "" if one.verdict.value == "committed" else f", {one.verdict.value.upper()}{why}"
+        until = one.next_offset - 1
+        offsets = str(one.first_offset) if count == 1 else f"{one.first_offset}-{until}"
+        return f"{offsets}  {moment(one.timestamp_ms)}  {how}{name}, {counted(count, 'record')}{verdict}"
+
+    def _is_under(self, path: list[str]) -> bool:
+        return path[: len(self._under)] == self._under
+
+    # -- what a record is about, and what it says
+
+    def _entry(self, one: "Moment", entry: Any) -> tuple[list[str] | None, str]:
+        match entry:
+            case types.TopicRecord():
+                self._names[entry.topic_id] = entry.name
+                return ["topics", entry.name], f"created, id {shown_id(entry.topic_id)}"
+            case types.RemoveTopicRecord():
+                return ["topics", self._name(one, entry.topic_id)], "deleted"
+            case types.PartitionRun():
+                first = entry.first
+                path = ["topics", self._name(one, first.topic_id), "partitions"]
+                if entry.length == 1:
+                    return [*path, str(first.partition_id)], _partition(first)
+                last = first.partition_id + entry.length - 1
+                return path, f"{first.partition_id} to {last}: {_partition(first)}"
+            case types.PartitionRecord():
+                path = ["topics", self._name(one, entry.topic_id), "partitions", str(entry.partition_id)]
+                return path, _partition(entry)
+            case types.PartitionChangeRecord():
+                path = ["topics", self._name(one, entry.topic_id), "partitions", str(entry.partition_id)]
+                return path, _fields(entry, ("partition_id", "topic_id"))
+            case types.ConfigRecord():
+                value = open_value(entry.name, entry.value)
+                return _config_path(entry), "unset" if value is None else f"= {cell(value)}"
+            case _:
+                return self._other(one, entry)
+
+    def _other(self, one: "Moment", entry: Any) -> tuple[list[str] | None, str]:
+        match entry:
+            case types.FeatureLevelRecord():
+                return ["features", entry.name], f"= {entry.feature_level}"
+            case types.ProducerIdsRecord():
+                return ["producer-ids", "next"], f"= {entry.next_producer_id}"
+            case types.AccessControlEntryRecord():
+                self._rules[entry.id] = _rule(entry)
+                return ["acls", shown_id(entry.id)], self._rules[entry.id]
+            case types.RemoveAccessControlEntryRecord():
+                return ["acls", shown_id(entry.id)], f"deleted {self._rule(one, entry.id)}".rstrip()
+            case types.ClientQuotaRecord():
+                name = entity_name((part.entity_type, part.entity_name) for part in entry.entity)
+                return ["quotas", spelt(name), entry.key], "unset" if entry.remove else f"= {entry.value:g}"
+            case types.UserScramCredentialRecord():
+                return _scram_path(entry), f"iterations {entry.iterations}"
+            case types.RemoveUserScramCredentialRecord():
+                return _scram_path(entry), "deleted"
+            case types.RegisterBrokerRecord() | types.UnregisterBrokerRecord() | types.BrokerRegistrationChangeRecord():
+                return ["brokers", str(entry.broker_id)], f"{_kind(entry)} {_fields(entry, ('broker_id',))}"
+            case types.FenceBrokerRecord() | types.UnfenceBrokerRecord():
+                return ["brokers", str(entry.id)], f"{_kind(entry)} {_fields(entry, ('id',))}"
+            case types.NoOpRecord():
+                return None, ""
+            case _:
+                return None if isinstance(entry, _MARKERS) else [_kind(entry)], _fields(entry, ())
+
+    def _name(self, one: "Moment", topic_id: bytes) -> str:
+        """The topic's name: of a record before, or of the state before."""
+        known = self._names.get(topic_id)
+        if known is None and one.delta is not None:
+            topic = one.delta.before.topics_by_id.get(topic_id) or one.delta.image.topics_by_id.get(topic_id)
+            known = None if topic is None else topic.name
+        return known if known is not None else shown_id(topic_id)
+
+    def _rule(self, one: "Moment", acl_id: bytes) -> str:
+        """The access rule: of a record before, or of the state before."""
+        if acl_id not in self._rules and one.delta is not None and acl_id in one.delta.before.acls:
+            return _rule(one.delta.before.acls[acl_id])
+        return self._rules.get(acl_id, "")
+
+
+def _partition(record: Any) -> str:
+    return f"leader {record.leader}, replicas {list(record.replicas)}, isr {list(record.isr)}"
+
+
+def _config_path(record: Any) -> list[str]:
+    section = SECTIONS.get(record.resource_type, f"resources-{record.resource_type}")
+    name = record.resource_name or ALL_BROKERS
+    return [section, spelt(name), "configs", record.name]
+
+
+def _scram_path(record: Any) -> list[str]:
+    return ["scram", spelt(record.name), mechanism_name(record.mechanism)]
+
+
+def _rule(record: Any) -> str:
+    return cell(shown_rule(acl_of(record, record)))
+
+
+def _kind(record: Any) -> str:
+    return type(record).__name__.removesuffix("Record")
+
+
+def _fields(record: Any, without: tuple[str, ...]) -> str:
+    told = {name: value for name, value in plain(record).items() if name not in (*without, *_SECRET)}
+    return cell(" ".join(f"{name}={value}" for name, value in told.items() if value not in (None, [], "")))
+
+
+def moment_json(one: "Moment") -> dict[str, Any]:
+    """One moment as an object."""
+    entries = [{"offset": entry.offset, "type": _kind(entry.entry), **_open(entry.entry)} for entry in one.entries]
+    return {
+        "first_offset": one.first_offset,
+        "next_offset": one.next_offset,
+        "timestamp_ms": one.timestamp_ms,
+        "verdict": one.verdict.value,
+        "transaction": one.in_transaction,
+        "name": one.name,
+        "reason": one.reason,
+        "records": entries,
+    }
+
+
+def _open(record: Any) -> dict[str, Any]:
+    """What a record holds, without what nobody may see."""
+    told = {name: value for name, value in plain(record).items() if name not in _SECRET}
+    if isinstance(record, types.ConfigRecord):
+        told["value"] = open_value(record.name, record.value)
+    return told

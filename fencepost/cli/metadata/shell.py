@@ -1,0 +1,276 @@
+"""`fencepost metadata-shell DIR`: walk through the committed metadata of a data directory, as of any offset."""
+
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from fencepost.cli.connect import EXIT_INTERRUPTED, fail
+
+if TYPE_CHECKING:
+    from fencepost.broker.metadata.reader import ImageFollower, MetadataReader
+    from fencepost.cli.metadata.history_text import HistoryText
+    from fencepost.coordinator.metadata.image import MetadataImage
+
+POLL_SECONDS = 0.2
+ALL = "--all"
+HISTORY = "history"
+
+
+@click.command("metadata-shell", context_settings={"ignore_unknown_options": True})
+@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path, exists=True, file_okay=False))
+@click.argument("words", metavar="[COMMAND]...", nargs=-1, type=click.UNPROCESSED)
+@click.option(
+    "--at", "offset", type=click.IntRange(min=0), metavar="OFFSET", help="As it was at this offset of the log."
+)
+@click.option("--follow", is_flag=True, help="Go on, and show what changes; without COMMAND, the history.")
+@click.option("--json", "as_json", is_flag=True, help="history: one JSON object a line.")
+def metadata_shell(directory: Path, words: tuple[str, ...], offset: int | None, follow: bool, as_json: bool) -> None:
+    """Walk through the metadata in a data directory: topics, settings, features, access rules, as folders and values.
+
+    DIR is a broker's data directory, or a metadata log's own; of fencepost or of Apache Kafka (KRaft). It is only read,
+    so a broker may run on it. What is seen is what was committed: of a metadata transaction all or nothing, never a
+    part, and nothing of one that is open or was aborted.
+
+    \b
+      ls [-l] [PATH]...          names; -l with what is behind them
+      cat PATH...                a value, or all of a folder as JSON
+      find [PATH] [PATTERN]      paths; PATTERN may hold * and ?
+      tree [PATH] [--depth N]    folders and values, drawn
+      history [PATH] [--all]     what changed, by transaction; --all: also what never counted
+
+    Without COMMAND it asks for commands, one a line; then there are cd, pwd, at OFFSET, at end, help and exit, too.
+
+    \b
+    Examples:
+      fencepost metadata-shell ./data
+      fencepost metadata-shell ./data cat /topics/orders
+      fencepost metadata-shell ./data --at 1200 ls /topics
+      fencepost metadata-shell ./data find '*/configs/retention*'
+      fencepost metadata-shell ./data history /topics/orders
+      fencepost metadata-shell ./data --follow
+
+    Exit code 0: done; 1: there is no such path or offset, or the log is damaged; 2: wrong usage.
+    """
+    from fencepost.broker.metadata.reader import MetadataReader, NoMetadataLog
+    from fencepost.cli.metadata.tree import NoSuchPath
+    from fencepost.cli.metadata.words import BadCommand
+    from fencepost.coordinator.metadata.delta import MetadataCorrupt
+
+    if follow and offset is not None:
+        raise click.UsageError("--follow shows what is coming, --at what was")
+    if as_json and list(words[:1]) != [HISTORY] and not (follow and not words):
+        raise click.UsageError("--json goes with history; cat writes JSON by itself")
+    try:
+        reader = MetadataReader(directory)
+        shell = Shell(reader, offset, as_json)
+        if follow:
+            shell.follow(list(words) or [HISTORY])
+        elif words:
+            shell.tell(list(words))
+        else:
+            shell.converse()
+    except BadCommand as error:
+        raise click.UsageError(str(error)) from error
+    except (NoSuchPath, NoMetadataLog) as error:
+        fail(str(error))
+    except MetadataCorrupt as error:
+        fail(f"the metadata log is damaged: {error}\n  all that is wrong with it: fencepost verify {directory}")
+    except BrokenPipeError:
+        raise  # whoever read the output has enough
+    except OSError as error:
+        fail(f"{directory} can not be read: {error}")
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+class Shell:
+    """One directory, one place in it, one offset or its end."""
+
+    def __init__(self, reader: "MetadataReader", offset: int | None, as_json: bool) -> None:
+        self._reader = reader
+        self._offset = offset
+        self._as_json = as_json
+        self._here = "/"
+        self._follower: ImageFollower | None = None
+        """Of `_offset`: what the last command has read no other reads again."""
+
+    def tell(self, words: list[str]) -> None:
+        """Run one command."""
+        if words[0] == HISTORY:
+            _echo(self._history(words[1:]))
+            return
+        self._check(words)
+        from fencepost.cli.metadata.words import run
+
+        _echo(run(self._image(), self._here, words))
+
+    def _check(self, words: list[str]) -> None:
+        """Raise BadCommand before the log is read."""
+        from fencepost.cli.metadata.words import USAGES, BadCommand
+
+        if words[0] not in USAGES:
+            raise BadCommand(f"{words[0]!r} is no command; there are {', '.join(USAGES)}")
+
+    def _image(self) -> "MetadataImage":
+        from fencepost.broker.metadata.reader import NoMetadataLog
+        from fencepost.coordinator.metadata.delta import MetadataCorrupt
+
+        if self._follower is not None:
+            try:
+                self._follower.poll(self._offset)
+                return self._follower.image
+            except (NoMetadataLog, MetadataCorrupt, FileNotFoundError):
+                self._follower = None  # the log does not go on from there any more, or is damaged: begin anew to tell
+        self._follower = self._reader.follow_image(self._offset)
+        return self._follower.image
+
+    def _go_to(self, offset: int | None) -> None:
+        """From here on show the metadata as of that offset, or of the log's end."""
+        self._follower = self._reader.follow_image(offset)
+        self._offset = offset
+
+    def _history(self, words: list[str]) -> Iterator[str]:
+        import json
+
+        from fencepost.cli.metadata.history_text import moment_json
+
+        text, everything = self._history_text(words)
+        hidden = 0
+        for one in self._reader.moments(None, self._offset):
+            lines = list(text.lines(one))
+            if self._as_json and lines:
+                yield json.dumps(moment_json(one))
+            elif not self._as_json:
+                yield from lines
+            hidden += one.verdict.value != "committed"
+        if hidden and not everything:
+            click.echo(f"{hidden} aborted or open: never counted, not shown; --all shows them", err=True)
+
+    def _history_text(self, words: list[str]) -> "tuple[HistoryText, bool]":
+        from fencepost.cli.metadata.history_text import HistoryText
+        from fencepost.cli.metadata.tree import absolute
+        from fencepost.cli.metadata.words import BadCommand, options
+
+        flags, _, paths = options(HISTORY, words, (ALL,))
+        if len(paths) > 1:
+            raise BadCommand("history takes one path")
+        return HistoryText(absolute(self._here, paths[0] if paths else "."), ALL in flags), ALL in flags
+
+    # -- following
+
+    def follow(self, words: list[str]) -> None:
+        """Show what a command has to tell, and again whenever that changes; of the history, what is new."""
+        if words[0] == HISTORY:
+            self._follow_history(words[1:])
+        self._check(words)
+        from fencepost.cli.metadata.words import run
+
+        seen: MetadataImage | None = None
+        before: list[str] | None = None
+        while True:
+            image = self._image()
+            if image is not seen:
+                lines = _or_why(run(image, self._here, words))
+                if lines != before:
+                    click.echo(f"-- at offset {image.offset}")
+                    _echo(lines)
+                seen, before = image, lines
+            time.sleep(POLL_SECONDS)
+
+    def _follow_history(self, words: list[str]) -> None:
+        import json
+
+        from fencepost.cli.metadata.history_text import moment_json
+
+        text, _ = self._history_text(words)
+        follower = self._reader.follow()
+        tail = None
+        while True:
+            for one in follower.decided():
+                lines = list(text.lines(one))
+                _echo([json.dumps(moment_json(one))] if self._as_json and lines else lines)
+            if follower.tail is not None and follower.tail == tail:
+                fail(f"what follows can not be read: {follower.tail}")
+            tail = follower.tail
+            time.sleep(POLL_SECONDS)
+
+    # -- talking
+
+    def converse(self) -> None:
+        """Ask for commands until there are no more; what goes wrong ends none but itself."""
+        from fencepost.broker.metadata.reader import NoMetadataLog
+        from fencepost.cli.metadata.tree import NoSuchPath
+        from fencepost.cli.metadata.words import BadCommand
+
+        is_terminal = sys.stdin.isatty()
+        if is_terminal:
+            with suppress(ImportError):
+                import readline  # noqa: F401 - lines can be edited then
+            click.echo("The committed metadata, read-only. help tells the commands, exit ends.")
+        while True:
+            try:
+                line = input(self._prompt()) if is_terminal else _next_line()
+            except EOFError:
+                return
+            try:
+                words = shlex.split(line, comments=True)
+                if words[:1] in (["exit"], ["quit"]):
+                    return
+                if words:
+                    self._obey(words)
+            except (BadCommand, NoSuchPath, NoMetadataLog, ValueError) as error:
+                click.echo(f"{error}", err=True)
+
+    def _prompt(self) -> str:
+        return f"{self._here}{'' if self._offset is None else f' @{self._offset}'}> "
+
+    def _obey(self, words: list[str]) -> None:
+        from fencepost.cli.metadata.tree import Folder, absolute, at, root
+        from fencepost.cli.metadata.words import USAGES, BadCommand
+
+        match words:
+            case ["cd"] | ["cd", _]:
+                parts = absolute(self._here, words[1] if len(words) > 1 else "/")
+                if not isinstance(at(root(self._image()), parts), Folder):
+                    raise BadCommand(f"/{'/'.join(parts)} is a value, and no folder")
+                self._here = "/" + "/".join(parts)
+            case ["pwd"]:
+                click.echo(f"{self._here}, at offset {self._image().offset}")
+            case ["at", "end"]:
+                self._go_to(None)
+            case ["at", number] if number.isascii() and number.isdigit():
+                self._go_to(int(number))
+            case ["at", *_]:
+                raise BadCommand("at OFFSET, or at end")
+            case ["help", *_]:
+                _echo([*USAGES.values(), "cd [PATH]; pwd; at OFFSET; at end; help; exit"])
+            case _:
+                self.tell(words)
+
+
+def _next_line() -> str:
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line
+
+
+def _or_why(lines: Iterable[str]) -> list[str]:
+    """The lines, or why there are none now: what is followed may come and go."""
+    from fencepost.cli.metadata.tree import NoSuchPath
+
+    try:
+        return list(lines)
+    except NoSuchPath as error:
+        return [str(error)]
+
+
+def _echo(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)

@@ -1,0 +1,83 @@
+"""`fencepost spark etl` at work: the query, what it tells of itself, and an end in order on Ctrl-C."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fencepost.cli.spark.options import bar, kafka_settings, shape_of
+
+_LOOK_SECONDS = 1.0
+
+
+def run_etl(
+    sources: tuple[str, ...],
+    *,
+    target: str | None,
+    checkpoint: Path,
+    to_bootstrap: str | None,
+    starting: str,
+    headers: bool,
+    every: str | None,
+    max_records: int | None,
+    sink: tuple[tuple[str, str], ...],
+    where: str | None,
+    select: str | None,
+    sql: str | None,
+    function: str | None,
+    bootstrap: str,
+    master: str | None,
+    conf: tuple[tuple[str, str], ...],
+) -> None:
+    """Start the query and stay until it ends; raises what ended it."""
+    from fencepost.spark_pipelines import etl, spark_session
+
+    shape = shape_of(where, select, sql, function)
+    session = spark_session("etl", master=master, conf=dict(conf))
+    query = etl(
+        session,
+        sources,
+        target,
+        kafka=kafka_settings(bootstrap),
+        to_kafka=None if to_bootstrap is None else kafka_settings(to_bootstrap),
+        checkpoint=checkpoint,
+        shape=shape,
+        headers=headers,
+        starting=starting,
+        every=every,
+        max_records=max_records,
+        sink=dict(sink),
+    )
+    told = _Teller()
+    try:
+        with bar("copying") as advance:
+            while not query.awaitTermination(_LOOK_SECONDS):
+                told.tell(query)
+                advance(told.rows, 0)  # how much there is to come nobody knows: it grows meanwhile
+        told.tell(query)
+    finally:
+        if query.isActive:
+            query.stop()
+    if every is None:
+        click.echo(f"{told.rows:,} records read; {target or 'the topics'} holds what was committed when it started")
+
+
+class _Teller:
+    """A line for each micro-batch that had records."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self._batch = -1
+
+    def tell(self, query: Any) -> None:
+        """What is new in the query's progress."""
+        for progress in query.recentProgress:
+            if progress.batchId <= self._batch:
+                continue
+            self._batch = progress.batchId
+            if progress.numInputRows:
+                self.rows += progress.numInputRows
+                rate = f"{progress.processedRowsPerSecond:,.0f}/s"
+                click.echo(f"batch {progress.batchId}: {progress.numInputRows:,} records, {rate}", err=True)

@@ -1,0 +1,158 @@
+"""`fencepost topic apply`: topics, settings and access rules as a file says, all at once or not at all."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fencepost.cli.connect import ask, broker_options, fail, tell_json
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin, Applied, ClusterPlan
+
+CLIENT_ID = "fencepost-topic"
+STEPWISE_ONLY = (
+    "this broker can not change many things at once: only fencepost can. Here a plan is applied thing by thing,"
+    " and an error in between leaves a part done"
+)
+PERHAPS_DONE = "it may be done or not; apply it again, with a longer --timeout: what is done already is left alone"
+RULES_ASLEEP = (
+    "note: this broker keeps access rules, and does not enforce them yet: whoever reaches it may do everything"
+)
+
+
+@click.command(short_help="Make topics, settings and access rules as a file says, all or none.")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
+@click.option("--dry-run", is_flag=True, help="Show what differs, let the broker check it, and change nothing.")
+@click.option(
+    "--not-atomic",
+    is_flag=True,
+    help="Change thing by thing, as Apache Kafka needs it: an error in between leaves a part done.",
+)
+@broker_options
+def apply(file: Path, dry_run: bool, not_atomic: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Make topics, their partitions and settings, settings of brokers and groups, and access rules as FILE says.
+
+    Everything that differs is changed as one transaction of the metadata: all of it at the same moment, or, if one
+    thing is refused or the broker crashes, nothing. What is already so is not touched, what FILE does not name stays.
+    FILE is TOML or JSON; - is standard input.
+
+    \b
+      [topics.orders]
+      partitions = 12                            # may grow, and never shrinks
+      configs = { "retention.ms" = 86400000, "cleanup.policy" = ["compact", "delete"] }
+      unset = ["retention.bytes"]                # back to the broker's value
+    \b
+      [topics.orders-old]
+      state = "absent"                           # deleted, with all records
+    \b
+      [brokers.all.configs]                      # or [brokers.1.configs]
+      "log.retention.ms" = 604800000
+    \b
+      [groups.billing.configs]
+      "consumer.session.timeout.ms" = 30000
+    \b
+      [[acls]]
+      principal = "User:billing"                 # or principals = [...]
+      operations = ["read", "describe"]
+      topic = "orders"                           # or group, transactional_id, cluster = true
+      permission = "allow"                       # also: pattern = "prefixed", host = "10.0.0.7", state = "absent"
+
+    Apache Kafka has no such transaction: there it is refused, unless --not-atomic says that thing by thing will do.
+
+    \b
+    Examples:
+      fencepost topic apply topics.toml --dry-run
+      fencepost topic apply topics.toml
+      generate-topics | fencepost topic apply - --json
+    """
+    from fencepost.cli.topic import plan_text
+
+    plan = _read(file)
+
+    async def talk(admin: "Admin") -> Any:
+        return await _apply(admin, plan, dry_run, atomic=not not_atomic)
+
+    done, errors, asleep = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if errors:
+        _refused(errors, bootstrap, as_json, dry_run)
+    if as_json:
+        tell_json(plan_text.applied_json(done, dry_run))
+    else:
+        click.echo(plan_text.applied_text(done, dry_run))
+    if not done.atomic and not not_atomic:
+        click.echo(f"note: {STEPWISE_ONLY}. Without --dry-run it takes --not-atomic.", err=True)
+    if asleep:
+        click.echo(RULES_ASLEEP, err=True)
+
+
+def _read(file: Path) -> "ClusterPlan":
+    from fencepost.client import ConfigError
+    from fencepost.client.admin import ClusterPlan
+    from fencepost.client.admin.plan_file import parse_plan
+
+    try:
+        if str(file) == "-":
+            return parse_plan(sys.stdin.read(), place="standard input")
+        return ClusterPlan.read(file)
+    except ConfigError as error:
+        raise click.UsageError(str(error)) from error
+    except OSError as error:
+        fail(f"{file} can not be read: {error}")
+
+
+async def _apply(
+    admin: "Admin", plan: "ClusterPlan", dry_run: bool, *, atomic: bool
+) -> "tuple[Applied | None, Any, bool]":
+    """What was changed, or the errors that kept it from being; and whether its access rules are not enforced."""
+    from fencepost.client import KafkaError, RetriableError
+    from fencepost.client.admin import ItemErrors
+    from fencepost.protocol.errors import ErrorCode
+
+    try:
+        done = await admin.apply(plan, validate_only=dry_run, atomic=atomic)
+    except ItemErrors as some:
+        return None, some, False
+    except KafkaError as error:
+        if error.code is None and isinstance(error, RetriableError) and not dry_run:
+            raise KafkaError(f"{error}\n  {PERHAPS_DONE}") from error
+        if error.code is not ErrorCode.UNSUPPORTED_VERSION or not atomic:
+            raise
+        if not dry_run:
+            raise KafkaError(
+                f"{STEPWISE_ONLY}.\n  If that will do: --not-atomic; what would change: --dry-run"
+            ) from error
+        return await _apply(admin, plan, dry_run, atomic=False)
+    return done, None, bool(plan.acls) and done.atomic and not await _enforces(admin)
+
+
+async def _enforces(admin: "Admin") -> bool:
+    """Whether the broker serves access rules at all."""
+    from fencepost.client import KafkaError
+    from fencepost.protocol.errors import ErrorCode
+
+    try:
+        await admin.describe_acls()
+    except KafkaError as error:
+        return error.code not in (ErrorCode.UNSUPPORTED_VERSION, ErrorCode.SECURITY_DISABLED)
+    return True
+
+
+def _refused(some: Any, bootstrap: str, as_json: bool, dry_run: bool) -> None:
+    """Say of each thing why it can not be, and what was done all the same; then end with exit code 1."""
+    from fencepost.cli.hints import hints_for
+    from fencepost.cli.topic import plan_text
+
+    changes = [change for step in some.results.values() for change in step]
+    if as_json:
+        tell_json(plan_text.refused_json(some.errors, changes, dry_run))
+    else:
+        for subject, error in some.errors.items():
+            told = str(error)
+            click.echo(told if told.startswith(f"{subject}:") else f"{subject}: {told}", err=True)
+    hints = hints_for(some.errors.values(), bootstrap)
+    if changes and not dry_run:
+        click.echo(plan_text.changes_text(changes), err=True)
+        fail("\n  ".join(["the above was done, and then it was refused; mend the plan and apply it again", *hints]))
+    fail("\n  ".join(["nothing was changed", *hints]))

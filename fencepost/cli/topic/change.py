@@ -1,0 +1,105 @@
+"""`fencepost topic add-partitions` and `alter`: what may change about a topic that is there."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fencepost.cli.config.setting_words import SETTING, Setting, as_mapping
+from fencepost.cli.connect import advice, ask, broker_options, fail, tell_json
+
+if TYPE_CHECKING:
+    from fencepost.cli.config.change import Step
+    from fencepost.client.admin import Admin
+
+CLIENT_ID = "fencepost-topic"
+
+
+@click.command("add-partitions", short_help="Give a topic more partitions.")
+@click.argument("name", metavar="TOPIC")
+@click.option("--to", "total", type=click.IntRange(min=1), metavar="N", help="So many in all.")
+@click.option("--by", "more", type=click.IntRange(min=1), metavar="N", help="So many more.")
+@click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
+@broker_options
+def add_partitions(
+    name: str, total: int | None, more: int | None, dry_run: bool, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Give a topic more partitions; there is no way back.
+
+    Records stay where they are, but from then on a key may go to another partition than its older records: readers
+    that rely on the order within a key see two orders. Compaction keeps the last value of a key in each partition.
+
+    \b
+    Examples:
+      fencepost topic add-partitions orders --to 12 --dry-run
+      fencepost topic add-partitions orders --by 4
+    """
+    if (total is None) == (more is None):
+        raise click.UsageError("say how many, by exactly one of --to and --by")
+
+    async def talk(admin: "Admin") -> Any:
+        before = len((await admin.describe_topics(name))[name].partitions)
+        after = total if total is not None else before + (more or 0)
+        await admin.create_partitions(name, after, validate_only=dry_run)
+        return before, after
+
+    before, after = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json({"topic": name, "before": before, "after": after, "dry_run": dry_run})
+        return
+    grown = "would grow" if dry_run else "grew"
+    click.echo(f"Topic {name!r} {grown} from {before} to {after} partitions.")
+
+
+@click.command(short_help="Change what is set on topics.")
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.option("--set", "settings", multiple=True, type=SETTING, metavar="NAME=VALUE", help="Set it; repeatable.")
+@click.option("--unset", multiple=True, metavar="NAME", help="Let the broker's value hold again; repeatable.")
+@click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
+@broker_options
+def alter(
+    names: tuple[str, ...],
+    settings: tuple[Setting, ...],
+    unset: tuple[str, ...],
+    dry_run: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Change what is set on topics; settings that are not named stay. On each topic it is all or nothing; the first
+    topic that is refused ends it.
+
+    More about settings, also of brokers and groups, and how lists are changed: fencepost config.
+
+    \b
+    Examples:
+      fencepost topic alter orders --set retention.ms=86400000 --unset retention.bytes
+      fencepost topic alter orders billing --set min.insync.replicas=2 --dry-run
+    """
+    from fencepost.cli.config.text import tell_steps
+
+    changes = {**as_mapping(settings), **dict.fromkeys(unset)}
+    if not changes:
+        raise click.UsageError("say what to change, by --set NAME=VALUE or --unset NAME")
+    if len(changes) < len(settings) + len(unset):
+        raise click.UsageError("each setting can be named only once")
+
+    async def talk(admin: "Admin") -> Any:
+        from fencepost.cli.config.change import changed
+        from fencepost.client import KafkaError
+
+        steps: list[Step] = []
+        try:
+            for name in names:
+                steps += await changed(admin, {"topic": name}, changes, dry_run=dry_run)
+        except KafkaError as error:
+            if not steps:
+                raise
+            return steps, error
+        return steps, None
+
+    steps, error = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    tell_steps(steps, dry_run, as_json)
+    if error is not None:
+        fail(
+            f"{advice(error, bootstrap)}\n  the topics above {'would be' if dry_run else 'were'} changed, and no others"
+        )

@@ -1,0 +1,244 @@
+"""`fencepost topic`: what topics there are, and how to make, change, empty and remove them."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fencepost.cli.config.setting_words import SETTING, Setting, as_mapping
+from fencepost.cli.connect import ask, broker_options, fail, tell_json
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fencepost.client import KafkaError
+    from fencepost.client.admin import Admin, TopicDescription
+
+CLIENT_ID = "fencepost-topic"
+
+
+@click.group()
+def topic() -> None:
+    """Make topics, look at them, change them, empty them, remove them.
+
+    \b
+    What is there?
+      fencepost topic list
+      fencepost topic describe orders        partitions, leaders, what is set on it
+      fencepost topic offsets orders         where each partition begins and ends
+    A new one?
+      fencepost topic create orders --partitions 12 --set retention.ms=86400000
+    Many at once, from a file, all or none?
+      fencepost topic apply topics.toml --dry-run
+    Too much in it?
+      fencepost topic trim orders --before 2026-11-01T00:00:00 --dry-run
+
+    All commands speak Kafka's protocol and work against Apache Kafka, too. Exit code 0: done, 1: it failed or was
+    refused, 2: wrong usage.
+    """
+
+
+@topic.command("list")
+@click.argument("pattern", required=False)
+@click.option("--internal", is_flag=True, help="Also the broker's own topics, such as __consumer_offsets.")
+@broker_options
+def list_command(pattern: str | None, internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """List topics; of those whose names match PATTERN, which may hold * and ?.
+
+    \b
+    Examples:
+      fencepost topic list
+      fencepost topic list 'orders-*' --json
+    """
+    from fencepost.cli.plain_text import counted
+    from fencepost.cli.topic import text as topic_text
+
+    async def talk(admin: "Admin") -> Any:
+        return await admin.describe_topics()
+
+    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    shown = [one for one in _matching(found, pattern) if internal or not one.internal]
+    if as_json:
+        tell_json([topic_text.summary_json(one) for one in shown])
+        return
+    if shown:
+        click.echo(topic_text.list_text(shown))
+    click.echo(counted(len(shown), "topic"), err=True)
+
+
+def _matching(found: "Mapping[str, TopicDescription]", pattern: str | None) -> "list[TopicDescription]":
+    from fnmatch import fnmatchcase
+
+    return [found[name] for name in sorted(found) if pattern is None or fnmatchcase(name, pattern)]
+
+
+@topic.command("describe", short_help="Show topics: their partitions, and what is set on them.")
+@click.argument("names", metavar="TOPIC...", nargs=-1)
+@click.option(
+    "--id", "ids", multiple=True, metavar="ID", help="By its id, as `topic list --json` shows it; repeatable."
+)
+@broker_options
+def describe_command(
+    names: tuple[str, ...], ids: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Show topics: id, partitions with leader and replicas, and what is set on them and not taken from the broker.
+
+    \b
+    Examples:
+      fencepost topic describe orders
+      fencepost topic describe orders billing --json
+    """
+    from fencepost.cli.topic import text as topic_text
+
+    wanted = references(names, ids)
+
+    async def talk(admin: "Admin") -> Any:
+        found = await admin.describe_topics(*wanted)
+        return [(one, await admin.configs(topic=one.name)) for _, one in sorted(found.items())]
+
+    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json([topic_text.describe_json(one, configs) for one, configs in found])
+        return
+    click.echo("\n\n".join(topic_text.describe_text(one, configs, bootstrap) for one, configs in found))
+
+
+def references(names: "Sequence[str]", ids: "Sequence[str]") -> "list[str | bytes]":
+    """Names as they are, and the ids that are spelt out. Raises UsageError."""
+    from fencepost.cli.topic.text import id_of
+
+    if not names and not ids:
+        raise click.UsageError("name a topic, or say --id ID")
+    try:
+        return [*names, *map(id_of, ids)]
+    except ValueError as error:
+        raise click.UsageError(f"{error}; `fencepost topic list --json` shows ids") from error
+
+
+@topic.command("create", short_help="Create topics.")
+@click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
+@click.option("--partitions", "-p", type=click.IntRange(min=1), metavar="N", help="[default: the broker's]")
+@click.option("--replication-factor", "-r", type=click.IntRange(min=1), metavar="N", help="[default: the broker's]")
+@click.option("--set", "settings", multiple=True, type=SETTING, metavar="NAME=VALUE", help="A setting; repeatable.")
+@click.option("--if-not-exists", is_flag=True, help="Let a topic be that is there already, whatever it is like.")
+@click.option("--dry-run", is_flag=True, help="Let the broker check it, and create nothing.")
+@broker_options
+def create_command(
+    names: tuple[str, ...],
+    partitions: int | None,
+    replication_factor: int | None,
+    settings: tuple[Setting, ...],
+    if_not_exists: bool,
+    dry_run: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Create topics, each for itself: one that is refused does not keep the others from being made.
+
+    For many topics that shall all come into being or none, or that may be there already and shall look as a file says:
+    fencepost topic apply.
+
+    \b
+    Examples:
+      fencepost topic create orders --partitions 12
+      fencepost topic create customers --set cleanup.policy=compact --if-not-exists
+    """
+    from fencepost.cli.topic import text as topic_text
+
+    configs = as_mapping(settings)
+
+    async def talk(admin: "Admin") -> Any:
+        from fencepost.client.admin import ItemErrors, NewTopic
+
+        wanted = [NewTopic(name, partitions or -1, replication_factor or -1, configs) for name in names]
+        try:
+            return await admin.create_topics(wanted, validate_only=dry_run), {}
+        except ItemErrors as some:
+            return some.results, some.errors
+
+    made, refused = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    outcomes = [topic_text.creation(name, made.get(name), refused.get(name), if_not_exists) for name in names]
+    _report(outcomes, "created", dry_run, as_json, bootstrap)
+
+
+@topic.command("delete", short_help="Delete topics with all their records.")
+@click.argument("names", metavar="TOPIC...", nargs=-1)
+@click.option(
+    "--id", "ids", multiple=True, metavar="ID", help="By its id, as `topic list --json` shows it; repeatable."
+)
+@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and delete nothing.")
+@broker_options
+def delete_command(
+    names: tuple[str, ...],
+    ids: tuple[str, ...],
+    if_exists: bool,
+    dry_run: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Delete topics with all their records, and the positions that groups have in them. Nothing brings them back.
+
+    By --id it is this very topic that goes, and never a new one of the same name.
+
+    \b
+    Examples:
+      fencepost topic delete orders-test --dry-run
+      fencepost topic delete orders-test billing-test --if-exists
+    """
+    from fencepost.cli.topic import text as topic_text
+
+    wanted = references(names, ids)
+
+    async def talk(admin: "Admin") -> Any:
+        from fencepost.client.admin import ItemErrors
+
+        there: Mapping[str, TopicDescription] = {}
+        refused: dict[str | bytes, KafkaError] = {}
+        try:
+            there = await admin.describe_topics(*wanted)
+        except ItemErrors as some:
+            there, refused = some.results, dict(some.errors)
+        going = [one for one in wanted if one not in refused]
+        if going and not dry_run:
+            try:
+                await admin.delete_topics(going)
+            except ItemErrors as some:
+                refused |= some.errors
+        return there, refused
+
+    there, refused = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    outcomes = [topic_text.deletion(one, there, refused.get(one), if_exists) for one in wanted]
+    _report(outcomes, "deleted", dry_run, as_json, bootstrap)
+
+
+def _report(outcomes: "Sequence[Any]", done: str, dry_run: bool, as_json: bool, bootstrap: str) -> None:
+    """Say what became of each topic; exit code 1 where one was refused."""
+    from fencepost.cli.hints import hints_for
+    from fencepost.cli.topic import text as topic_text
+
+    if as_json:
+        tell_json([topic_text.outcome_json(one, done, dry_run) for one in outcomes])
+    else:
+        for one in outcomes:
+            click.echo(topic_text.outcome_text(one, done, dry_run), err=one.error is not None)
+    errors = [one.error for one in outcomes if one.error is not None]
+    if errors:
+        fail("\n  ".join([f"{len(errors)} of {len(outcomes)} could not be {done}", *hints_for(errors, bootstrap)]))
+
+
+def _add_further() -> None:
+    """The commands that live in files of their own."""
+    from fencepost.cli.topic import apply as topic_apply
+    from fencepost.cli.topic import change as topic_change
+    from fencepost.cli.topic import records as topic_records
+
+    topic.add_command(topic_apply.apply)
+    topic.add_command(topic_change.add_partitions)
+    topic.add_command(topic_change.alter)
+    topic.add_command(topic_records.offsets)
+    topic.add_command(topic_records.trim)
+
+
+_add_further()

@@ -1,0 +1,152 @@
+"""`fencepost topic offsets` and `trim`: where the records of partitions begin and end, and dropping the oldest."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from fencepost.cli.connect import ask, broker_options, fail, tell_json
+from fencepost.cli.group.commands import PLACE, Place, chosen_of
+from fencepost.cli.group.reset import DurationType, MomentType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fencepost.client.admin import Admin, OffsetInfo
+    from fencepost.protocol.topics import TopicPartition
+
+CLIENT_ID = "fencepost-topic"
+NONE_SO_LATE = -1
+
+
+class Cut(NamedTuple):
+    """A partition whose beginning moves; `error` is why it did not."""
+
+    partition: "TopicPartition"
+    first: int
+    before: int
+    error: str | None = None
+
+
+async def partitions_of(admin: "Admin", places: "tuple[Place, ...]") -> "list[TopicPartition]":
+    """The partitions meant. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
+    from fencepost.client.admin.why import check_exists
+    from fencepost.protocol.topics import TopicPartition
+
+    described = await admin.describe_topics(*{place.topic for place in places})
+    there = [TopicPartition(name, n) for name, one in described.items() for n in range(len(one.partitions))]
+    for topic, number in places:
+        if number is not None:
+            await check_exists(admin, TopicPartition(topic, number))
+    return chosen_of(places, there)
+
+
+@click.command(short_help="Show where partitions begin and end.")
+@click.argument("places", metavar="TOPIC[:PARTITION]...", nargs=-1, required=True, type=PLACE)
+@click.option("--at", "moment", type=MomentType(), metavar="ISO", help="Also the first record of that time or later.")
+@broker_options
+def offsets(places: tuple[Place, ...], moment: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Show where partitions begin and end.
+
+    FIRST is the first offset there is, LSO the last stable offset: read_committed readers get what is below it; END is
+    the high watermark, behind the last record. HELD BACK are offsets between the two, which an open transaction keeps:
+    fencepost txn why says whose. OFFSETS counts from FIRST to END; markers and compacted records count, too.
+
+    \b
+    Examples:
+      fencepost topic offsets orders
+      fencepost topic offsets orders:3 --at 2026-11-21T06:00:00
+    """
+    from fencepost.cli.topic import offsets_text as text
+
+    async def talk(admin: "Admin") -> Any:
+        wanted = await partitions_of(admin, places)
+        first = await admin.list_offsets(wanted, at="earliest")
+        stable = await admin.list_offsets(wanted)
+        end = await admin.list_offsets(wanted, isolation="read_uncommitted")
+        late = {} if moment is None else await admin.list_offsets(wanted, at=moment, isolation="read_uncommitted")
+        return [text.Extent(p, first[p].offset, stable[p].offset, end[p].offset, late.get(p)) for p in wanted]
+
+    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json([text.extent_json(one, moment is not None) for one in found])
+        return
+    click.echo(text.extents_text(found, moment is not None))
+
+
+@click.command(short_help="Drop the oldest records (DeleteRecords).")
+@click.argument("places", metavar="TOPIC[:PARTITION]...", nargs=-1, required=True, type=PLACE)
+@click.option("--to", "offset", type=click.IntRange(min=0), metavar="N", help="All below this offset.")
+@click.option("--all", "everything", is_flag=True, help="All there is, up to the high watermark.")
+@click.option("--before", "moment", type=MomentType(), metavar="ISO", help="All that is older; UTC.")
+@click.option("--older-than", "age_ms", type=DurationType(), metavar="2d12h", help="The same, by age.")
+@click.option("--dry-run", is_flag=True, help="Say what would go, and drop nothing.")
+@broker_options
+def trim(
+    places: tuple[Place, ...],
+    offset: int | None,
+    everything: bool,
+    moment: int | None,
+    age_ms: int | None,
+    dry_run: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Drop the oldest records of partitions: all before an offset or a time. Nothing brings them back.
+
+    By time everything before the first record of that time or later goes; where no record is as late, all of it. A
+    topic that is only compacted is refused. It is DeleteRecords in Kafka's protocol.
+
+    \b
+    Examples:
+      fencepost topic trim orders --older-than 30d --dry-run
+      fencepost topic trim orders:3 --to 1042
+      fencepost topic trim orders-test --all
+    """
+    from fencepost.cli.topic import offsets_text as text
+
+    ways = [way for way in (offset, True if everything else None, moment, age_ms) if way is not None]
+    if len(ways) != 1:
+        raise click.UsageError("say what goes, by exactly one of --to, --all, --before and --older-than")
+
+    async def talk(admin: "Admin") -> Any:
+        since = moment if age_ms is None else admin.now_ms() - age_ms
+        return await _trim(admin, await partitions_of(admin, places), offset, since, dry_run)
+
+    cuts = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json([text.cut_json(cut, dry_run) for cut in cuts])
+    else:
+        click.echo(text.cuts_text(cuts))
+        if dry_run:
+            click.echo("Nothing was dropped; without --dry-run it would be.", err=True)
+    if any(cut.error for cut in cuts):
+        fail("some partitions were not trimmed; `fencepost topic offsets TOPIC` shows where they begin and end")
+
+
+async def _trim(
+    admin: "Admin", wanted: "list[TopicPartition]", offset: int | None, since: int | None, dry_run: bool
+) -> list[Cut]:
+    from fencepost.client.admin import ItemErrors
+
+    first = await admin.list_offsets(wanted, at="earliest")
+    end = await admin.list_offsets(wanted, isolation="read_uncommitted")
+    late: Mapping[TopicPartition, OffsetInfo] = {}
+    if since is not None:
+        late = await admin.list_offsets(wanted, at=since, isolation="read_uncommitted")
+    places = {}
+    for partition in wanted:
+        to = end[partition].offset if offset is None else offset
+        if partition in late and late[partition].offset != NONE_SO_LATE:
+            to = late[partition].offset
+        places[partition] = max(to, first[partition].offset)
+    moving = {partition: to for partition, to in places.items() if to > first[partition].offset}
+    errors: Mapping[Any, Any] = {}
+    beyond = {p: f"it ends at {end[p].offset}" for p, to in moving.items() if to > end[p].offset}
+    if moving and not dry_run:
+        try:
+            await admin.delete_records({p: to for p, to in moving.items() if p not in beyond})
+        except ItemErrors as some:
+            errors = some.errors
+    told = {**{p: str(error) for p, error in errors.items()}, **beyond}
+    return [Cut(p, first[p].offset, places[p], told.get(p)) for p in wanted]

@@ -1,0 +1,180 @@
+"""`fencepost txn`: look into transactions, find out who holds readers back, and end what has to be ended."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fencepost.cli.connect import ask, broker_options, tell_json
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+    from fencepost.protocol.topics import TopicPartition
+
+CLIENT_ID = "fencepost-txn"
+"""By which the broker knows that a tool fenced a producer, and no newcomer."""
+STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
+
+
+class PlaceType(click.ParamType):  # type: ignore[type-arg]
+    """TOPIC:PARTITION."""
+
+    name = "topic:partition"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "TopicPartition":
+        """Split at the last colon."""
+        from fencepost.protocol.topics import TopicPartition
+
+        topic, colon, number = str(value).rpartition(":")
+        if not colon or not topic or not (number.isascii() and number.isdigit()):
+            self.fail(f"{value!r} is no partition; write it as TOPIC:PARTITION, for example orders:3", param, ctx)
+        return TopicPartition(topic, int(number))
+
+
+PLACE = PlaceType()
+
+
+@click.group()
+def txn() -> None:
+    """Look into transactions, and end those that are in the way.
+
+    \b
+    A read_committed reader stands still?
+      fencepost txn why orders:3        who holds it back, and what to do about it
+    A producer was fenced, or heard INVALID_PRODUCER_EPOCH?
+      fencepost txn describe ID         who took its identity, when, with which request
+    What is going on at all?
+      fencepost txn watch               a view that renews itself
+
+    All commands speak Kafka's protocol and work against Apache Kafka, too; what only fencepost knows (client addresses,
+    causes of fencing) is missing there. Exit code 0: done, 1: it failed or was refused, 2: wrong usage.
+    """
+
+
+@txn.command("list")
+@click.option("--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Repeatable.")
+@click.option("--producer-id", "producer_ids", multiple=True, type=int, help="Only ids that have it now; repeatable.")
+@click.option("--pattern", help="A regular expression for the whole id (KIP-1152).")
+@click.option(
+    "--longer-than", "seconds", type=click.FloatRange(min=0), help="Only transactions open for so many seconds."
+)
+@broker_options
+def list_command(
+    states: tuple[str, ...],
+    producer_ids: tuple[int, ...],
+    pattern: str | None,
+    seconds: float | None,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """List transactional ids with their state.
+
+    \b
+    Examples:
+      fencepost txn list --state Ongoing --longer-than 30
+      fencepost txn list --pattern 'billing-.*' --json
+    """
+    from fencepost.cli.plain_text import counted, table
+    from fencepost.cli.txn import text as txn_text
+
+    longer_than_ms = -1 if seconds is None else round(seconds * 1000)
+
+    async def talk(admin: "Admin") -> Any:
+        return await admin.list_transactions(
+            state=states, producer_ids=producer_ids, running_longer_than_ms=longer_than_ms, pattern=pattern
+        )
+
+    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json(txn_text.as_json(found))
+        return
+    if found:
+        click.echo(table(("TRANSACTIONAL.ID", "PRODUCER", "STATE"), [tuple(line) for line in found]))
+    click.echo(f"{counted(len(found), 'transactional id')}", err=True)
+
+
+@txn.command("describe")
+@click.argument("transactional_id")
+@broker_options
+def describe_command(transactional_id: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Show one transactional id: identity, open transaction, whose it is, and who was shut out and why.
+
+    The history is kept in the broker's memory: the last eight changes and refusals since it started.
+    """
+    from fencepost.cli.txn import text as txn_text
+
+    async def talk(admin: "Admin") -> Any:
+        return await admin.describe_transaction(transactional_id), admin.now_ms()
+
+    told, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json(txn_text.as_json(told))
+        return
+    click.echo(txn_text.describe_text(told, now_ms))
+
+
+@txn.command("producers")
+@click.argument("partition", type=PLACE)
+@click.option("--open", "only_open", is_flag=True, help="Only those with an open transaction.")
+@broker_options
+def producers_command(
+    partition: "TopicPartition", only_open: bool, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Show the producers that a partition remembers, and where their open transactions begin.
+
+    \b
+    Example:
+      fencepost txn producers orders:3 --open
+    """
+    from fencepost.cli.txn import text as txn_text
+    from fencepost.client.admin.why import check_exists
+
+    async def talk(admin: "Admin") -> Any:
+        await check_exists(admin, partition)
+        return await admin.describe_producers(partition), admin.now_ms()
+
+    found, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    found = [producer for producer in found if not only_open or producer.transaction_start_offset is not None]
+    if as_json:
+        tell_json(txn_text.as_json(sorted(found)))
+        return
+    click.echo(txn_text.producers_text(found, now_ms))
+
+
+@txn.command("why")
+@click.argument("partition", type=PLACE)
+@broker_options
+def why_command(partition: "TopicPartition", bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Say who holds a partition's last stable offset, who waits for it, and what may be done.
+
+    read_committed readers stop at the first offset of the oldest open transaction. This names that transaction: its
+    producer, its client, how long it is open, what its coordinator says of it; the groups that wait; and the safe
+    remedy as a command to copy.
+
+    \b
+    Example:
+      fencepost txn why orders:3
+    """
+    from fencepost.cli.txn import text as txn_text
+
+    async def talk(admin: "Admin") -> Any:
+        return await admin.why(partition), admin.now_ms()
+
+    told, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json(txn_text.as_json(told))
+        return
+    click.echo(txn_text.why_text(told, now_ms, bootstrap))
+
+
+def _add_further() -> None:
+    """The commands that live in files of their own."""
+    from fencepost.cli.txn import end as txn_end
+    from fencepost.cli.txn import watch as txn_watch
+
+    txn.add_command(txn_end.abort)
+    txn.add_command(txn_end.hanging)
+    txn.add_command(txn_watch.watch)
+
+
+_add_further()

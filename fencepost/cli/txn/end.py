@@ -1,0 +1,183 @@
+"""`fencepost txn abort` and `fencepost txn hanging`: end transactions by force, never one that lives unasked."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fencepost.cli.connect import ask, broker_options, command_for, fail, tell_json
+from fencepost.cli.plain_text import age, table
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+
+CLIENT_ID = "fencepost-txn"
+LIVES = "refused: it lives, or has ended meanwhile"
+
+
+@click.command()
+@click.argument("transactional_id")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@click.option("--even-two-phase", is_flag=True, help="Also where an outside coordinator is to decide (KIP-939).")
+@broker_options
+def abort(
+    transactional_id: str, dry_run: bool, even_two_phase: bool, bootstrap: str, timeout_s: float, as_json: bool
+) -> None:
+    """Abort the open transaction of a transactional id, and shut out the producer that holds it.
+
+    It is done as a successor does it: the epoch is raised (InitProducerId), all partitions get an ABORT marker,
+    committed positions of groups go back to where they were, and the old producer is fenced. It has to be restarted, or
+    to initialise itself again. A transaction that is decided already can not be aborted: its outcome stands.
+
+    For a transaction that no coordinator knows: fencepost txn hanging --repair.
+
+    \b
+    Examples:
+      fencepost txn abort billing-2 --dry-run
+      fencepost txn abort billing-2
+    """
+    from fencepost.cli.txn.text import as_json as plain
+    from fencepost.cli.txn.text import places
+    from fencepost.client.admin.why import NO_TIMEOUT_MS
+
+    async def talk(admin: "Admin") -> Any:
+        told = await admin.describe_transaction(transactional_id)
+        if told.state != "Ongoing":
+            return told, None
+        if dry_run or (told.timeout_ms == NO_TIMEOUT_MS and not even_two_phase):
+            return told, None
+        return told, await admin.fence_producer(transactional_id)
+
+    told, fenced = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if told.state == "Ongoing" and told.timeout_ms == NO_TIMEOUT_MS and not even_two_phase:
+        fail(
+            f"{transactional_id!r} is part of a two-phase commit: its program must come back and complete it.\n"
+            "  If the outside database has NOT committed its half: --even-two-phase"
+        )
+    if as_json:
+        tell_json({"before": plain(told), "aborted": fenced is not None, "dry_run": dry_run})
+        return
+    if told.state in ("PrepareCommit", "PrepareAbort"):
+        how = "committed" if told.state == "PrepareCommit" else "aborted"
+        fail(f"{transactional_id!r} is {how} already; its markers are being written. Nothing was done.")
+    if told.state != "Ongoing":
+        click.echo(f"{transactional_id!r} has no open transaction (it is in {told.state}). Nothing was done.")
+        return
+    on = places(told.partitions)
+    held = f"{told.producer_id}:{told.producer_epoch}"
+    if dry_run:
+        click.echo(f"Would abort the transaction of {transactional_id!r} on {on}, and fence producer {held}.")
+    else:
+        click.echo(f"Aborted the transaction of {transactional_id!r} on {on}; producer {held} is fenced.")
+
+
+@click.command()
+@click.option("--topic", help="Look at this topic only.")
+@click.option("--partition", type=click.IntRange(min=0), help="Look at this partition of it only.")
+@click.option(
+    "--older-than",
+    "seconds",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="By the timestamps of its records. [default: the broker's transaction.max.timeout.ms]",
+)
+@click.option("--repair", is_flag=True, help="Abort what is found. Without it, nothing is changed.")
+@broker_options
+def hanging(
+    topic: str | None,
+    partition: int | None,
+    seconds: float | None,
+    repair: bool,
+    bootstrap: str,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Find transactions that nobody will ever end, and with --repair abort them.
+
+    A transaction hangs when a partition holds it open, it is older than any transaction may get, and its coordinator
+    does not know it, or not with this partition. It holds up read_committed readers for ever. The broker looks for them
+    by itself (transaction.hanging.check.interval.ms) and reports them in its log.
+
+    A fencepost broker checks the proof once more in the moment in which it writes the marker, and refuses where a
+    coordinator still owns the transaction: a living one is never aborted. Apache Kafka does not check.
+    """
+    from fencepost.cli.txn.text import as_json as plain
+
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic")
+
+    older_than_ms = None if seconds is None else round(seconds * 1000)
+
+    async def talk(admin: "Admin") -> Any:
+        places = await _places(admin, topic, partition)
+        found = await admin.hanging_transactions(places, older_than_ms=older_than_ms)
+        return (
+            found,
+            [await _repair(admin, one, older_than_ms) for one in found] if repair else [None] * len(found),
+            admin.now_ms(),
+        )
+
+    found, refused, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    if as_json:
+        tell_json(
+            [
+                {**plain(one), "aborted": repair and error is None, "refused": error}
+                for one, error in zip(found, refused, strict=True)
+            ]
+        )
+    elif not found:
+        click.echo("No transaction hangs.")
+    else:
+        click.echo(
+            table(
+                ("PARTITION", "PRODUCER", "FROM OFFSET", "LAST WRITE", "WHY NOBODY ENDS IT", "DONE"),
+                [_row(one, error, repair, now_ms) for one, error in zip(found, refused, strict=True)],
+            )
+        )
+        if not repair:
+            click.echo(f"To abort them: {_repair_command(bootstrap, topic, partition, seconds)}")
+    if any(refused):
+        fail("some were not aborted; `fencepost txn why TOPIC:PARTITION` tells more of each")
+
+
+async def _places(admin: "Admin", topic: str | None, partition: int | None) -> Any:
+    from fencepost.protocol.topics import TopicPartition
+
+    if topic is None:
+        return None
+    if partition is not None:
+        return [TopicPartition(topic, partition)]
+    described = await admin.describe_topics(topic)
+    return [TopicPartition(topic, number) for number in range(len(described[topic].partitions))]
+
+
+async def _repair(admin: "Admin", one: Any, older_than_ms: int | None) -> str | None:
+    """Abort one, if it hangs still; why it was refused, or None."""
+    from fencepost.client import KafkaError
+    from fencepost.protocol.errors import ErrorCode
+
+    try:
+        if one not in await admin.hanging_transactions([one.partition], older_than_ms=older_than_ms):
+            return LIVES
+        await admin.abort_open(one.partition, one.producer)
+    except KafkaError as error:
+        if error.code is ErrorCode.INVALID_TXN_STATE:
+            return LIVES
+        return str(error)
+    return None
+
+
+def _row(one: Any, refused: str | None, repair: bool, now_ms: int) -> tuple[object, ...]:
+    from fencepost.cli.txn.text import places
+
+    done = refused or ("aborted" if repair else "nothing")
+    last = f"{age((now_ms - one.producer.last_timestamp_ms) / 1000)} ago"
+    held = f"{one.producer.producer_id}:{one.producer.producer_epoch}"
+    return (places([one.partition]), held, one.first_offset, last, one.why, done)
+
+
+def _repair_command(bootstrap: str, topic: str | None, partition: int | None, seconds: float | None) -> str:
+    words = ["txn", "hanging", "--repair"]
+    words += ["--topic", topic] if topic is not None else []
+    words += ["--partition", str(partition)] if partition is not None else []
+    words += ["--older-than", f"{seconds:g}"] if seconds is not None else []
+    return command_for(bootstrap, *words)

@@ -1,0 +1,109 @@
+"""`fencepost txn watch`: the open transactions of a cluster, oldest first, in a view that renews itself."""
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from fencepost.cli.connect import ask, broker_options
+from fencepost.cli.plain_text import age, counted, moment, table
+
+if TYPE_CHECKING:
+    from fencepost.client.admin import Admin
+    from fencepost.client.admin.types import TransactionListing
+
+CLIENT_ID = "fencepost-txn"
+OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
+
+
+class View(NamedTuple):
+    """What one look found."""
+
+    now_ms: int
+    states: dict[str, int]
+    open: list[Any]
+    left_out: int
+
+
+@click.command()
+@click.option("--interval", type=click.FloatRange(min=0.1), default=2.0, show_default=True, metavar="SECONDS")
+@click.option("--count", type=click.IntRange(min=1), help="Stop after so many looks. [default: go on until Ctrl-C]")
+@click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Open ones to describe.")
+@broker_options
+def watch(interval: float, count: int | None, limit: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+    """Watch the open transactions: how many ids are in which state, and the oldest of those that are open.
+
+    With --json each look is one line. Ctrl-C ends it.
+    """
+    import trio
+
+    async def talk(admin: "Admin") -> None:
+        looks = 0
+        while True:
+            view = await look(admin, limit)
+            _show(view, bootstrap, as_json)
+            looks += 1
+            if looks == count:
+                return
+            await trio.sleep(interval)
+
+    ask(bootstrap, timeout_s, CLIENT_ID, talk)
+
+
+async def look(admin: "Admin", limit: int) -> View:
+    """One round of questions."""
+    from fencepost.client import KafkaError
+    from fencepost.protocol.errors import ErrorCode
+
+    lines = await admin.list_transactions()
+    is_open = [line for line in lines if line.state in OPEN_STATES]
+    found: list[TransactionListing] = []
+    for line in is_open[:limit]:
+        try:
+            found.append(await admin.describe_transaction(line.transactional_id))
+        except KafkaError as error:
+            if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                raise
+    found.sort(key=lambda told: (told.started is None, told.started))
+    states = Counter(line.state for line in lines)
+    return View(admin.now_ms(), dict(sorted(states.items())), found, max(0, len(is_open) - limit))
+
+
+def _show(view: View, bootstrap: str, as_json: bool) -> None:
+    from fencepost.cli.txn import text as txn_text
+
+    if as_json:
+        import json
+
+        click.echo(json.dumps(txn_text.as_json(view)))
+        return
+    click.clear()
+    click.echo(view_text(view, bootstrap))
+
+
+def view_text(view: View, bootstrap: str) -> str:
+    """One look as text."""
+    from fencepost.cli.txn.text import client_of, places, times_out
+
+    states = ", ".join(f"{count} {state}" for state, count in view.states.items()) or "no transactional ids"
+    lines = [f"{moment(view.now_ms)}  {bootstrap}  {states}", ""]
+    if not view.open:
+        return "\n".join([*lines, "No transaction is open."])
+    rows = [
+        (
+            told.transactional_id,
+            f"{told.producer_id}:{told.producer_epoch}",
+            told.state,
+            "-" if told.started is None else age(view.now_ms / 1000 - told.started.timestamp()),
+            times_out(told, view.now_ms),
+            len(told.partitions),
+            places(told.blocks),
+            None if told.story is None else client_of(told.story),
+        )
+        for told in view.open
+    ]
+    head = ("TRANSACTIONAL.ID", "PRODUCER", "STATE", "OPEN FOR", "TIMES OUT", "PARTITIONS", "BLOCKS", "CLIENT")
+    lines.append(table(head, rows))
+    if view.left_out:
+        lines.append(f"and {counted(view.left_out, 'more open transaction')} (--limit)")
+    return "\n".join(lines)

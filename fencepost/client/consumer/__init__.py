@@ -1,0 +1,1 @@
+"""The consumer: fetching, positions, commits, records and columns for the program."""

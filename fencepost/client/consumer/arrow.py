@@ -1,0 +1,180 @@
+"""A consumer's records as Arrow record batches: whole answers become columns, and no record becomes an object."""
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import trio
+
+from fencepost.client.consumer.chunk import Chunk
+from fencepost.client.consumer.fetch_state import PartitionState
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
+from fencepost.protocol.columns import ALL_FIELDS, RecordColumns, arrow_numbers, arrow_text, headers_type, iter_columns
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.client.consumer.reading import Reading
+
+_THREAD_FROM_BYTES = 32 << 10
+_PACKED_RATIO = 8
+"""How much a compressed batch is taken to grow; where it grows more, columns come in more and smaller pieces."""
+
+SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("ms", "UTC")),
+        pa.field("timestamp_type", pa.int32(), nullable=False),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("headers", headers_type()),
+    ]
+)
+"""What `Consumer.arrow` yields, if no columns are named."""
+
+
+class _Ready(NamedTuple):
+    """Columns which are built and not given yet: good as long as the partition stands where they begin."""
+
+    state: PartitionState
+    turn: int
+    chunk: Chunk
+    position: int
+    columns: RecordColumns
+    next_position: int
+
+
+class ArrowBatches(AsyncIterator[pa.RecordBatch]):
+    """See `Consumer.arrow`. Raises ValueError for a column that does not exist."""
+
+    def __init__(self, consumer: "Reading[Any, Any]", max_bytes: int, columns: Iterable[str] | None) -> None:
+        wanted = SCHEMA.names if columns is None else list(columns)
+        unknown = sorted(set(wanted) - set(SCHEMA.names))
+        if unknown or not wanted:
+            raise ValueError(f"columns {unknown}: must be some of {', '.join(SCHEMA.names)}")
+        self._consumer = consumer
+        self._max_bytes = max(max_bytes, 1)
+        self._schema = pa.schema([field for field in SCHEMA if field.name in wanted])
+        self._fields = ALL_FIELDS & frozenset(wanted)
+        self._ready: deque[_Ready] = deque()
+
+    async def __anext__(self) -> pa.RecordBatch:
+        consumer = self._consumer
+        await consumer._done_with_last()
+        while True:
+            await consumer._let_act()
+            found = self._next_ready()
+            if found is not None:
+                # From here on nothing waits, so that a cancelled read has either moved the position or not.
+                found.state.given_until(found.chunk, found.next_position, len(found.columns))
+                consumer._fetcher.metrics.records_consumed += len(found.columns)
+                consumer._fetcher.wake()
+                if len(found.columns):
+                    consumer._give()
+                    return self._batch(found.state.partition, found.columns)
+                continue
+            await consumer._wait_available(1)
+            await trio.lowlevel.checkpoint()
+            consumer._check()
+            for state in consumer._in_turn():
+                if await self._decode(state):
+                    break
+
+    def _next_ready(self) -> _Ready | None:
+        while self._ready:
+            found = self._ready.popleft()
+            state = found.state
+            if state.turn == found.turn and state.position == found.position and not state.paused:
+                return found
+        return None
+
+    async def _decode(self, state: PartitionState) -> bool:
+        """Build columns of what comes next in a partition; False where there is nothing to build."""
+        if not state.readable():
+            return False
+        chunk, position, turn = state.chunks[0], state.position or 0, state.turn
+        if chunk.at < len(chunk.records):
+            state.drop_buffered()  # `batches` has begun with this one; it is fetched again from the position on
+            self._consumer._fetcher.wake()
+            return False
+        if not chunk.batches:
+            wrong = chunk.damage
+            assert wrong is not None, "a chunk with nothing in it is not kept"
+            raise self._consumer._corrupt(state, wrong) from wrong
+        batches, packed = self._some(chunk)
+        fields = self._fields
+
+        def build() -> list[RecordColumns]:
+            return list(iter_columns(chunk.buffer, batches, first_offset=position, fields=fields))
+
+        try:
+            if packed >= _THREAD_FROM_BYTES:
+                built = await trio.to_thread.run_sync(build)
+            else:
+                built = build()
+        except CorruptBatch as wrong:
+            built = await self._until_damage(chunk, batches, position)
+            if not batches:
+                raise self._consumer._corrupt(state, wrong) from wrong
+        at = position
+        for number, columns in enumerate(built):
+            last = int(columns.offset[-1]) + 1
+            until = batches[-1][1].next_offset if number == len(built) - 1 else last
+            self._ready.append(_Ready(state, turn, chunk, at, columns, until))
+            at = until
+        if not built and state.turn == turn and state.position == position:
+            state.given_until(chunk, batches[-1][1].next_offset, 0)
+        return True
+
+    async def _until_damage(
+        self, chunk: Chunk, batches: list[tuple[int, BatchHeader]], position: int
+    ) -> list[RecordColumns]:
+        """One of several batches is damaged: what stands before it, and `batches` cut there."""
+        built: list[RecordColumns] = []
+        for count, batch in enumerate(list(batches)):
+            try:
+                built += iter_columns(chunk.buffer, [batch], first_offset=position, fields=self._fields)
+            except CorruptBatch:
+                del batches[count:]
+                break
+            await trio.lowlevel.checkpoint()
+        return built
+
+    def _some(self, chunk: Chunk) -> tuple[list[tuple[int, BatchHeader]], int]:
+        """The batches to be built at once, and how many bytes of them are compressed."""
+        chosen: list[tuple[int, BatchHeader]] = []
+        expected = packed = 0
+        for start, header in chunk.batches:
+            is_packed = header.compression is not Compression.NONE
+            size = header.size_bytes * (_PACKED_RATIO if is_packed else 1)
+            if chosen and expected + size > self._max_bytes:
+                break
+            chosen.append((start, header))
+            expected += size
+            packed += header.size_bytes if is_packed else 0
+        return chosen, packed
+
+    def _batch(self, partition: TopicPartition, columns: RecordColumns) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [self._column(field.name, partition, columns) for field in self._schema], schema=self._schema
+        )
+
+    def _column(self, name: str, partition: TopicPartition, columns: RecordColumns) -> Any:
+        match name:
+            case "topic":
+                places = arrow_numbers(np.zeros(len(columns), np.int32), pa.int32())
+                return pa.DictionaryArray.from_arrays(places, arrow_text(partition.topic))
+            case "partition":
+                return arrow_numbers(np.full(len(columns), partition.partition, np.int32), pa.int32())
+            case "timestamp":
+                known = columns.timestamp_ms >= 0
+                return arrow_numbers(columns.timestamp_ms, pa.timestamp("ms", "UTC"), known)
+            case "offset":
+                return arrow_numbers(columns.offset, pa.int64())
+            case "timestamp_type":
+                return arrow_numbers(columns.timestamp_type, pa.int32())
+        return getattr(columns, name)

@@ -1,0 +1,111 @@
+"""What a consumer gives to the program: records, alone or in batches."""
+
+from collections.abc import Iterator, Sequence
+from itertools import repeat
+from typing import Any, Generic, NamedTuple, TypeVar, cast, overload
+
+from fencepost.client.config import ConsumerConfig
+from fencepost.client.consumer.read_errors import DeserializationFailed
+from fencepost.client.serializers import SerializationError
+from fencepost.protocol.records import Record
+from fencepost.protocol.topics import TopicPartition
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class ConsumerRecord(NamedTuple, Generic[K, V]):
+    """One record as it was read; the timestamp is in ms, `headers` are (name, bytes or None) pairs.
+
+    Without deserializers, K and V are bytes. A key or value that is null is None whatever its deserializer.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: K
+    value: V
+    headers: tuple[tuple[str, bytes | None], ...]
+
+
+_new = tuple.__new__
+
+
+def as_consumed(prefix: tuple[str, int], record: Record) -> "ConsumerRecord[Any, Any]":
+    """The record with topic and partition in front, key and value as they are."""
+    made: ConsumerRecord[Any, Any] = _new(ConsumerRecord, prefix + record)
+    return made
+
+
+def deserialized(partition: TopicPartition, record: Record, config: ConsumerConfig) -> "ConsumerRecord[Any, Any]":
+    """The record as the program gets it, key and value passed through its deserializers.
+
+    Raises DeserializationFailed, whose cause is what the deserializer raised.
+    """
+    offset, timestamp_ms, key, value, headers = record
+    try:
+        if config.key_deserializer is not None and key is not None:
+            key = config.key_deserializer(partition.topic, headers, key)
+        if config.value_deserializer is not None and value is not None:
+            value = config.value_deserializer(partition.topic, headers, value)
+    except SerializationError as wrong:
+        raise DeserializationFailed(partition, offset, str(wrong)) from wrong.__cause__
+    return ConsumerRecord(partition.topic, partition.partition, offset, timestamp_ms, key, value, headers)
+
+
+class ConsumerBatch(Sequence[ConsumerRecord[K, V]]):
+    """Records of one or more partitions, in order within each. `runs` gives them without a topic on every record.
+
+    Keys and values are deserialized when the batch is gone through, each time it is; DeserializationFailed comes out of
+    that loop. `runs` are always the bytes.
+    """
+
+    __slots__ = ("_config", "_count", "runs")
+
+    def __init__(self, runs: list[tuple[TopicPartition, list[Record]]], config: ConsumerConfig) -> None:
+        self.runs = runs
+        self._config = config
+        self._count = sum(len(records) for _, records in runs)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[ConsumerRecord[K, V]]:
+        if self._config.key_deserializer is None and self._config.value_deserializer is None:
+            return cast("Iterator[ConsumerRecord[K, V]]", self._plain())
+        return self._deserialized()
+
+    def _plain(self) -> Iterator[Any]:
+        """As `as_consumed` for each, without a frame of Python per record."""
+        if len(self.runs) == 1:
+            partition, records = self.runs[0]
+            prefix = (partition.topic, partition.partition)
+            return map(_new, repeat(ConsumerRecord), map(prefix.__add__, records))
+        return self._plain_runs()
+
+    def _plain_runs(self) -> Iterator[Any]:
+        for partition, records in self.runs:
+            prefix = (partition.topic, partition.partition)
+            yield from map(_new, repeat(ConsumerRecord), map(prefix.__add__, records))
+
+    def _deserialized(self) -> "Iterator[ConsumerRecord[K, V]]":
+        for partition, records in self.runs:
+            for record in records:
+                yield deserialized(partition, record, self._config)
+
+    @overload
+    def __getitem__(self, index: int) -> ConsumerRecord[K, V]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[ConsumerRecord[K, V]]: ...
+    def __getitem__(self, index: int | slice) -> "ConsumerRecord[K, V] | list[ConsumerRecord[K, V]]":
+        if isinstance(index, slice):
+            return list(self)[index]
+        if not -self._count <= index < self._count:
+            raise IndexError(f"record {index} of a batch of {self._count}")
+        index %= self._count
+        for partition, records in self.runs:
+            if index < len(records):
+                return deserialized(partition, records[index], self._config)
+            index -= len(records)
+        raise AssertionError("a batch's count is that of its runs")

@@ -1,0 +1,196 @@
+"""What a reader sends to brokers: fetches, questions for offsets by time, and where an epoch ends. No retries here."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import trio
+
+from fencepost.client.config import ConsumerConfig
+from fencepost.client.core.fetch_session import SessionRequest
+from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.network.cluster import NO_LEADER, Cluster
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH = API_BY_KEY[1], API_BY_KEY[2], API_BY_KEY[23]
+FETCH_WITHOUT_IDS = 12
+EPOCH_ENDS_SINCE = 3
+"""Before that a consumer needed a right on the cluster to ask for the ends of epochs, as Java's client has it."""
+Failures = dict[TopicPartition, KafkaError]
+Attempt = Callable[[int, dict[str, list[TopicPartition]]], Awaitable[None]]
+
+
+class EpochEnd(NamedTuple):
+    """Where the log of `leader_epoch`, or of the largest one before it, ends; -1 where the broker knows none."""
+
+    leader_epoch: int
+    end_offset: int
+
+
+def fetch_request(config: ConsumerConfig, session: SessionRequest, max_bytes: int) -> Any:
+    """A Fetch for what `session` says, with an answer of about `max_bytes` at most."""
+    topics: dict[tuple[str, bytes], Any] = {}
+    for (name, number), wanted in session.named.items():
+        entry = topics.get((name, wanted.topic_id))
+        if entry is None:
+            entry = FetchTopic(topic=name, topic_id=wanted.topic_id, partitions=[])
+            topics[name, wanted.topic_id] = entry
+        entry.partitions.append(
+            FetchPartition(
+                partition=number,
+                current_leader_epoch=wanted.leader_epoch,
+                fetch_offset=wanted.fetch_offset,
+                partition_max_bytes=wanted.max_bytes,
+            )
+        )
+    forgotten: dict[tuple[str, bytes], Any] = {}
+    for (name, number), topic_id in session.forgotten:
+        gone = forgotten.get((name, topic_id))
+        if gone is None:
+            gone = forgotten[name, topic_id] = ForgottenTopic(topic=name, topic_id=topic_id, partitions=[])
+        gone.partitions.append(number)
+    return FetchRequest(
+        max_wait_ms=config.fetch_max_wait_ms,
+        min_bytes=config.fetch_min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=config.isolation_level,
+        session_id=session.session_id,
+        session_epoch=session.epoch,
+        topics=list(topics.values()),
+        forgotten_topics_data=list(forgotten.values()),
+        rack_id=config.client_rack,
+    )
+
+
+async def end_session(
+    cluster: Cluster, config: ConsumerConfig, node: int, purpose: str, request: SessionRequest
+) -> None:
+    """Tell a broker that a fetch session is over. It need not hear it: it ends idle ones when it wants their room."""
+    try:
+        connection = await cluster.connection(node, purpose)
+        version = connection.version_for(FETCH, at_most=1 << 15 if request.with_ids else FETCH_WITHOUT_IDS)
+        body = fetch_request(config, request, 0)
+        body.max_wait_ms = 0
+        await connection.ask(FETCH, version, body, cluster.request_timeout_s)
+    except KafkaError:
+        return
+
+
+async def offsets_by_time(
+    cluster: Cluster, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel, purpose: str
+) -> tuple[dict[TopicPartition, tuple[int, int, int]], Failures]:
+    """ListOffsets: timestamps in ms, or EARLIEST, LATEST -> (offset, timestamp, leader epoch), -1 where there is none.
+
+    LATEST is the last stable offset for read_committed (row I6). Asks each leader once; partitions that failed are in
+    the second dict, with stale metadata made fresh.
+    """
+    found: dict[TopicPartition, tuple[int, int, int]] = {}
+    failed: Failures = {}
+
+    async def ask(node: int, topics: dict[str, list[TopicPartition]]) -> None:
+        entries = [
+            ListOffsetsTopic(
+                name=name,
+                partitions=[ListOffsetsPartition(partition_index=p.partition, timestamp=wanted[p]) for p in partitions],
+            )
+            for name, partitions in topics.items()
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1, isolation_level=isolation, topics=entries, timeout_ms=cluster.config.request_timeout_ms
+        )
+        answer = await cluster.ask(node, LIST_OFFSETS, request, purpose=purpose, at_least=1)
+        for topic in answer.topics:
+            for entry in topic.partitions:
+                partition = TopicPartition(topic.name, entry.partition_index)
+                code = code_of(entry.error_code)
+                if code is ErrorCode.NONE:
+                    found[partition] = (entry.offset, entry.timestamp, entry.leader_epoch)
+                else:
+                    failed[partition] = error_for(code, f"offsets of {partition}", api="ListOffsets", node=node)
+
+    await _ask_leaders(cluster, wanted, ask, failed)
+    return found, failed
+
+
+async def epoch_ends(
+    cluster: Cluster, epochs: Mapping[TopicPartition, int], purpose: str
+) -> tuple[dict[TopicPartition, EpochEnd | None], Failures]:
+    """OffsetForLeaderEpoch for the epochs of positions; None where the broker is too old to be asked (KIP-320)."""
+    found: dict[TopicPartition, EpochEnd | None] = {}
+    failed: Failures = {}
+
+    async def ask(node: int, topics: dict[str, list[TopicPartition]]) -> None:
+        connection = await cluster.connection(node, purpose)
+        if connection.versions.get(OFFSET_FOR_LEADER_EPOCH.key, (0, -1))[1] < EPOCH_ENDS_SINCE:
+            found.update(dict.fromkeys((p for partitions in topics.values() for p in partitions), None))
+            return
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1,
+            topics=[
+                OffsetForLeaderTopic(
+                    topic=name,
+                    partitions=[
+                        OffsetForLeaderPartition(
+                            partition=p.partition, current_leader_epoch=cluster.leader_epoch(p), leader_epoch=epochs[p]
+                        )
+                        for p in partitions
+                    ],
+                )
+                for name, partitions in topics.items()
+            ],
+        )
+        answer = await cluster.ask(node, OFFSET_FOR_LEADER_EPOCH, request, purpose=purpose, at_least=EPOCH_ENDS_SINCE)
+        for topic in answer.topics:
+            for entry in topic.partitions:
+                partition = TopicPartition(topic.topic, entry.partition)
+                code = code_of(entry.error_code)
+                if code is ErrorCode.NONE:
+                    found[partition] = EpochEnd(entry.leader_epoch, entry.end_offset)
+                else:
+                    what = f"the end of an epoch of {partition}"
+                    failed[partition] = error_for(code, what, api="OffsetForLeaderEpoch", node=node)
+
+    await _ask_leaders(cluster, epochs, ask, failed)
+    return found, failed
+
+
+async def _ask_leaders(cluster: Cluster, wanted: Iterable[TopicPartition], ask: Attempt, failed: Failures) -> None:
+    """One request to each leader, all at once. What fails for a leader fails for all of its partitions."""
+    partitions = list(wanted)
+    unknown = {p.topic for p in partitions if cluster.leader(p) == NO_LEADER}
+    refused = await cluster.refresh(unknown) if unknown else {}
+    by_node: dict[int, dict[str, list[TopicPartition]]] = {}
+    for partition in partitions:
+        leader = cluster.leader(partition)
+        if leader != NO_LEADER:
+            by_node.setdefault(leader, {}).setdefault(partition.topic, []).append(partition)
+            continue
+        code = refused.get(partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
+        topic = cluster.topics.get(partition.topic)
+        if topic is not None and partition.partition >= len(topic.partitions):
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        failed[partition] = error_for(code, f"{partition} has no leader", api="Metadata")
+
+    async def attempt(node: int, topics: dict[str, list[TopicPartition]]) -> None:
+        try:
+            await ask(node, topics)
+        except KafkaError as error:
+            failed.update(dict.fromkeys((p for entries in topics.values() for p in entries), error))
+
+    async with trio.open_nursery() as nursery:
+        for node, topics in by_node.items():
+            nursery.start_soon(attempt, node, topics)
+    stale = {partition.topic for partition, error in failed.items() if isinstance(error, RetriableError)}
+    if stale:
+        try:
+            await cluster.refresh(stale)
+        except ConnectionLost:
+            return  # the next attempt asks again; what failed is told either way

@@ -1,0 +1,399 @@
+"""Keeps a consumer's partitions supplied: asks their leaders ahead of the program, within one budget of bytes."""
+
+import math
+from typing import Any
+
+import trio
+
+from fencepost.client.background import Background
+from fencepost.client.config import ConsumerConfig
+from fencepost.client.consumer.fetch_requests import FETCH, FETCH_WITHOUT_IDS, end_session, fetch_request
+from fencepost.client.consumer.fetch_state import PartitionState
+from fencepost.client.consumer.metrics import FetchMetrics
+from fencepost.client.consumer.position_finder import Committed, PositionFinder
+from fencepost.client.core.fetch_budget import FetchBudget, Frame
+from fencepost.client.core.fetch_session import NO_TOPIC_ID, FetchSession, SessionRequest, Wanted
+from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.network.cluster import NO_LEADER, Cluster
+from fencepost.client.network.connection import Connection
+from fencepost.client.network.retry import Backoff
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+LANES = 2
+"""Two requests may be parked at one broker, so that a partition that jumps need not wait for an old long poll."""
+Asked = list[tuple[PartitionState, int]]
+"""What a request is about: partitions, each with its turn when it was asked for."""
+_IDLE_CHECK_S = 1.0
+_CLOSE_GRACE_S = 1.0
+_FRAME_OVERHEAD_BYTES = 1 << 10
+_PARTITION_OVERHEAD_BYTES = 128
+"""What an answer has beside its records, and what keeping it takes: no part of what a request may ask for."""
+_SESSION_REFUSED = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+_NEW_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
+_REPLICA_WRONG = frozenset(
+    {
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+"""A follower may lag or have gone: the leader is asked before the position is given up (KIP-392)."""
+
+
+class _Lane:
+    """One connection's worth of fetching: one request at a time, within one fetch session."""
+
+    __slots__ = ("busy", "session")
+
+    def __init__(self) -> None:
+        self.busy = False
+        self.session = FetchSession()
+
+
+class Fetcher:
+    """The fetching side of one consumer. `states` are its assigned partitions; `committed` asks its group."""
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig, purpose: str, committed: Committed | None) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._purpose = purpose
+        self._states: dict[TopicPartition, PartitionState] = {}
+        self._finder = PositionFinder(cluster, config, purpose, committed, lambda: self._states)
+        self.budget = FetchBudget(config.queued_max_bytes)
+        self.metrics = FetchMetrics()
+        self.keeps_all = False
+        self.full = False
+        """The budget is used up: nothing more comes before something was given out."""
+        self._wake = trio.Event()
+        self.arrived = trio.Event()
+        self.failure: KafkaError | None = None
+        self._lanes: dict[int, list[_Lane]] = {}
+        self._resting: dict[int, tuple[float, Backoff]] = {}
+        self._resolving = False
+        self._closed = False
+        self._sleep = trio.CancelScope()
+        self._refresh_due = False
+        self._refresh_at = 0.0
+        self._answers = 0
+        self._backoff = cluster.policy.backoff()
+
+    @property
+    def states(self) -> dict[TopicPartition, PartitionState]:
+        """The partitions that are read; to be set as a whole. What was fetched for others is dropped."""
+        return self._states
+
+    @states.setter
+    def states(self, states: dict[TopicPartition, PartitionState]) -> None:
+        for partition, state in self._states.items():
+            if states.get(partition) is not state:
+                state.drop_buffered()
+        self._states = states
+
+    def new_state(self, partition: TopicPartition) -> PartitionState:
+        """A partition that is assigned now, to be put into `states`."""
+        state = PartitionState(partition)
+        state.keeps_all = self.keeps_all
+        return state
+
+    def wake(self) -> None:
+        """Look again: partitions were assigned, taken from, moved or resumed."""
+        self._wake.set()
+
+    def announce(self) -> None:
+        """Wake whoever waits for records, for positions or for a failure."""
+        self.arrived.set()
+        self.arrived = trio.Event()
+
+    def fail(self, error: KafkaError) -> None:
+        """The consumer's next call raises this."""
+        self.failure = error
+        self.announce()
+
+    def check(self) -> None:
+        """Raise what the program has to know: a failure of the whole, or of one partition (until it seeks)."""
+        if self.failure is not None:
+            raise self.failure
+        for state in self._states.values():
+            if state.trouble is not None and not state.chunks and not state.paused:
+                raise state.trouble
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._wake = trio.Event()
+                wakes_at = self._round(nursery, trio.current_time())
+                with trio.move_on_at(wakes_at) as self._sleep:
+                    await self._wake.wait()
+
+    # -- who is asked for what
+
+    def _round(self, nursery: trio.Nursery, now: float) -> float:
+        """Start what is due; returns when to look again at the latest."""
+        if not self._states or self.failure is not None or self._closed:
+            return math.inf
+        wakes_at = math.inf
+        in_doubt = self._refresh_due and self._refresh_at <= now
+        if self._refresh_due and not self._resolving:  # which wakes us when it is done
+            wakes_at = max(self._refresh_at, now)
+        by_node: dict[int, list[PartitionState]] = {}
+        for state in self._states.values():
+            if state.trouble is not None:
+                continue
+            if state.position is None or self._finder.suspect(state):
+                in_doubt = True
+                continue
+            if state.retry_at > now:
+                wakes_at = min(wakes_at, state.retry_at)
+            if not state.fetchable(now, self._config.max_partition_fetch_bytes):
+                continue
+            node = self._node_for(state, now)
+            if node == NO_LEADER:
+                self._refresh_due = True
+                in_doubt = in_doubt or self._refresh_at <= now
+                wakes_at = min(wakes_at, now + _IDLE_CHECK_S)
+            else:
+                by_node.setdefault(node, []).append(state)
+        if in_doubt and not self._resolving:
+            self._resolving = True
+            nursery.start_soon(self._resolve)
+        return min(wakes_at, self._ask_nodes(nursery, by_node, now))
+
+    def _node_for(self, state: PartitionState, now: float) -> int:
+        """The leader, or the follower it has sent us to (KIP-392), as long as that one is part of the cluster."""
+        if state.replica is not None:
+            if state.replica_until > now and state.replica in self._cluster.brokers:
+                return state.replica
+            state.replica = None
+        return self._cluster.leader(state.partition)
+
+    def _ask_nodes(self, nursery: trio.Nursery, by_node: dict[int, list[PartitionState]], now: float) -> float:
+        wakes_at = math.inf
+        self.full = False
+        for states in by_node.values():
+            states.sort(key=lambda state: state.fetched_at)
+        nodes = sorted(by_node, key=lambda node: by_node[node][0].fetched_at)
+        for node in nodes:
+            rests_until = self._resting.get(node, (0.0, None))[0]
+            if rests_until > now:
+                wakes_at = min(wakes_at, rests_until)
+                continue
+            lanes = self._lanes.setdefault(node, [_Lane() for _ in range(LANES)])
+            number = next((number for number, lane in enumerate(lanes) if not lane.busy), None)
+            if number is None:
+                continue
+            room = self._reserve(by_node[node])
+            if not room:
+                self.full = True
+                continue
+            lanes[number].busy = True
+            asked = [(state, state.turn) for state in by_node[node]]
+            for state, _ in asked:
+                state.in_request = True
+            nursery.start_soon(self._fetch, nursery, node, number, asked, room)
+        if self.full:
+            self.announce()
+        return wakes_at
+
+    def _reserve(self, states: list[PartitionState]) -> int:
+        """Room for one request: each broker's lanes get an equal part, so that parked requests shut nobody out."""
+        part = max(self.budget.limit // (LANES * max(len(self._lanes), 1)), 1)
+        partition_bytes = self._config.max_partition_fetch_bytes
+        wanted = min(self._config.fetch_max_bytes, partition_bytes * len(states), part)
+        room = self.budget.reserve(wanted, min(partition_bytes, part))
+        if not room and self._drop_paused():
+            room = self.budget.reserve(wanted, min(partition_bytes, part))
+        return room
+
+    def _drop_paused(self) -> bool:
+        """What waits for paused partitions gives way to what can be read; it is fetched again after `resume`."""
+        paused = [state for state in self._states.values() if state.paused and state.chunks]
+        for state in paused:
+            state.drop_buffered()
+        return bool(paused)
+
+    # -- positions
+
+    async def _resolve(self) -> None:
+        """Fresh metadata where it is due, and a position for every partition that has none or a doubtful one."""
+        backoff = self._cluster.policy.backoff()
+        try:
+            while True:
+                try:
+                    if self._refresh_due:
+                        self._refresh_due = False
+                        self._refresh_at = trio.current_time() + self._backoff.next_delay()
+                        await self._cluster.refresh({partition.topic for partition in self._states})
+                    await self._finder.settle()
+                    break
+                except RetriableError:
+                    self._refresh_due = True
+                    self.wake()
+                    await backoff.pause()
+        except KafkaError as error:
+            self.fail(error)
+        finally:
+            self._resolving = False
+            self.wake()
+            self.announce()
+
+    # -- fetching
+
+    async def _fetch(self, nursery: trio.Nursery, node: int, number: int, asked: Asked, room: int) -> None:
+        lane = self._lanes[node][number]
+        sent = False
+        try:
+            connection = await self._cluster.connection(node, f"{self._purpose}-fetch-{number}")
+            if self._closed:
+                return
+            version, request = self._request(connection, lane.session, asked)
+            timeout_s = self._config.fetch_max_wait_ms / 1000 + self._cluster.request_timeout_s
+            began, sent = trio.current_time(), True
+            spare = _FRAME_OVERHEAD_BYTES + _PARTITION_OVERHEAD_BYTES * len(asked)
+            body = fetch_request(self._config, request, max(room - spare, room // 2))
+            pending = connection.post(FETCH, version, body)
+            frame, _ = await pending.frame(timeout_s)
+            answer = await pending.wait(timeout_s)
+        except ConnectionLost:
+            self._rest(node)
+            self._refresh_due = True
+        except RetriableError:
+            self._refresh_due = True
+        except KafkaError as error:
+            self.fail(error)
+        else:
+            sent = False
+            self._resting.pop(node, None)
+            self.metrics.fetched(trio.current_time() - began, len(frame), answer.throttle_time_ms)
+            self._take_in(answer, lane.session, asked, node, len(frame))
+        finally:
+            if sent:
+                lane.session.lost()
+            self.budget.settle(room)
+            lane.busy = False
+            for state, turn in asked:
+                if state.turn == turn:
+                    state.in_request = False
+        # At once, not by `wake`: the broker is to work on what comes next while the program looks at this. Not when
+        # cancelled: what is started then is cancelled as well, and would start the next one, for ever.
+        self._sleep.deadline = self._round(nursery, trio.current_time())
+
+    def _request(self, connection: Connection, session: FetchSession, asked: Asked) -> tuple[int, SessionRequest]:
+        """The version to speak, and what the session says in it."""
+        topics, wanted = self._cluster.topics, {}
+        with_ids = connection.version_for(FETCH) > FETCH_WITHOUT_IDS
+        max_bytes = min(self._config.max_partition_fetch_bytes, self.budget.limit)
+        for state, _ in asked:
+            partition = state.partition
+            info = topics.get(partition.topic)
+            topic_id = info.topic_id if info is not None else NO_TOPIC_ID
+            with_ids = with_ids and topic_id != NO_TOPIC_ID
+            epoch = self._cluster.leader_epoch(partition)
+            wanted[partition] = Wanted(topic_id, state.fetch_offset, epoch, max_bytes)
+        version = connection.version_for(FETCH, at_most=1 << 15 if with_ids else FETCH_WITHOUT_IDS)
+        return version, session.ask(wanted, with_ids=with_ids)
+
+    def _rest(self, node: int) -> None:
+        _, backoff = self._resting.get(node, (0.0, self._cluster.policy.backoff()))
+        self._resting[node] = (trio.current_time() + backoff.next_delay(), backoff)
+        for state in self._states.values():
+            if state.replica == node:
+                state.replica = None
+
+    def _take_in(self, answer: Any, session: FetchSession, asked: Asked, node: int, size: int) -> None:
+        if self._closed:
+            return
+        parts = {
+            TopicPartition(topic.topic or session.name_of(topic.topic_id) or "", part.partition_index): part
+            for topic in answer.responses
+            for part in topic.partitions
+        }
+        code = code_of(answer.error_code)
+        if not session.answered(code, answer.session_id, parts.keys()):
+            if code not in _SESSION_REFUSED:
+                if not code.retriable:
+                    self.fail(error_for(code, "a fetch was refused", api="Fetch", node=node))
+                self._refresh_due = True
+                self._rest(node)
+            return
+        frame = Frame(self.budget, size + _FRAME_OVERHEAD_BYTES)
+        for state, turn in asked:
+            part = parts.get(state.partition)
+            if part is None or state.turn != turn or self._states.get(state.partition) is not state:
+                continue
+            code = code_of(part.error_code)
+            if code is ErrorCode.NONE:
+                self._arrive(state, part, frame)
+            else:
+                self._refused(state, part, code, node, answer.node_endpoints)
+        self.announce()
+
+    def _arrive(self, state: PartitionState, part: Any, frame: Frame) -> None:
+        if part.preferred_read_replica >= 0:
+            state.replica = part.preferred_read_replica
+            state.replica_until = trio.current_time() + self._cluster.config.metadata_max_age_ms / 1000
+            return
+        if len(part.records or b""):
+            self._answers += 1
+            state.fetched_at = self._answers
+        state.arrive(part, self._config.isolation_level, self._config.check_crcs, frame)
+        self._backoff.reset()
+
+    def _refused(self, state: PartitionState, part: Any, code: ErrorCode, node: int, endpoints: Any) -> None:
+        """What an error means for one partition: find a new place, a new leader, or leave it to the program."""
+        state.retry_at = trio.current_time() + self._backoff.next_delay()
+        if state.replica is not None and code in _REPLICA_WRONG:
+            state.replica, state.retry_at = None, 0.0
+        elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            state.log_start_offset = max(state.log_start_offset, part.log_start_offset)
+            if state.chunks:
+                state.held_back = True  # what was fetched before is read first; then the broker is asked once more
+            else:
+                self._finder.out_of_range(state, node)
+        elif code in _NEW_LEADER and self._hinted(state, part.current_leader, endpoints):
+            state.retry_at = 0.0
+        elif code is ErrorCode.CORRUPT_MESSAGE or not (code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR):
+            state.trouble = error_for(code, f"{state.partition} can not be read", api="Fetch", node=node)
+        else:
+            self._refresh_due = True
+
+    def _hinted(self, state: PartitionState, leader: Any, endpoints: Any) -> bool:
+        """Whether the refusal said who leads now (KIP-951)."""
+        if leader is None:
+            return False
+        return self._cluster.leader_hint(state.partition, leader.leader_id, leader.leader_epoch, endpoints or ())
+
+    # -- the end
+
+    def close_sessions(self, background: Background) -> None:
+        """Tell the brokers that their sessions are over, as far as they take the news within a second."""
+        self._closed = True
+        closing = [
+            (node, number, request)
+            for node, lanes in self._lanes.items()
+            for number, lane in enumerate(lanes)
+            if (request := lane.session.close()) is not None
+        ]
+        purposes = [f"{self._purpose}-fetch-{number}" for number in range(LANES)]
+        background.start_soon(self._say_goodbye, closing, purposes)
+
+    async def _say_goodbye(self, closing: list[tuple[int, int, SessionRequest]], purposes: list[str]) -> None:
+        try:
+            with trio.move_on_after(_CLOSE_GRACE_S):
+                async with trio.open_nursery() as nursery:
+                    for node, number, request in closing:
+                        nursery.start_soon(end_session, self._cluster, self._config, node, purposes[number], request)
+        finally:
+            for purpose in purposes:
+                self._cluster.release(purpose)

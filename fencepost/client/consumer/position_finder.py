@@ -1,0 +1,168 @@
+"""Where a partition is read from: the committed place, the reset policy's, and whether the log still agrees with it."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from fencepost.client.config import ConsumerConfig
+from fencepost.client.consumer.fetch_requests import Failures, epoch_ends, offsets_by_time
+from fencepost.client.consumer.fetch_state import PartitionState
+from fencepost.client.consumer.read_errors import LogTruncated, OffsetOutOfRange
+from fencepost.client.core.reset import LATEST, truncated
+from fencepost.client.errors import KafkaError, RetriableError
+from fencepost.client.network.cluster import Cluster
+from fencepost.client.transactions.requests import CommittedOffset
+from fencepost.protocol.topics import TopicPartition
+
+Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, CommittedOffset]]]
+States = Mapping[TopicPartition, PartitionState]
+
+
+class PositionFinder:
+    """Settles positions of `states()`, the consumer's partitions of the moment. `committed` asks its group."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        config: ConsumerConfig,
+        purpose: str,
+        committed: Committed | None,
+        states: Callable[[], States],
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._purpose = purpose
+        self._committed = committed
+        self._states = states
+
+    async def settle(self) -> None:
+        """One attempt to give every partition a position that the log agrees with.
+
+        Raises RetriableError where another attempt is due; what only the program can decide is left in `trouble`.
+        """
+        await self._find()
+        await self._validate()
+
+    def suspect(self, state: PartitionState) -> bool:
+        """Whether the leader has changed since the position was last compared with its log (KIP-320)."""
+        epoch = self._cluster.leader_epoch(state.partition)
+        if epoch <= state.validated_epoch or state.position is None:
+            return False
+        if state.fetch_epoch < 0:
+            state.validated_epoch = epoch  # nothing was read yet, or by an old broker: there is nothing to compare
+            return False
+        return True
+
+    def out_of_range(self, state: PartitionState, node: int) -> None:
+        """The broker does not have the position: go where the policy says, or leave it to the program."""
+        reset = self._config.auto_offset_reset.timestamp(self._now_ms())
+        if reset is None:
+            found = OffsetOutOfRange(state.partition, state.fetch_offset, state.log_start_offset, node)
+            state.trouble = found
+        else:
+            state.leave()
+            state.jump(None)
+            state.reset = reset
+
+    def _now_ms(self) -> int:
+        return int(self._cluster.wall_clock() * 1000)
+
+    # -- finding
+
+    async def _find(self) -> None:
+        lost = {p: (s, s.turn) for p, s in self._states().items() if s.position is None and s.trouble is None}
+        if not lost:
+            return
+        asked = [partition for partition, (state, _) in lost.items() if state.reset is None]
+        committed: dict[TopicPartition, CommittedOffset] = {}
+        if asked and self._committed is not None:
+            committed = await self._committed(asked)
+        wanted: dict[TopicPartition, int] = {}
+        for partition, (state, turn) in lost.items():
+            if not self._stands(state, turn):
+                continue
+            place = committed.get(partition)
+            if state.reset is None and place is not None:
+                state.start_at(place.offset, place.leader_epoch)
+                state.committed = place.offset
+                continue
+            if state.reset is None and state.back.point is not None:
+                state.start_at(state.back.point)  # nothing is committed: where it began stands, not the policy
+                continue
+            reset = state.reset
+            if reset is None:
+                reset = self._config.auto_offset_reset.timestamp(self._now_ms())
+            if reset is None:
+                state.trouble = OffsetOutOfRange(partition, -1, -1, None)
+            else:
+                wanted[partition] = reset
+        current = {partition: self._cluster.leader_epoch(partition) for partition in wanted}
+        found, failed = await self._offsets(wanted)
+        for partition, (offset, epoch) in found.items():
+            state, turn = lost[partition]
+            if self._stands(state, turn):
+                state.start_at(max(offset, 0), epoch)
+                state.validated_epoch = current[partition]  # it is this leader's own word
+        self._judge({partition: lost[partition] for partition in failed}, failed)
+
+    async def _offsets(
+        self, wanted: Mapping[TopicPartition, int]
+    ) -> tuple[dict[TopicPartition, tuple[int, int]], Failures]:
+        """(Offset, epoch) for each; the end where no record is as late as was asked for."""
+        if not wanted:
+            return {}, {}
+        isolation = self._config.isolation_level
+        found, failed = await offsets_by_time(self._cluster, wanted, isolation, self._purpose)
+        late = {partition: LATEST for partition, (offset, _, _) in found.items() if offset < 0}
+        if late:
+            ends, more = await offsets_by_time(self._cluster, late, isolation, self._purpose)
+            for partition in late:
+                del found[partition]
+            found.update(ends)
+            failed.update(more)
+        return {partition: (offset, epoch) for partition, (offset, _, epoch) in found.items()}, failed
+
+    # -- comparing
+
+    async def _validate(self) -> None:
+        doubted = {p: (s, s.turn) for p, s in self._states().items() if s.trouble is None and self.suspect(s)}
+        if not doubted:
+            return
+        current = {partition: self._cluster.leader_epoch(partition) for partition in doubted}
+        asked = {partition: state.fetch_epoch for partition, (state, _) in doubted.items()}
+        ends, failed = await epoch_ends(self._cluster, asked, self._purpose)
+        for partition, end in ends.items():
+            state, turn = doubted[partition]
+            if not self._stands(state, turn):
+                continue
+            cut = None if end is None else truncated(state.fetch_offset, asked[partition], *end)
+            if cut is None:
+                state.validated_epoch = current[partition]
+            elif state.chunks:
+                state.drop_buffered()  # it may be of the part that is gone: the position itself is looked at next
+            elif (reset := self._config.auto_offset_reset.timestamp(self._now_ms())) is None:
+                state.trouble = LogTruncated(partition, state.position or 0, cut, self._cluster.leader(partition))
+            elif cut.end is not None:
+                state.start_at(cut.end, cut.epoch)
+                state.back.point = min(state.back.point or 0, cut.end)
+                state.validated_epoch = current[partition]
+            else:
+                state.leave()
+                state.jump(None)
+                state.reset = reset
+        self._judge({partition: doubted[partition] for partition in failed}, failed)
+        if any(s.position is None or self.suspect(s) for s in self._states().values() if s.trouble is None):
+            raise RetriableError("more positions are in doubt")
+
+    def _stands(self, state: PartitionState, turn: int) -> bool:
+        return state.turn == turn and self._states().get(state.partition) is state
+
+    def _judge(self, asked: Mapping[TopicPartition, tuple[PartitionState, int]], failed: Failures) -> None:
+        """Leave what can not be retried to the program; raise one of those that can."""
+        again: KafkaError | None = None
+        for partition, error in failed.items():
+            state, turn = asked[partition]
+            if isinstance(error, RetriableError):
+                again = error
+            elif self._stands(state, turn):
+                state.trouble = error
+        if again is not None:
+            raise again

@@ -1,0 +1,286 @@
+"""Where a consumer stands: its partitions, its positions, what is committed, and going back after an abort."""
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.client.config import ConsumerConfig
+from fencepost.client.consumer.fetch_requests import offsets_by_time
+from fencepost.client.consumer.fetch_state import PartitionState
+from fencepost.client.consumer.fetcher import Fetcher
+from fencepost.client.consumer.metrics import COORDINATOR
+from fencepost.client.core.reset import EARLIEST, LATEST
+from fencepost.client.errors import ConfigError, KafkaError
+from fencepost.client.group.membership import Membership
+from fencepost.client.group.requests import fetch_committed
+from fencepost.client.network.cluster import Cluster
+from fencepost.client.transactions.requests import CommittedOffset, GroupMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.client.consumer.whole_transactions import WholeTransactions
+
+
+class OffsetAndTimestamp(NamedTuple):
+    """A record's offset and its own timestamp, in ms since 1970."""
+
+    offset: int
+    timestamp_ms: int
+
+
+class Positions:
+    """The part of a consumer that knows where it reads, and under whose name it commits."""
+
+    def __init__(self, cluster: Cluster, config: ConsumerConfig, purpose: str) -> None:
+        if config.group_instance_id is not None and config.group_id is None:
+            raise ConfigError("group_instance_id needs a group")
+        self._cluster = cluster
+        self._config = config
+        self._purpose = purpose
+        self.group_id = config.group_id
+        self._fetcher = Fetcher(cluster, config, purpose, self._ask_committed if config.group_id else None)
+        self._membership: Membership | None = None
+        self._resting = True
+        self._asked = 0
+        self._waits = False
+        self._lost_in_hand = False
+        self._lost_at = 0
+        self._minds_hand = config.enable_auto_commit
+        self._handled: dict[TopicPartition, CommittedOffset] = {}
+        self._rewind_due = False
+        self._sought: set[TopicPartition] = set()  # since the rewind was due: they stay where the program wants them
+        self._looked_up: set[TopicPartition] = set()  # by the program's own wish
+        self._void = False
+        self._whole: WholeTransactions[Any, Any] | None = None
+        self._open = False
+
+    def _check(self) -> None:
+        if not self._open:
+            raise RuntimeError("the consumer is not open: use it with `async with`")
+        self._fetcher.check()
+
+    # -- partitions and positions
+
+    @property
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read now."""
+        return set(self._fetcher.states)
+
+    def assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions and no others, without a group's rebalancing; committing needs a group name still."""
+        if self._membership is not None:
+            raise RuntimeError("the group assigns this consumer's partitions")
+        self._assign(partitions)
+
+    def _assign(self, partitions: Collection[TopicPartition]) -> None:
+        old = self._fetcher.states
+        named = [TopicPartition(*partition) for partition in partitions]
+        self._fetcher.states = {p: old.get(p) or self._fetcher.new_state(p) for p in named}
+        self._moved()
+
+    async def position(self, partition: TopicPartition) -> int:
+        """The offset of the next record that the program will get; waits until it is known.
+
+        Raises ReadError where there is none, or where the log can not be read on from it, and KafkaError for a
+        partition that is not, or not any more, assigned to this consumer.
+        """
+        state = self._state(partition)
+        while state.position is None:
+            self._check()
+            await self._fetcher.arrived.wait()
+            state = self._state(partition)
+        if self._rewind_due and state.back.point is not None and state.partition not in self._sought:
+            return state.back.point
+        return state.position
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at `offset`, also after a ReadError. Raises ValueError below 0, KafkaError for a foreign partition.
+
+        The next commit commits it, whether a record was read there or not. A transaction that aborts goes back to it,
+        unless records were given before that are not committed: then to where those began.
+        """
+        if offset < 0:
+            raise ValueError(f"offset {offset}: seek_to_beginning and seek_to_end have names of their own")
+        state = self._state(partition)
+        state.start_at(offset)
+        self._note_seek(state, CommittedOffset(offset))
+        self._moved()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go to the first offset that is still there; of all partitions if none is named."""
+        self._seek_to(partitions, EARLIEST)
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go to the end: the last stable offset for read_committed; of all partitions if none is named.
+
+        Where that is, is looked up when the next records are read or `position` is asked, as in Kafka's own client.
+        """
+        self._seek_to(partitions, LATEST)
+
+    def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
+        """Go to the first record of `timestamp_ms` (since 1970) or later, to the end if there is none.
+
+        Of all partitions if none is named. Raises ValueError for a negative time.
+        """
+        if timestamp_ms < 0:
+            raise ValueError(f"{timestamp_ms} ms is before 1970")
+        self._seek_to(partitions, timestamp_ms)
+
+    def _seek_to(self, partitions: Collection[TopicPartition], timestamp: int) -> None:
+        for partition in partitions or self._fetcher.states:
+            state = self._state(partition)
+            state.leave()
+            state.jump(None)
+            state.reset = timestamp
+            self._looked_up.add(state.partition)
+            self._note_seek(state, None)
+        self._moved()
+
+    def _note_seek(self, state: PartitionState, place: CommittedOffset | None) -> None:
+        """The program's own word where it goes on: that is as far as it is done, whatever is in its hand."""
+        state.seeks += 1
+        if self._rewind_due:
+            self._sought.add(state.partition)
+        if place is not None and self._minds_hand:
+            self._handled[state.partition] = place
+        else:
+            self._handled.pop(state.partition, None)
+
+    async def _wait_found(self) -> None:
+        """Wait for the positions that are being looked up after a seek to a time or an end: they are to be committed.
+
+        So are those that the reset policy looks up, where records were given: a commit that lacked them would have
+        them read again. Raises as `position` does, and RetriableError at the deadline (`default_api_timeout_ms`).
+        """
+        sought = [
+            p
+            for p, state in self._fetcher.states.items()
+            if state.position is None and state.reset is not None and (state.back.unsaved or p in self._looked_up)
+        ]
+
+        async def attempt() -> None:
+            for partition in sought:
+                if partition in self._fetcher.states:
+                    await self.position(partition)
+
+        if sought:
+            await self._cluster.policy.run(attempt, what="finding the positions to commit")
+
+    def _moved(self) -> None:
+        self._fetcher.wake()
+        self._fetcher.announce()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Give out nothing of these partitions (all, if none is named) until they are resumed.
+
+        What was fetched for them stays, unless other partitions need the room.
+        """
+        for partition in partitions or self._fetcher.states:
+            self._state(partition).pause(True)
+        self._fetcher.wake()  # what waits for them may have to give way
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """Go on with paused partitions (all, if none is named)."""
+        for partition in partitions or self._fetcher.states:
+            self._state(partition).pause(False)
+        self._moved()
+
+    def paused(self) -> set[TopicPartition]:
+        """The partitions that are paused."""
+        return {partition for partition, state in self._fetcher.states.items() if state.pause_wish}
+
+    def _state(self, partition: TopicPartition) -> PartitionState:
+        state = self._fetcher.states.get(TopicPartition(*partition))
+        if state is None:
+            raise KafkaError(f"{partition} is not assigned to this consumer")
+        return state
+
+    def lag(self) -> dict[TopicPartition, int | None]:
+        """How much of each partition is still to come, by what the last fetch told of its end.
+
+        Counted are the records that were fetched and not given out yet (no markers, nothing aborted, no holes) and,
+        from there to the last stable offset (the high watermark for read_uncommitted), the offsets. So a reader that
+        was given every committed record has lag 0, though markers follow; while more is to be fetched, markers and
+        aborted records in that part count, since nobody knows them yet. None before the first fetch.
+        """
+        return {p: state.lag(self._config.isolation_level) for p, state in self._fetcher.states.items()}
+
+    def metrics(self) -> dict[str, float]:
+        """Counters and gauges under the names of Kafka's own consumer (KIP-714), with times in milliseconds.
+
+        `fencepost_queued_bytes` is what is held and reserved of `queued_max_bytes`, `fencepost_queued_bytes_max` the
+        most that was held.
+        """
+        budget = self._fetcher.budget
+        return {
+            **self._fetcher.metrics.names({str(partition): lag for partition, lag in self.lag().items()}),
+            f"{COORDINATOR}assigned_partitions": len(self._fetcher.states),
+            "fencepost_queued_bytes": budget.held + budget.reserved,
+            "fencepost_queued_bytes_max": budget.peak,
+        }
+
+    # -- what the brokers know
+
+    async def partitions_for(self, topic: str) -> list[TopicPartition]:
+        """The partitions of a topic, in order. Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) at the deadline."""
+        info = await self._cluster.topic(topic, create=False)
+        return [TopicPartition(topic, number) for number in range(len(info.partitions))]
+
+    async def beginning_offsets(self, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+        """The first offset of each partition (of the assigned ones, if none is named) as the broker sees it now."""
+        found = await self._offsets(dict.fromkeys(self._named(partitions), EARLIEST), None)
+        return {partition: offset for partition, (offset, _) in found.items()}
+
+    async def end_offsets(
+        self, *partitions: TopicPartition, isolation: IsolationLevel | None = None
+    ) -> dict[TopicPartition, int]:
+        """The end of each partition (of the assigned ones, if none is named) as the broker sees it now.
+
+        That is the last stable offset for read_committed, the high watermark for read_uncommitted; `isolation` is the
+        consumer's own unless it is given.
+        """
+        found = await self._offsets(dict.fromkeys(self._named(partitions), LATEST), isolation)
+        return {partition: offset for partition, (offset, _) in found.items()}
+
+    async def offsets_for_times(
+        self, times: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """For each partition the first record of that time (ms since 1970) or later; None where there is none.
+
+        Nothing above the last stable offset is found for read_committed (row I6). Raises ValueError for negative times.
+        """
+        if any(timestamp < 0 for timestamp in times.values()):
+            raise ValueError("times are milliseconds since 1970")
+        found = await self._offsets({TopicPartition(*p): timestamp for p, timestamp in times.items()}, None)
+        return {p: OffsetAndTimestamp(*place) if place[0] >= 0 else None for p, place in found.items()}
+
+    def _named(self, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+        return [TopicPartition(*partition) for partition in partitions or self._fetcher.states]
+
+    async def _offsets(
+        self, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel | None
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        level = self._config.isolation_level if isolation is None else IsolationLevel(isolation)
+
+        async def attempt() -> None:
+            left = {partition: timestamp for partition, timestamp in wanted.items() if partition not in found}
+            got, failed = await offsets_by_time(self._cluster, left, level, self._purpose)
+            found.update({partition: (offset, timestamp) for partition, (offset, timestamp, _) in got.items()})
+            for error in failed.values():
+                raise error
+
+        await self._cluster.policy.run(attempt, what="offsets")
+        return {partition: found[partition] for partition in wanted}
+
+    # -- the group
+
+    async def _ask_committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
+        group = self._group()
+        member = group if self._config.group_protocol == "consumer" else None
+        return await fetch_committed(self._cluster, group.group_id, partitions, self._purpose, member=member)
+
+    def _group(self) -> GroupMetadata:
+        if self.group_id is None:
+            raise KafkaError("this consumer has no group", code=ErrorCode.INVALID_GROUP_ID)
+        return self._membership.metadata if self._membership is not None else GroupMetadata(self.group_id)

@@ -1,0 +1,132 @@
+"""What is asked of a group's coordinator about offsets: committed ones, and committing."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fencepost.client.errors import STALE_MEMBER, RetriableError, code_of, error_for
+from fencepost.client.network.cluster import GROUP, Cluster
+from fencepost.client.transactions.requests import CommittedOffset, GroupMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from fencepost.protocol.messages.api09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
+from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.topics import TopicPartition
+
+OFFSET_COMMIT, OFFSET_FETCH = API_BY_KEY[8], API_BY_KEY[9]
+BY_NAME = 9
+"""From version 10 on these two APIs name topics by id; groups remember names, so names are what we send."""
+
+
+def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
+    """Partition numbers under their topic."""
+    topics: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        topics.setdefault(topic, []).append(partition)
+    return topics
+
+
+async def fetch_committed(
+    cluster: Cluster,
+    group_id: str,
+    partitions: Collection[TopicPartition] | None,
+    purpose: str = "",
+    *,
+    stable: bool = True,
+    member: GroupMetadata | None = None,
+) -> dict[TopicPartition, CommittedOffset]:
+    """A group's committed offsets, of `partitions` or of all; those without one are left out.
+
+    Raises RetriableError while open transactions hold some, unless not even `stable` ones are asked for (row T6;
+    brokers before Kafka 2.5 do not know the question), and where a KIP-848 `member` is behind its group. One attempt.
+    """
+    topics = None if partitions is None else by_topic(partitions)
+
+    def request(version: int) -> Any:
+        if version >= 8:
+            entries = (
+                None
+                if topics is None
+                else [OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in topics.items()]
+            )
+            group = OffsetFetchRequestGroup(group_id=group_id, topics=entries)
+            if member is not None and member.generation > 0:
+                group.member_id, group.member_epoch = member.member_id, member.generation
+            return OffsetFetchRequest(groups=[group], require_stable=stable)
+        old = (
+            None
+            if topics is None
+            else [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in topics.items()]
+        )
+        return OffsetFetchRequest(group_id=group_id, topics=old, require_stable=stable)
+
+    answer = await cluster.ask_coordinator(
+        GROUP, group_id, OFFSET_FETCH, request, _fetch_code, purpose=purpose, at_most=BY_NAME
+    )
+    code = code_of(_fetch_code(answer))
+    if member is not None and code in STALE_MEMBER:
+        raise RetriableError(f"this member is behind its group {group_id!r}", code=code, api="OffsetFetch")
+    if code is not ErrorCode.NONE:
+        raise error_for(code, f"committed offsets of group {group_id!r}", api="OffsetFetch")
+    found: dict[TopicPartition, CommittedOffset] = {}
+    for topic in answer.groups[0].topics if answer.groups else answer.topics:
+        for entry in topic.partitions:
+            code = code_of(entry.error_code)
+            what = f"committed offset of {topic.name}-{entry.partition_index}"
+            if code is ErrorCode.UNSTABLE_OFFSET_COMMIT:
+                raise RetriableError(f"{what} is part of an open transaction", code=code, api="OffsetFetch")
+            if code is not ErrorCode.NONE:
+                raise error_for(code, what, api="OffsetFetch")
+            if entry.committed_offset >= 0:
+                found[TopicPartition(topic.name, entry.partition_index)] = CommittedOffset(
+                    entry.committed_offset, entry.committed_leader_epoch, entry.metadata or ""
+                )
+    return found
+
+
+async def commit_offsets(
+    cluster: Cluster, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], purpose: str = ""
+) -> None:
+    """Commit outside of any transaction, as the member that `group` names. One attempt; raises by the first error."""
+    topics: dict[str, list[Any]] = {}
+    for (topic, partition), committed in offsets.items():
+        topics.setdefault(topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=partition,
+                committed_offset=committed.offset,
+                committed_leader_epoch=committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    request = OffsetCommitRequest(
+        group_id=group.group_id,
+        generation_id_or_member_epoch=group.generation,
+        member_id=group.member_id,
+        group_instance_id=group.instance_id,
+        topics=[OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()],
+    )
+    answer = await cluster.ask_coordinator(
+        GROUP, group.group_id, OFFSET_COMMIT, request, _commit_code, purpose=purpose, at_most=BY_NAME
+    )
+    for topic in answer.topics:
+        for entry in topic.partitions:
+            code = code_of(entry.error_code)
+            if code is not ErrorCode.NONE:
+                what = f"offset of {topic.name}-{entry.partition_index} for group {group.group_id!r}"
+                raise error_for(code, what, api="OffsetCommit")
+
+
+def _fetch_code(answer: Any) -> int:
+    return int(answer.groups[0].error_code if answer.groups else answer.error_code)
+
+
+def _commit_code(answer: Any) -> int:
+    return next((int(p.error_code) for topic in answer.topics for p in topic.partitions if p.error_code), 0)

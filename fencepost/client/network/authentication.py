@@ -1,0 +1,139 @@
+"""SASL on one connection: the handshake, the exchange, and the same again before the session ends (KIP-368)."""
+
+import inspect
+import secrets
+from typing import Any
+
+import trio
+
+from fencepost.client.core.sasl import OAUTHBEARER, Exchange, OAuthToken, SaslError, exchange_for
+from fencepost.client.core.scram import HASHES, ScramError
+from fencepost.client.errors import AuthenticationError, KafkaError, RetriableError, code_of
+from fencepost.client.network.connection import Connection
+from fencepost.client.network.retry import Random
+from fencepost.client.network.security import SecurityConfig
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.registry import API_BY_KEY
+
+SASL_HANDSHAKE, SASL_AUTHENTICATE = API_BY_KEY[17], API_BY_KEY[36]
+_NONCE_BYTES = 24
+_EARLIEST, _SPREAD = 0.85, 0.10
+"""At which part of a session's life it is renewed: the same as Kafka's own client."""
+
+
+async def authenticate(connection: Connection, config: SecurityConfig, timeout_s: float) -> float | None:
+    """Prove who we are; for how many seconds that holds, or None for ever.
+
+    Raises AuthenticationError when broker and client can not agree, ConnectionLost, RetriableError.
+    """
+    mechanism = config.sasl_mechanism or ""
+    began = trio.current_time()
+    exchange = await _exchange(config, mechanism)
+    await _handshake(connection, mechanism, timeout_s)
+    message: bytes | None = exchange.first()
+    lifetime_ms = 0
+    while message is not None:
+        answer = await _authenticate(connection, message, timeout_s)
+        if answer.error_code != ErrorCode.NONE:
+            raise _refused(connection, mechanism, answer)
+        lifetime_ms = answer.session_lifetime_ms
+        message = await _step(exchange, mechanism, answer.auth_bytes, connection)
+    if lifetime_ms <= 0:
+        return None
+    return max(0.0, lifetime_ms / 1000 - (trio.current_time() - began))
+
+
+async def keep_authenticated(
+    connection: Connection, config: SecurityConfig, lifetime_s: float | None, timeout_s: float, random: Random
+) -> None:
+    """Renew the session before it ends, as long as the connection lives.
+
+    Other requests are kept back meanwhile. A failure ends the connection; its requests fail by the same error.
+    """
+    while lifetime_s is not None:
+        with trio.move_on_after(lifetime_s * (_EARLIEST + _SPREAD * random.random())):
+            await connection.ended.wait()
+            return
+        connection.hold()
+        try:
+            lifetime_s = await authenticate(connection, config, timeout_s)
+        except KafkaError as error:
+            connection.close(f"its session could not be renewed: {error}", _lasting(error))
+            return
+        finally:
+            connection.release()
+
+
+def _lasting(error: KafkaError) -> AuthenticationError | None:
+    return error if isinstance(error, AuthenticationError) else None
+
+
+async def _exchange(config: SecurityConfig, mechanism: str) -> Exchange:
+    token = await _token(config) if mechanism == OAUTHBEARER else None
+    try:
+        return exchange_for(
+            mechanism,
+            username=config.sasl_username or "",
+            password=config.sasl_password or "",
+            nonce=secrets.token_urlsafe(_NONCE_BYTES),
+            token=token,
+        )
+    except SaslError as error:
+        raise AuthenticationError(f"{mechanism}: {error}") from None
+
+
+async def _token(config: SecurityConfig) -> OAuthToken:
+    """A fresh token. What the program's function raises is an AuthenticationError here, unless it is a KafkaError."""
+    assert config.sasl_oauth_token_provider is not None
+    try:
+        given: Any = config.sasl_oauth_token_provider()
+        if inspect.isawaitable(given):
+            given = await given
+    except KafkaError:
+        raise  # a RetriableError asks for another attempt
+    except Exception as error:
+        raise AuthenticationError(f"sasl_oauth_token_provider failed: {type(error).__name__}") from error
+    if isinstance(given, OAuthToken):
+        return given
+    if isinstance(given, str):
+        return OAuthToken(given)
+    raise AuthenticationError("sasl_oauth_token_provider has to return a str or an OAuthToken")
+
+
+async def _handshake(connection: Connection, mechanism: str, timeout_s: float) -> None:
+    version = connection.version_for(SASL_HANDSHAKE, at_least=1)
+    request = SASL_HANDSHAKE.request(mechanism=mechanism)
+    answer = await connection.ask(SASL_HANDSHAKE, version, request, timeout_s, urgent=True)
+    code = code_of(answer.error_code)
+    if code is ErrorCode.NONE:
+        return
+    if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        why = f"the broker does not take {mechanism}, but: {', '.join(answer.mechanisms) or 'nothing'}"
+    elif code is ErrorCode.ILLEGAL_SASL_STATE:
+        why = "the broker wants no SASL on this listener: security_protocol has to be 'plaintext' or 'ssl'"
+    else:
+        why = "the broker refused SASL"
+    raise AuthenticationError(why, code=code, api=SASL_HANDSHAKE.name, node=connection.node)
+
+
+async def _authenticate(connection: Connection, message: bytes, timeout_s: float) -> Any:
+    version = connection.version_for(SASL_AUTHENTICATE)
+    request = SASL_AUTHENTICATE.request(auth_bytes=message)
+    return await connection.ask(SASL_AUTHENTICATE, version, request, timeout_s, urgent=True)
+
+
+async def _step(exchange: Exchange, mechanism: str, challenge: Any, connection: Connection) -> bytes | None:
+    """The next message. A password is stretched in a thread: that may take longer than others should wait."""
+    try:
+        if mechanism in HASHES:
+            return await trio.to_thread.run_sync(exchange.step, bytes(challenge))
+        return exchange.step(bytes(challenge))
+    except (SaslError, ScramError) as error:
+        raise AuthenticationError(f"{mechanism}: {error}", api=SASL_AUTHENTICATE.name, node=connection.node) from None
+
+
+def _refused(connection: Connection, mechanism: str, answer: Any) -> KafkaError:
+    code = code_of(answer.error_code)
+    why = f"{mechanism}: {answer.error_message or 'the broker refused'}"
+    kind = RetriableError if code.retriable else AuthenticationError
+    return kind(why, code=code, api=SASL_AUTHENTICATE.name, node=connection.node)

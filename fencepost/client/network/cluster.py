@@ -1,0 +1,377 @@
+"""What is known of the cluster: brokers, topics, coordinators, features; and the connections to its brokers."""
+
+import logging
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import trio
+
+from fencepost.client.background import Background
+from fencepost.client.config import ClientConfig
+from fencepost.client.core.partitions import NO_LEADER as NO_LEADER
+from fencepost.client.core.partitions import PartitionInfo as PartitionInfo
+from fencepost.client.core.partitions import TopicInfo as TopicInfo
+from fencepost.client.core.partitions import newer_of
+from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.network.connection import Connection
+from fencepost.client.network.connections import Address, Connections
+from fencepost.client.network.retry import Random, RetryPolicy
+from fencepost.client.network.wire import Dial, open_socket
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
+from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRequest
+from fencepost.protocol.registry import API_BY_KEY, Api
+from fencepost.protocol.topics import TopicPartition
+
+_LOG = logging.getLogger(__name__)
+METADATA, FIND_COORDINATOR = API_BY_KEY[3], API_BY_KEY[10]
+GROUP, TRANSACTION = 0, 1
+LOST_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+Request = Any | Callable[[int], Any]
+
+
+class Cluster:
+    """Shared by everything that a Client hands out. Connections run in `background` and end with it."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        background: Background,
+        random: Random,
+        wall_clock: Callable[[], float] = time.time,
+        dial: Dial = open_socket,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.config = config
+        self.random = random
+        self.wall_clock = wall_clock
+        self._background = background
+        self._connections = Connections(config, background, random, dial, tls)
+        self.policy = RetryPolicy(
+            config.retry_backoff_ms, config.retry_backoff_max_ms, config.default_api_timeout_ms, random
+        )
+        self.brokers: dict[int, Address] = {}
+        self.topics: dict[str, TopicInfo] = {}
+        self.names: dict[bytes, str] = {}
+        self.cluster_id: str | None = None
+        self.controller_id = -1
+        self._learned_at: dict[str, float] = {}
+        self._coordinators: dict[tuple[int, str], int] = {}
+        self._last_bootstrap = 0
+        self._told_at: float | None = None
+        self._wanted: dict[str, float] = {}
+        self._tending = False
+
+    @property
+    def request_timeout_s(self) -> float:
+        """How long one request may stay without an answer."""
+        return self.config.request_timeout_ms / 1000
+
+    # -- connections
+
+    async def connection(self, node: int, purpose: str = "") -> Connection:
+        """The connection to a broker by its id. Requests that may park for long have a `purpose` of their own.
+
+        Raises ConnectionLost(sent=False) when the broker can not be reached or is not known (any more).
+        """
+        address = self.brokers.get(node)
+        if address is None:
+            await self.refresh()
+            address = self.brokers.get(node)
+            if address is None:
+                raise ConnectionLost(f"broker {node} is not part of the cluster now", sent=False, node=node)
+        return await self._connections.get(address, node, purpose)
+
+    def release(self, purpose: str) -> None:
+        """Close the connections of one purpose, when its owner is done."""
+        self._connections.release(purpose)
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._connections.close()
+
+    async def any_connection(self) -> Connection:
+        """A connection to whichever broker answers: one that is open, a known one, or a bootstrap server (KIP-899).
+
+        Those that failed a moment ago come last.
+        """
+        found = self._connections.find("")
+        if found is not None:
+            return found
+        bootstrap = self.config.bootstrap_servers
+        self._last_bootstrap += 1
+        turned = [bootstrap[(self._last_bootstrap + i) % len(bootstrap)] for i in range(len(bootstrap))]
+        known = [address for address in self.brokers.values() if address not in bootstrap]
+        if self.brokers and self.config.metadata_recovery_strategy == "none":
+            known, turned = list(self.brokers.values()), []
+        now = trio.current_time()
+        addresses = sorted([*known, *turned], key=lambda address: self._connections.retry_at(address) > now)
+        last: ConnectionLost | None = None
+        for address in addresses:
+            try:
+                return await self._connections.get(address, None, "")
+            except ConnectionLost as error:
+                last = error
+        raise last or ConnectionLost("no broker is known", sent=False)
+
+    def _bootstrap_again(self, why: str) -> None:
+        """Forget where the brokers were, and begin with the bootstrap servers (KIP-1102)."""
+        if self.config.metadata_recovery_strategy == "none":
+            return
+        _LOG.warning("beginning with the bootstrap servers again: %s", why)
+        self.brokers.clear()
+        self._coordinators.clear()
+        self._connections.close(f"beginning with the bootstrap servers again: {why}")
+        self._told_at = trio.current_time()
+
+    async def ask(
+        self,
+        node: int | None,
+        api: Api,
+        request: Request,
+        *,
+        purpose: str = "",
+        at_most: int = 1 << 15,
+        at_least: int = 0,
+        timeout_s: float | None = None,
+    ) -> Any:
+        """One request, one answer, no retry. `node` None means any broker; a function gets the version agreed on.
+
+        Raises ConnectionLost, or FatalError when there is no common version.
+        """
+        connection = await (self.any_connection() if node is None else self.connection(node, purpose))
+        version = connection.version_for(api, at_most=at_most, at_least=at_least)
+        body = request(version) if callable(request) else request
+        return await connection.ask(api, version, body, timeout_s or self.request_timeout_s)
+
+    # -- topics
+
+    async def refresh(self, topics: Iterable[str] | None = (), *, create: bool = False) -> dict[str, ErrorCode]:
+        """Ask for fresh metadata of `topics` (None: all, empty: only the brokers); the topics that came with an error.
+
+        `create` lets the broker create what is missing, if it is configured so.
+        """
+        wanted = None if topics is None else list(topics)
+
+        def request(version: int) -> Any:
+            entries = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
+            if version == 0:
+                entries = entries or []
+            return MetadataRequest(topics=entries, allow_auto_topic_creation=create)
+
+        try:
+            answer = await self.ask(None, METADATA, request)
+        except ConnectionLost:
+            self._give_up_on_brokers()
+            raise
+        if answer.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._bootstrap_again("the broker says that this is another cluster now")
+            raise RetriableError("no metadata", code=ErrorCode.REBOOTSTRAP_REQUIRED, api="Metadata")
+        if answer.error_code:
+            raise error_for(code_of(answer.error_code), "no metadata", api="Metadata")
+        self._learn(answer, everything=wanted is None)
+        for name in wanted or ():
+            self._want(name)
+        return {topic.name: code_of(topic.error_code) for topic in answer.topics if topic.error_code}
+
+    def _give_up_on_brokers(self) -> None:
+        """Known brokers that have told nothing for too long are no brokers of this cluster any more (KIP-1102)."""
+        now = trio.current_time()
+        if self._told_at is None:
+            self._told_at = now
+        trigger_s = self.config.metadata_recovery_rebootstrap_trigger_ms / 1000
+        if self.brokers and now - self._told_at >= trigger_s:
+            self._bootstrap_again(f"no metadata for {trigger_s:g} s")
+
+    def _want(self, name: str) -> None:
+        """A topic is in use: what is known of it is kept fresh."""
+        self._wanted[name] = trio.current_time()
+        if not self._tending:
+            self._tending = True
+            self._background.start_soon(self._keep_fresh)
+
+    async def _keep_fresh(self) -> None:
+        """Ask for topics in use before what is known of them is older than `metadata_max_age_ms`; forget the others."""
+        backoff = self.policy.backoff()
+        max_age_s, max_idle_s = self.config.metadata_max_age_ms / 1000, self.config.metadata_max_idle_ms / 1000
+        while self._wanted:
+            known = [self._learned_at[name] for name in self._wanted if name in self._learned_at]
+            await trio.sleep_until(min(known, default=trio.current_time()) + max_age_s)
+            now = trio.current_time()
+            for name in [name for name, used_at in self._wanted.items() if used_at + max_idle_s < now]:
+                del self._wanted[name]
+                self.forget_topic(name)
+            old = [name for name in self._wanted if name in self._learned_at and self.is_stale(name)]
+            try:
+                if old:
+                    used = dict(self._wanted)
+                    await self.refresh(old)
+                    self._wanted.update({name: used[name] for name in old if name in self._wanted})
+                backoff.reset()
+            except KafkaError as error:
+                _LOG.info("no fresh metadata: %s", error)  # whoever needs it asks, and is told
+                await trio.sleep(max(max_age_s / 10, backoff.next_delay()))
+        self._tending = False
+
+    def _learn(self, answer: Any, *, everything: bool) -> None:
+        self._told_at = trio.current_time()
+        self.cluster_id = answer.cluster_id
+        self.controller_id = answer.controller_id
+        self.brokers = {broker.node_id: (broker.host, broker.port) for broker in answer.brokers}
+        self._connections.keep(self.brokers.values())
+        if everything:
+            self.topics.clear()
+            self.names.clear()
+            self._learned_at.clear()
+        now = trio.current_time()
+        for topic in answer.topics:
+            if topic.error_code:
+                self.forget_topic(topic.name)
+                continue
+            partitions = sorted(topic.partitions, key=lambda partition: partition.partition_index)
+            old = self.topics.get(topic.name)
+            if old is not None and old.topic_id != topic.topic_id:
+                self.names.pop(old.topic_id, None)
+            self.names[topic.topic_id] = topic.name
+            self._learned_at[topic.name] = now
+            told = tuple(
+                PartitionInfo(p.leader_id, p.leader_epoch, tuple(p.replica_nodes), tuple(p.isr_nodes))
+                for p in partitions
+            )
+            if old is not None and old.topic_id == topic.topic_id and any(topic.topic_id):
+                told = newer_of(old.partitions, told)
+            self.topics[topic.name] = TopicInfo(topic.name, topic.topic_id, told, topic.is_internal)
+
+    async def topic(self, name: str, *, create: bool = True, deadline_ms: float | None = None) -> TopicInfo:
+        """What is known of a topic, asked for if it is unknown or too old; waits until the topic exists.
+
+        Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) at the deadline, KafkaError for a name that can not be.
+        """
+        known = self.topics.get(name)
+        max_age_s = self.config.metadata_max_age_ms / 1000
+        if known is not None and known.partitions and trio.current_time() - self._learned_at[name] < max_age_s:
+            return known
+
+        async def attempt() -> TopicInfo:
+            failed = await self.refresh([name], create=create)
+            if name in failed:
+                raise error_for(failed[name], f"topic {name!r}", api="Metadata")
+            found = self.topics.get(name)
+            if found is None or not found.partitions:
+                raise RetriableError(f"{name!r} has no partitions", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            return found
+
+        return await self.policy.run(attempt, deadline_ms=deadline_ms, what=f"topic {name!r}")
+
+    def forget_topic(self, name: str) -> None:
+        """The topic was deleted: what is known of it is wrong."""
+        gone = self.topics.pop(name, None)
+        self._learned_at.pop(name, None)
+        if gone is not None:
+            self.names.pop(gone.topic_id, None)
+
+    def is_stale(self, name: str) -> bool:
+        """Whether a topic's metadata is older than `metadata_max_age_ms` (or was never there)."""
+        learned = self._learned_at.get(name)
+        # Added as `_keep_fresh` adds it: by a difference, rounded, that might wake up and find nothing old, for ever.
+        return learned is None or trio.current_time() >= learned + self.config.metadata_max_age_ms / 1000
+
+    def leader(self, partition: TopicPartition) -> int:
+        """The leader's id as far as is known, or -1."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return NO_LEADER
+        self._want(partition.topic)
+        return topic.partitions[partition.partition].leader
+
+    async def leader_of(self, partition: TopicPartition) -> int:
+        """The leader's id; one round of fresh metadata if it is not known. Raises RetriableError, KafkaError."""
+        if self.leader(partition) == NO_LEADER:
+            failed = await self.refresh([partition.topic])
+            code = failed.get(partition.topic)
+            if code is not None:
+                raise error_for(code, f"topic {partition.topic!r}", api="Metadata")
+            found = self.topics.get(partition.topic)
+            if found is not None and partition.partition >= len(found.partitions):
+                raise KafkaError(f"{partition} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        leader = self.leader(partition)
+        if leader == NO_LEADER:
+            raise RetriableError(f"{partition} has no leader", code=ErrorCode.LEADER_NOT_AVAILABLE)
+        return leader
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """The leader's epoch as far as is known, or -1 (also with brokers that do not tell it)."""
+        topic = self.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return -1
+        return topic.partitions[partition.partition].leader_epoch
+
+    def leader_hint(self, partition: TopicPartition, leader: int, epoch: int, endpoints: Iterable[Any] = ()) -> bool:
+        """An answer named the partition's new leader, and where it is (KIP-951). True if that was news, and is known.
+
+        `endpoints` have node_id, host and port. Only an epoch above the known one counts.
+        """
+        topic = self.topics.get(partition.topic)
+        if topic is None or partition.partition >= len(topic.partitions) or leader < 0:
+            return False
+        old = topic.partitions[partition.partition]
+        if epoch <= old.leader_epoch:
+            return False
+        for endpoint in endpoints:
+            self.brokers[endpoint.node_id] = (endpoint.host, endpoint.port)
+        if leader not in self.brokers:
+            return False
+        partitions = list(topic.partitions)
+        partitions[partition.partition] = old._replace(leader=leader, leader_epoch=epoch)
+        self.topics[partition.topic] = topic._replace(partitions=tuple(partitions))
+        return True
+
+    # -- coordinators and the controller
+
+    async def coordinator(self, kind: int, key: str) -> int:
+        """The coordinator of a group (GROUP) or a transactional id (TRANSACTION). Raises by the broker's answer."""
+        known = self._coordinators.get((kind, key))
+        if known is not None:
+            return known
+
+        def request(version: int) -> Any:
+            if version >= 4:
+                return FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
+            return FindCoordinatorRequest(key=key, key_type=kind)
+
+        answer = await self.ask(None, FIND_COORDINATOR, request)
+        found = answer.coordinators[0] if answer.coordinators else answer
+        if found.error_code:
+            raise error_for(
+                code_of(found.error_code), found.error_message or f"coordinator of {key!r}", api="FindCoordinator"
+            )
+        self.brokers[found.node_id] = (found.host, found.port)  # as of now, whatever was known of that broker
+        self._coordinators[kind, key] = found.node_id
+        return int(found.node_id)
+
+    def forget_coordinator(self, kind: int, key: str) -> None:
+        """The coordinator has moved or is away: ask again next time."""
+        self._coordinators.pop((kind, key), None)
+
+    async def ask_coordinator(
+        self, kind: int, key: str, api: Api, request: Request, code_in: Callable[[Any], int], **more: Any
+    ) -> Any:
+        """One request to a coordinator, no retry. `code_in` picks the error code out of the answer.
+
+        A coordinator that moved or is lost is forgotten. The answer is returned whatever its code is, except those
+        that only say "not here, not yet", which raise RetriableError.
+        """
+        node = await self.coordinator(kind, key)
+        try:
+            answer = await self.ask(node, api, request, **more)
+        except (ConnectionLost, trio.Cancelled):  # who has less patience than a dead host takes is to get on as well
+            self.forget_coordinator(kind, key)
+            raise
+        code = code_of(code_in(answer))
+        if code in LOST_COORDINATOR:
+            self.forget_coordinator(kind, key)
+        if code in LOST_COORDINATOR or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            raise RetriableError(f"the coordinator of {key!r} is not ready", code=code, api=api.name, node=node)
+        return answer

@@ -1,0 +1,375 @@
+"""One connection to one broker: requests go out in order without waiting, answers come back by correlation id."""
+
+import math
+import struct
+from collections import deque
+from typing import Any
+
+import trio
+
+from fencepost.client.core.throttle import pause_ms
+from fencepost.client.errors import (
+    AuthenticationError,
+    ConnectionLost,
+    FatalError,
+    KafkaError,
+    RetriableError,
+    code_of,
+)
+from fencepost.client.network.frames import FRAMES
+from fencepost.client.network.pending import Pending as Pending
+from fencepost.client.network.wire import Wire
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.headers import read_response_header, write_request_header
+from fencepost.protocol.registry import API_BY_KEY, Api
+from fencepost.protocol.schema import DecodeError
+
+_SIZE = struct.Struct(">i")
+_READ_BYTES = 64 << 10
+_FAIRNESS = 16
+_API_VERSIONS = API_BY_KEY[18]
+SOFTWARE_NAME = "fencepost"
+MOST_PENDING = 1000
+"""Requests without an answer on one connection. Nothing that is written as it should be comes near it."""
+MOST_UNSENT_BYTES = 128 << 20
+_MOST_BYTES_AT_FIRST = 1 << 20
+"""What a broker may answer before it has proved who it is."""
+_TLS_ALERT = b"\x15\x03"
+
+
+class Connection:
+    """A pipelined connection. `run` must be started in a nursery before anything is asked.
+
+    `versions`: API key -> (lowest, highest) that the broker speaks; `features`: finalized feature -> level (KIP-584).
+    """
+
+    def __init__(
+        self, wire: Wire, address: tuple[str, int], node: int | None, client_id: str, max_frame_bytes: int
+    ) -> None:
+        self._wire = wire
+        self._socket = wire.socket
+        self.address = address
+        self.node = node
+        self._client_id = client_id
+        self._max_frame_bytes = max_frame_bytes
+        self._next_correlation = 0
+        self._pending: dict[int, Pending] = {}
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_bytes = 0
+        self._held: deque[tuple[Pending, list[memoryview]]] = deque()
+        self._holds = 0
+        self._to_send = trio.Event()
+        self.closed_because: str | None = None
+        self.failure: KafkaError | None = None
+        """Why it ended, where another attempt would end the same way."""
+        self.ended = trio.Event()
+        self.quiet_until = -math.inf
+        """Until when, by trio's clock, the broker wants nothing from us."""
+        self.last_used = trio.current_time()
+        self.answers = 0
+        self.ready = False
+        """Whether it is set up: who is who, and which versions are spoken."""
+        self.hung_up = False
+        """Whether the broker ended it."""
+        self.proved = False
+        """Whether a request was answered after it was set up."""
+        self._reads = 0
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.features: dict[str, int] = {}
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection has ended; nothing more can be asked then."""
+        return self.closed_because is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nobody waits for an answer."""
+        now = trio.current_time()
+        return all(request.overdue(now) for request in self._pending.values())
+
+    def close(self, why: str, failure: KafkaError | None = None) -> None:
+        """End the connection; requests without an answer fail with `why`. May be called again."""
+        if self.closed_because is not None:
+            return
+        self.closed_because = why
+        self.failure = failure
+        self._wire.close()
+        self._unsent.clear()
+        self._held.clear()
+        self._to_send.set()
+        self.ended.set()
+        pending, self._pending = self._pending, {}
+        for request in pending.values():
+            request.lose(f"connection to {self.address[0]}:{self.address[1]} ended: {why}", failure)
+
+    def version_for(self, api: Api, *, at_most: int = 1 << 15, at_least: int = 0) -> int:
+        """The highest version both sides speak within the bounds. Raises FatalError when there is none.
+
+        One that Kafka may still change is taken only where `at_least` asks for it.
+        """
+        low, high = self.versions.get(api.key, (0, -1))
+        if at_least > api.served[1]:
+            api = api.with_unstable()
+        best = min(api.served[1], high, at_most)
+        if best < max(low, api.served[0], at_least):
+            speaks = f"speaks {api.name} {low}..{high}" if high >= 0 else f"does not speak {api.name} at all"
+            raise FatalError(
+                f"the broker {speaks}, needed is {max(api.served[0], at_least)}..{min(api.served[1], at_most)}",
+                code=ErrorCode.UNSUPPORTED_VERSION,
+                api=api.name,
+                node=self.node,
+            )
+        return best
+
+    def post(self, api: Api, version: int, request: Any, *, urgent: bool = False) -> Pending:
+        """Queue one request behind those already posted, without waiting.
+
+        Raises ConnectionLost if closed, or found to be dead: the broker leaves an older request without an answer.
+
+        Raises RetriableError if too much is on its way already. `urgent` passes by those that are kept back.
+        """
+        if self.closed_because is not None:
+            raise self.failure or ConnectionLost(self.closed_because, sent=False, api=api.name, node=self.node)
+        now = trio.current_time()
+        oldest = next(iter(self._pending.values()), None)
+        if oldest is not None and oldest.overdue(now):
+            # Whoever asked was cancelled, so nobody was left to notice that this broker answers nothing any more.
+            self.close("no answer in time")
+            raise ConnectionLost("no answer in time", sent=False, api=api.name, node=self.node)
+        if len(self._pending) >= MOST_PENDING or self._unsent_bytes > MOST_UNSENT_BYTES:
+            raise RetriableError("too much is on its way to this broker", api=api.name, node=self.node)
+        correlation = self._next_correlation
+        self._next_correlation = (correlation + 1) & 0x7FFFFFFF
+        body = api.request.encode(request, version)
+        header = write_request_header(api, version, correlation, self._client_id)
+        pending = self._pending[correlation] = Pending(self, api, version)
+        self.last_used = now
+        parts = [memoryview(_SIZE.pack(len(header) + len(body)) + header), memoryview(body)]
+        self._unsent_bytes += len(parts[0]) + len(body)
+        if self._holds and not urgent:
+            pending.sent = False
+            self._held.append((pending, parts))
+            return pending
+        self._unsent.extend(parts)
+        self._push()
+        return pending
+
+    def _push(self) -> None:
+        """Send what can be sent at once, and leave the rest to `_write`."""
+        try:
+            done = self._send_some()
+        except (OSError, AuthenticationError) as error:
+            self._broke(error)
+            return
+        if not done:
+            self._to_send.set()
+
+    async def ask(self, api: Api, version: int, request: Any, timeout_s: float, *, urgent: bool = False) -> Any:
+        """Post one request and wait for its answer; see `Pending.wait` for what is raised."""
+        return await self.post(api, version, request, urgent=urgent).wait(timeout_s)
+
+    # -- keeping requests back
+
+    def rest(self, seconds: float) -> None:
+        """Send nothing for so long: the broker's quota is used up, and it would not read it either (KIP-219)."""
+        until = trio.current_time() + seconds
+        if seconds <= 0 or until <= self.quiet_until or self.closed:
+            return
+        if self.quiet_until == -math.inf:
+            self.hold()
+        self.quiet_until = until
+        self._to_send.set()
+
+    def hold(self) -> None:
+        """Keep back what is posted from now on, until `release`."""
+        self._holds += 1
+
+    def release(self) -> None:
+        """Send what was kept back, once everybody who held it has let go."""
+        self._holds -= 1
+        if self._holds or self.closed:
+            return
+        while self._held:
+            pending, parts = self._held.popleft()
+            pending.sent = True
+            self._unsent.extend(parts)
+        self._push()
+
+    def _send_some(self) -> bool:
+        """Write what the socket takes now; True when nothing is left. Raises OSError, AuthenticationError."""
+        unsent = self._unsent
+        while unsent:
+            parts = [unsent[i] for i in range(min(len(unsent), 32))]
+            try:
+                sent = self._wire.send(parts)
+            except (BlockingIOError, InterruptedError):
+                return False
+            self._unsent_bytes -= sent
+            while sent:
+                first = unsent[0]
+                if sent >= len(first):
+                    sent -= len(first)
+                    unsent.popleft()
+                else:
+                    unsent[0] = first[sent:]
+                    sent = 0
+            while unsent and not len(unsent[0]):
+                unsent.popleft()
+        return self._wire.flush()
+
+    async def run(self) -> None:
+        """Read answers and write what did not fit at once, until the connection is closed."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._write)
+                await self._read()
+                nursery.cancel_scope.cancel()
+        finally:
+            self.close("the client was closed")
+
+    async def _write(self) -> None:
+        while True:
+            with trio.move_on_at(math.inf if self.quiet_until == -math.inf else self.quiet_until):
+                await self._to_send.wait()
+            if self.closed:
+                return
+            if self.quiet_until != -math.inf and self.quiet_until <= trio.current_time():
+                self.quiet_until = -math.inf
+                self.release()
+            try:
+                if self._send_some():
+                    self._to_send = trio.Event()
+                else:
+                    await trio.lowlevel.wait_writable(self._socket)
+            except trio.ClosedResourceError:
+                return
+            except (OSError, AuthenticationError) as error:
+                self._broke(error)
+
+    def _broke(self, error: Exception) -> None:
+        self.hung_up = isinstance(error, ConnectionResetError | BrokenPipeError)
+        self.close(str(error), error if isinstance(error, AuthenticationError) else None)
+
+    async def _read(self) -> None:
+        buffer = bytearray(_READ_BYTES)
+        view = memoryview(buffer)
+        filled = 0
+        while True:
+            count = await self._receive(view[filled:])
+            if not count:
+                return
+            filled += count
+            position = 0
+            while filled - position >= _SIZE.size:
+                (size,) = _SIZE.unpack_from(buffer, position)
+                if not _SIZE.size <= size <= (self._max_frame_bytes if self.ready else _MOST_BYTES_AT_FIRST):
+                    self._refuse_frame(size, bytes(view[position : position + 2]))
+                    return
+                position += _SIZE.size
+                here = min(size, filled - position)
+                if here < size and size <= _READ_BYTES - _SIZE.size:
+                    position -= _SIZE.size
+                    break
+                if not await self._take_frame(size, view[position : position + here]):
+                    return
+                position += here
+            view[: filled - position] = bytes(view[position:filled])
+            filled -= position
+
+    async def _take_frame(self, size: int, begun: memoryview) -> bool:
+        """Receive the rest of a frame that has begun, and give it to who waits. False: the connection is closed."""
+        frame = FRAMES.take(size)  # in a call of its own, so that no variable holds it while the next one is awaited
+        here = len(begun)
+        frame[:here] = begun
+        if here < size and not await self._receive_all(frame[here:]):
+            return False
+        return self._arrived(frame)
+
+    def _refuse_frame(self, size: int, start: bytes) -> None:
+        if start == _TLS_ALERT and not self.answers:
+            why = "the broker speaks TLS: security_protocol has to be 'ssl' or 'sasl_ssl'"
+            self.close(why, AuthenticationError(why, node=self.node))
+        else:
+            self.close(f"a frame of {size} bytes")
+
+    async def _receive_all(self, into: memoryview) -> bool:
+        done = 0
+        while done < len(into):
+            count = await self._receive(into[done:])
+            if not count:
+                return False
+            done += count
+        return True
+
+    async def _receive(self, into: memoryview) -> int:
+        """Some bytes from the socket; 0 when the connection is closed by now."""
+        while not self.closed:
+            try:
+                count = self._wire.recv_into(into)
+            except (BlockingIOError, InterruptedError):
+                try:
+                    await trio.lowlevel.wait_readable(self._socket)
+                except trio.ClosedResourceError:
+                    return 0
+                continue
+            except (OSError, AuthenticationError) as error:
+                self._broke(error)
+                return 0
+            if not count:
+                self.hung_up = True
+                self.close("the broker closed it")
+                return 0
+            self._reads += 1
+            if self._reads % _FAIRNESS == 0:
+                await trio.lowlevel.checkpoint()
+            return count
+        return 0
+
+    def _arrived(self, frame: memoryview) -> bool:
+        (correlation,) = _SIZE.unpack_from(frame, 0)
+        pending = self._pending.pop(correlation, None)
+        if pending is None:
+            self.close(f"an answer with the unknown correlation id {correlation}")
+            return False
+        try:
+            _, start = read_response_header(pending.api, pending.version, frame)
+        except DecodeError as wrong:
+            self.close(f"an answer whose header can not be read: {wrong}")
+            pending.lose(str(wrong), None)
+            return False
+        self.answers += 1
+        self.proved = self.ready
+        self.last_used = trio.current_time()
+        pending.arrive(frame, start)
+        return True
+
+    async def negotiate(self, timeout_s: float) -> None:
+        """Learn the broker's versions and features; an old broker is asked again in v0 (KIP-511)."""
+        request = _API_VERSIONS.request(client_software_name=SOFTWARE_NAME, client_software_version=_software_version())
+        version = min(3, _API_VERSIONS.served[1])
+        frame, start = await self.post(_API_VERSIONS, version, request).frame(timeout_s)
+        if int.from_bytes(frame[start : start + 2], "big") == ErrorCode.UNSUPPORTED_VERSION:
+            version = 0
+            answer = await self.ask(_API_VERSIONS, version, request, timeout_s)
+        else:
+            try:
+                answer = _API_VERSIONS.response.decode(frame, version, start)
+            except DecodeError as wrong:
+                raise KafkaError(f"this is no Kafka broker: {wrong}", api="ApiVersions", node=self.node) from wrong
+        if answer.error_code != ErrorCode.NONE:
+            raise KafkaError(
+                "the broker does not tell its versions",
+                code=code_of(answer.error_code),
+                api="ApiVersions",
+                node=self.node,
+            )
+        self.rest(pause_ms(_API_VERSIONS.key, version, answer.throttle_time_ms) / 1000)
+        self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
+        self.features = {entry.name: entry.max_version_level for entry in answer.finalized_features}
+
+
+def _software_version() -> str:
+    from fencepost import __version__  # here: the package's root imports this package lazily
+
+    return __version__

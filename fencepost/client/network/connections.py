@@ -1,0 +1,250 @@
+"""The connections of one client: made on demand, one for each broker and purpose, with pauses after failures."""
+
+import math
+import ssl
+from collections.abc import Iterable
+
+import trio
+
+from fencepost.client.background import Background
+from fencepost.client.config import ClientConfig
+from fencepost.client.errors import AuthenticationError, ConnectionLost
+from fencepost.client.network.authentication import authenticate, keep_authenticated
+from fencepost.client.network.connection import Connection
+from fencepost.client.network.diagnosis import security_protocol_of
+from fencepost.client.network.retry import Backoff, Random
+from fencepost.client.network.wire import Dial, HandshakeEnded, PlainWire, TlsWire, Wire
+
+Address = tuple[str, int]
+_MUTE_ENDS = 2
+"""After so many connections that a broker ended without a word, and none that worked: look at what listens there."""
+_SOON_S = 0.25
+
+
+class Reach:
+    """How well an address can be reached: when to try again, and for how long."""
+
+    __slots__ = ("_backoff", "_failures", "ever", "last", "mute_ends", "retry_at")
+
+    def __init__(self, config: ClientConfig, random: Random) -> None:
+        self._backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms, random)
+        self._failures = 0
+        self.retry_at = -math.inf
+        self.ever = False
+        """Whether a request was ever answered there, after all that goes before."""
+        self.mute_ends = 0
+        self.last = ""
+        """What went wrong there last."""
+
+    def failed(self, why: str) -> None:
+        """A connection could not be made, or ended before it was of use (KIP-144)."""
+        self.last = why
+        self._failures += 1
+        self.retry_at = trio.current_time() + self._backoff.next_delay()
+
+    def worked(self) -> None:
+        """A broker answered."""
+        self._failures = 0
+        self.mute_ends = 0
+        self.ever = True
+        self._backoff.reset()
+
+    def setup_timeout_s(self, config: ClientConfig) -> float:
+        """How long setting up may take: more after each failure in a row (KIP-601)."""
+        plain_ms = config.socket_connection_setup_timeout_ms * 2.0 ** min(self._failures, 20)
+        most_ms = max(config.socket_connection_setup_timeout_max_ms, config.socket_connection_setup_timeout_ms)
+        return min(plain_ms, most_ms) / 1000
+
+
+class Connections:
+    """Connections by address and purpose; they run in `background` and end with it."""
+
+    def __init__(
+        self, config: ClientConfig, background: Background, random: Random, dial: Dial, tls: ssl.SSLContext | None
+    ) -> None:
+        self._config = config
+        self._background = background
+        self._random = random
+        self._dial = dial
+        self._tls = tls
+        self._open: dict[tuple[Address, str], Connection] = {}
+        self._connecting: dict[tuple[Address, str], trio.Lock] = {}
+        self._reach: dict[Address, Reach] = {}
+        self._watching = False
+
+    def find(self, purpose: str) -> Connection | None:
+        """One that is open, to whichever broker."""
+        for (_, other), connection in self._open.items():
+            if other == purpose and not connection.closed:
+                return connection
+        return None
+
+    def retry_at(self, address: Address) -> float:
+        """From when on it makes sense to connect there."""
+        reach = self._reach.get(address)
+        return -math.inf if reach is None else reach.retry_at
+
+    async def get(self, address: Address, node: int | None, purpose: str) -> Connection:
+        """The connection to a broker, made if there is none; after a failure only once its pause is over.
+
+        Raises ConnectionLost(sent=False), AuthenticationError.
+        """
+        key = (address, purpose)
+        found = self._open.get(key)
+        if found is not None and not found.closed:
+            if node is not None:
+                found.node = node
+            return found
+        async with self._connecting.setdefault(key, trio.Lock()):
+            found = self._open.get(key)
+            if found is not None and not found.closed:
+                return found
+            reach = self._reach.get(address)
+            if reach is None:
+                reach = self._reach[address] = Reach(self._config, self._random)
+            if found is not None:
+                del self._open[key]
+                await self._judge(found, reach)
+            await self._pause(address, node, reach)
+            made = await self._connect(address, node, reach)
+            self._open[key] = made
+        self._watch()
+        return made
+
+    async def _pause(self, address: Address, node: int | None, reach: Reach) -> None:
+        """Wait until the next attempt, if that is soon: a caller with a deadline is to hear what the matter is."""
+        due_s = reach.retry_at - trio.current_time()
+        await trio.sleep(max(0.0, min(due_s, _SOON_S)))
+        if due_s > _SOON_S:
+            raise ConnectionLost(f"{address[0]}:{address[1]}: {reach.last}; not tried again yet", sent=False, node=node)
+
+    async def _judge(self, ended: Connection, reach: Reach) -> None:
+        """What the end of a connection says about its address. Raises AuthenticationError."""
+        if ended.proved:
+            reach.worked()
+        elif ended.hung_up:
+            await self._ended_mute(reach, ended.address)
+
+    async def _ended_mute(self, reach: Reach, address: Address) -> None:
+        """The broker ended a connection as if it did not understand. Raises AuthenticationError if that is so.
+
+        It may as well be away, with a proxy in its place: that is for the retries.
+        """
+        reach.failed("the broker closed the connection without a word")
+        reach.mute_ends += 1
+        proved = any(other[0] == address and connection.proved for other, connection in self._open.items())
+        if reach.ever or proved or reach.mute_ends < _MUTE_ENDS:
+            return
+        reach.mute_ends = 0
+        spoken = await security_protocol_of(self._dial, address, self._config.client_id)
+        if spoken is not None and spoken != self._config.security_protocol:
+            raise AuthenticationError(
+                f"the listener {address[0]}:{address[1]} is one of {spoken.upper()}, and security_protocol is"
+                f" {self._config.security_protocol!r}"
+            )
+
+    async def _connect(self, address: Address, node: int | None, reach: Reach) -> Connection:
+        timeout_s = reach.setup_timeout_s(self._config)
+        try:
+            with trio.move_on_after(timeout_s):
+                return await self._set_up(address, node, timeout_s)
+        except HandshakeEnded:
+            await self._ended_mute(reach, address)
+            raise
+        except ConnectionLost as error:
+            reach.failed(error.args[0])
+            raise
+        reach.failed(f"not set up within {timeout_s:g} s")
+        raise ConnectionLost(f"{address[0]}:{address[1]}: {reach.last}", sent=False, node=node)
+
+    async def _set_up(self, address: Address, node: int | None, timeout_s: float) -> Connection:
+        """Socket, TLS, versions, SASL. Whatever goes wrong on the way, nothing is left open."""
+        sock = await self._dial(*address, timeout_s)
+        wire: Wire = PlainWire(sock)
+        made: Connection | None = None
+        try:
+            if self._tls is not None:
+                wire = tls = TlsWire(sock, self._tls, address[0])
+                await _shaken(tls, address, node)
+            made = Connection(wire, address, node, self._config.client_id, self._config.receive_message_max_bytes)
+            self._background.start_soon(made.run)
+            await self._introduce(made, timeout_s)
+        except BaseException:
+            if made is not None:
+                made.close("it could not be set up")
+            wire.close()
+            raise
+        made.ready = True
+        return made
+
+    async def _introduce(self, made: Connection, timeout_s: float) -> None:
+        try:
+            await made.negotiate(timeout_s)
+            if not self._config.sasl:
+                return
+            lifetime_s = await authenticate(made, self._config, timeout_s)
+            await made.negotiate(timeout_s)  # strangers may be told less
+        except ConnectionLost as error:
+            if made.hung_up:
+                where = f"{made.address[0]}:{made.address[1]}"
+                raise HandshakeEnded(f"{where}: the broker closed it before it was set up") from error
+            raise
+        if lifetime_s is not None:
+            self._background.start_soon(
+                keep_authenticated, made, self._config, lifetime_s, self._config.request_timeout_ms / 1000, self._random
+            )
+
+    # -- ending them
+
+    def release(self, purpose: str) -> None:
+        """Close the connections of one purpose, when its owner is done."""
+        for key in [key for key in self._open if key[1] == purpose]:
+            self._open.pop(key).close("its owner was closed")
+        for key in [key for key in self._connecting if key[1] == purpose]:
+            del self._connecting[key]
+
+    def close(self, why: str = "the client was closed") -> None:
+        """Close every connection."""
+        for connection in self._open.values():
+            connection.close(why)
+        self._open.clear()
+
+    def keep(self, addresses: Iterable[Address]) -> None:
+        """Forget how other addresses were reached, so that a cluster that moves about costs nothing."""
+        wanted = {*addresses, *self._config.bootstrap_servers, *(address for address, _ in self._open)}
+        for address in [address for address in self._reach if address not in wanted]:
+            del self._reach[address]
+
+    def _watch(self) -> None:
+        if not self._watching:
+            self._watching = True
+            self._background.start_soon(self._close_idle)
+
+    async def _close_idle(self) -> None:
+        """End connections that nobody has used for `connections_max_idle_ms`, before the broker does."""
+        most_s = self._config.connections_max_idle_ms / 1000
+        while self._open:
+            oldest = min(connection.last_used for connection in self._open.values())
+            await trio.sleep_until(max(oldest + most_s, trio.current_time() + most_s / 100))
+            for key, connection in list(self._open.items()):
+                if connection.idle and connection.last_used + most_s <= trio.current_time():
+                    connection.close("nobody used it")
+                    del self._open[key]
+                    if connection.proved and key[0] in self._reach:
+                        self._reach[key[0]].worked()
+        self._watching = False
+
+
+async def _shaken(tls: TlsWire, address: Address, node: int | None) -> None:
+    """TLS's handshake, its errors with where it was. Raises AuthenticationError, ConnectionLost, HandshakeEnded."""
+    where = f"{address[0]}:{address[1]}"
+    try:
+        await tls.handshake()
+    except AuthenticationError as error:
+        raise AuthenticationError(f"{where}: {error.args[0]}", node=node) from error
+    except HandshakeEnded as error:
+        raise HandshakeEnded(f"{where}: {error.args[0]}") from error
+    except ConnectionResetError as error:
+        raise HandshakeEnded(f"{where}: reset during the TLS handshake") from error
+    except OSError as error:
+        raise ConnectionLost(f"{where}: {error}", sent=False, node=node) from error

@@ -1,0 +1,64 @@
+"""What kind of listener ends our connections without a word: the one thing that Kafka's protocol does not tell."""
+
+import ssl
+
+import trio
+
+from fencepost.client.errors import KafkaError
+from fencepost.client.network.authentication import SASL_HANDSHAKE
+from fencepost.client.network.connection import Connection
+from fencepost.client.network.security import PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL
+from fencepost.client.network.wire import Dial, PlainWire, TlsWire, Wire
+from fencepost.protocol.errors import ErrorCode
+
+_PATIENCE_S = 5.0
+_MOST_BYTES = 1 << 20
+_NO_MECHANISM = "NONE"
+"""Nobody's: the broker refuses it either because there is no such, or because it wants no SASL at all."""
+
+
+async def security_protocol_of(dial: Dial, address: tuple[str, int], client_id: str) -> str | None:
+    """Kafka's name of what the listener speaks, found by speaking to it; None if it answers to nothing.
+
+    Nothing secret is said, and nothing that it says is believed but for its kind.
+    """
+    unchecked = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    unchecked.check_hostname = False
+    unchecked.verify_mode = ssl.CERT_NONE
+    for context in (None, unchecked):
+        with trio.move_on_after(_PATIENCE_S):
+            try:
+                sasl = await _wants_sasl(dial, address, client_id, context)
+            except (KafkaError, OSError):
+                continue  # not this way
+            if context is None:
+                return SASL_PLAINTEXT if sasl else PLAINTEXT
+            return SASL_SSL if sasl else SSL
+    return None
+
+
+async def _wants_sasl(dial: Dial, address: tuple[str, int], client_id: str, context: ssl.SSLContext | None) -> bool:
+    """Whether it asks for SASL behind that TLS. Raises KafkaError or OSError if it is no listener of that kind."""
+    sock = await dial(*address, _PATIENCE_S)
+    wire: Wire = PlainWire(sock)
+    try:
+        if context is not None:
+            wire = tls = TlsWire(sock, context, address[0])
+            await tls.handshake()
+        connection = Connection(wire, address, None, client_id, _MOST_BYTES)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.run)
+            try:
+                await connection.negotiate(_PATIENCE_S)
+                if SASL_HANDSHAKE.key not in connection.versions:
+                    return False
+                version = connection.version_for(SASL_HANDSHAKE)
+                request = SASL_HANDSHAKE.request(mechanism=_NO_MECHANISM)
+                answer = await connection.ask(SASL_HANDSHAKE, version, request, _PATIENCE_S)
+            finally:
+                connection.close("enough was heard")
+        return bool(answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM)
+    except BaseExceptionGroup as group:
+        raise group.exceptions[0] from None
+    finally:
+        wire.close()

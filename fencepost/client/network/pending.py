@@ -1,0 +1,110 @@
+"""A request that was handed to a connection, and its answer."""
+
+import contextlib
+import math
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from fencepost.client.core.throttle import pause_ms
+from fencepost.client.errors import ConnectionLost, KafkaError
+from fencepost.protocol.registry import Api
+from fencepost.protocol.schema import DecodeError
+
+if TYPE_CHECKING:
+    from fencepost.client.network.connection import Connection
+
+
+class Pending:
+    """A request that was handed to the socket and is not answered yet."""
+
+    __slots__ = (
+        "_abandoned",
+        "_answered",
+        "_began",
+        "_frame",
+        "_lost",
+        "_timeout_s",
+        "api",
+        "connection",
+        "sent",
+        "version",
+    )
+
+    def __init__(self, connection: "Connection", api: Api, version: int) -> None:
+        self.connection = connection
+        self.api = api
+        self.version = version
+        self._answered = trio.Event()
+        self._abandoned = False
+        self._began = 0.0
+        self._timeout_s = math.inf
+        self._frame: tuple[memoryview, int] | None = None
+        self._lost: KafkaError | None = None
+        self.sent = True
+        """False while the connection keeps the request back: it can not have reached the broker."""
+
+    def arrive(self, frame: memoryview, body_start: int) -> None:
+        """The reader found the answer."""
+        self._frame = (frame, body_start)
+        self._answered.set()
+        if self._abandoned:
+            with contextlib.suppress(KafkaError):  # nobody waits for it but the connection, which is closed by that
+                self._decoded(frame, body_start)
+
+    def lose(self, why: str, cause: KafkaError | None) -> None:
+        """The connection ended first; `cause` if that is something which another attempt would not change."""
+        self._lost = cause or ConnectionLost(why, sent=self.sent, api=self.api.name, node=self.connection.node)
+        self._answered.set()
+
+    async def frame(self, timeout_s: float) -> tuple[memoryview, int]:
+        """The answer as bytes, and where its body begins.
+
+        Raises ConnectionLost (with `sent`) when the connection ends first or `timeout_s` passes; the latter closes
+        the connection, because whatever is behind the missing answer would be late, too. Time in which the broker had
+        us wait (its quota, KIP-219) does not count. Raises AuthenticationError when that ended the connection.
+        """
+        self._began, self._timeout_s = trio.current_time(), timeout_s
+        while not self._answered.is_set():
+            ends = self._ends()
+            if ends <= trio.current_time():
+                break
+            with trio.move_on_at(ends):
+                await self._answered.wait()
+        if self._lost is not None:
+            raise self._lost
+        if self._frame is None:
+            why = f"no answer within {timeout_s:g} s"
+            self.connection.close(why)
+            raise ConnectionLost(why, sent=self.sent, api=self.api.name, node=self.connection.node)
+        return self._frame
+
+    def _ends(self) -> float:
+        return max(self._began, self.connection.quiet_until) + self._timeout_s
+
+    def overdue(self, now: float) -> bool:
+        """Whether it is unanswered for longer than whoever asked would have waited, had nobody cancelled that."""
+        return self._abandoned and self._ends() <= now
+
+    async def wait(self, timeout_s: float) -> Any:
+        """The decoded answer; raises as `frame` does, and KafkaError where the bytes make no sense."""
+        try:
+            frame, start = await self.frame(timeout_s)
+        except trio.Cancelled:
+            self._abandoned = True
+            raise
+        return self._decoded(frame, start)
+
+    def _decoded(self, frame: memoryview, start: int) -> Any:
+        """The answer, whose throttle time the connection obeys. Raises KafkaError."""
+        try:
+            answer = self.api.response.decode(frame, self.version, start)
+        except DecodeError as wrong:
+            self.connection.close(f"an answer that can not be read: {wrong}")
+            raise KafkaError(
+                f"the answer can not be read: {wrong}", api=self.api.name, node=self.connection.node
+            ) from wrong
+        throttle_ms = getattr(answer, "throttle_time_ms", 0)
+        if throttle_ms > 0:
+            self.connection.rest(pause_ms(self.api.key, self.version, throttle_ms) / 1000)
+        return answer

@@ -1,0 +1,1 @@
+"""The idempotent producer: records into batches, batches to brokers, acknowledgements back."""

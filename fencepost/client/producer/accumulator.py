@@ -1,0 +1,266 @@
+"""Records that wait for their batch to be sent, per partition, within the producer's memory.
+
+What is sent when and under which number is decided in `core.sequences`; here are the batches and who waits for them.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from fencepost.client.core.sequences import PartitionQueue, Producer, SequencedBatch
+from fencepost.client.errors import KafkaError
+from fencepost.client.producer.buffer import BufferMemory
+from fencepost.client.producer.metrics import Counters
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.record_batch import build_batch, read_header, set_producer
+from fencepost.protocol.records import decode_records
+from fencepost.protocol.topics import TopicPartition
+
+NewRecord = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+HEADER_BYTES = 61
+RECORD_OVERHEAD = 16
+"""What a record of usual size takes beside its key, value and headers; batches are filled by it."""
+_NOT_DECODED: NewRecord = (-1, None, None, ())
+"""Stands for each record of a batch that was handed in ready-made."""
+
+
+class Listener(Protocol):
+    """Who wants to hear how batches ended."""
+
+    def settled(self, batch: "Batch") -> None:
+        """`batch` is done; `batch.error` tells how."""
+        ...
+
+
+class Batch(SequencedBatch):
+    """Records of one partition that are sent, and succeed or fail, together."""
+
+    __slots__ = (
+        "append_time_ms",
+        "attempts",
+        "base_offset",
+        "created_at",
+        "data",
+        "done",
+        "error",
+        "halves",
+        "listeners",
+        "queue",
+        "ready_made",
+        "size_bytes",
+        "trouble",
+    )
+
+    def __init__(self, queue: "Queue", created_at: float, ready_at: float, expires_at: float) -> None:
+        super().__init__(ready_at, expires_at)
+        self.queue = queue
+        self.created_at = created_at
+        self.size_bytes = HEADER_BYTES
+        self.listeners: list[Listener] = []
+        self.attempts = 0
+        self.data: bytearray | None = None
+        self.base_offset = -1
+        self.append_time_ms = -1
+        self.trouble: KafkaError | None = None  # what went wrong with the last attempt
+        self.error: KafkaError | None = None  # what it failed with
+        self.done = trio.Event()
+        self.halves: list[Batch] = []
+        self.ready_made = False  # `data` came from the program; only the producer's identity is missing
+
+    def place_of(self, index: int) -> tuple[int, int]:
+        """(offset, timestamp in ms) of the record at `index`; raises the batch's error. Only when `done`."""
+        for half in self.halves:
+            if index < len(half.records):
+                return half.place_of(index)
+            index -= len(half.records)
+        if self.error is not None:
+            raise self.error
+        timestamp_ms = self.append_time_ms if self.append_time_ms >= 0 else self.records[index][0]
+        return (self.base_offset + index if self.base_offset >= 0 else -1), timestamp_ms
+
+    def encode(
+        self, compression: Compression, producer: Producer, transactional: bool, level: int | None = None
+    ) -> bytearray:
+        """The bytes to send; made once, and only re-stamped when the producer's identity changed since."""
+        if self.ready_made:
+            assert self.data is not None
+            self.ready_made = False
+            set_producer(self.data, 0, producer[0], producer[1], self.base_sequence, transactional=transactional)
+        if self.data is None:
+            self.data = build_batch(
+                self.records,
+                compression=compression,
+                level=level,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                base_sequence=self.base_sequence,
+                transactional=transactional,
+            )
+        return self.data
+
+    def restamp(self, producer: Producer, base_sequence: int) -> None:
+        """Give the batch a new identity and sequence, after an epoch bump (row P7)."""
+        self.base_sequence = base_sequence
+        if self.data is not None:
+            set_producer(self.data, 0, producer[0], producer[1], base_sequence)
+
+    def split(self) -> list["Batch"]:
+        """Two halves for a broker that found the batch too large; the whole is done when both are."""
+        if self.data is not None and self.records[0] is _NOT_DECODED:
+            decoded = decode_records(self.data, 0, read_header(self.data))
+            self.records = [(one.timestamp_ms, one.key, one.value, tuple(one.headers)) for one in decoded]
+        middle = len(self.records) // 2
+        whole = _Whole(self)
+        for records in (self.records[:middle], self.records[middle:]):
+            half = Batch(self.queue, self.created_at, 0.0, self.expires_at)
+            half.records = records
+            half.listeners = [whole]
+            half.attempts = self.attempts
+            self.halves.append(half)
+        content = self.size_bytes - HEADER_BYTES
+        self.halves[0].size_bytes = HEADER_BYTES + content // 2
+        self.halves[1].size_bytes = HEADER_BYTES + content - content // 2
+        self.data = None
+        return list(self.halves)
+
+
+class _Whole:
+    """Tells a split batch that both of its halves are done."""
+
+    __slots__ = ("batch", "open")
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch = batch
+        self.open = 2
+
+    def settled(self, batch: Batch) -> None:
+        self.open -= 1
+        if self.batch.error is None:
+            self.batch.error = batch.error
+        if not self.open:
+            self.batch.done.set()
+            for listener in self.batch.listeners:
+                listener.settled(self.batch)
+
+
+Queue = PartitionQueue[Batch]
+
+
+class Accumulator:
+    """All partitions of one producer, within `buffer_memory` bytes. `changed` is called when something may be sent."""
+
+    def __init__(self, batch_size: int, buffer_memory: int, delivery_timeout_s: float) -> None:
+        self.batch_size = batch_size
+        self.memory = BufferMemory(buffer_memory)
+        self.counters = Counters()
+        self._delivery_timeout_s = delivery_timeout_s
+        self.queues: dict[TopicPartition, Queue] = {}
+        self.active: dict[TopicPartition, Queue] = {}
+        self.changed: Callable[[], None] = lambda: None
+
+    @property
+    def used_bytes(self) -> int:
+        """How many bytes are taken."""
+        return self.memory.used
+
+    def queue(self, partition: TopicPartition) -> Queue:
+        """What is held for a partition."""
+        queue = self.queues.get(partition)
+        if queue is None:
+            queue = self.queues[partition] = PartitionQueue(partition)
+        return queue
+
+    def append(self, queue: Queue, record: NewRecord, size_bytes: int, linger_s: float) -> Batch:
+        """Put a record, whose memory is taken already, into its partition's open batch and return that batch."""
+        batch = self.batch_for(queue, size_bytes, linger_s)
+        batch.records.append(record)
+        batch.size_bytes += size_bytes
+        return batch
+
+    def batch_for(self, queue: Queue, size_bytes: int, linger_s: float) -> Batch:
+        """The batch of a partition that the next record of so many bytes belongs to."""
+        batch = queue.waiting[-1] if queue.waiting else None
+        if batch is None or batch.ready_made or batch.size_bytes + size_bytes > self.batch_size:
+            return self.open_batch(queue, linger_s)
+        if not linger_s and batch.ready_at:
+            batch.ready_at = 0.0
+            self.changed()
+        return batch
+
+    def open_batch(self, queue: Queue, linger_s: float) -> Batch:
+        """A new batch at the end of a partition's queue; the one before it is full."""
+        now = trio.current_time()
+        if queue.waiting:
+            queue.waiting[-1].ready_at = 0.0
+        self.active[queue.partition] = queue
+        batch = Batch(queue, now, now + linger_s if linger_s else 0.0, now + self._delivery_timeout_s)
+        queue.waiting.append(batch)
+        self.changed()
+        return batch
+
+    def append_ready(self, queue: Queue, data: bytearray, count: int) -> Batch:
+        """A whole batch of `count` records that lacks only its producer; its memory is taken already."""
+        batch = self.open_batch(queue, 0.0)
+        batch.records = [_NOT_DECODED] * count
+        batch.data, batch.ready_made = data, True
+        batch.size_bytes = len(data)
+        return batch
+
+    def flush(self) -> None:
+        """Everything that lingers is ready now."""
+        for queue in self.active.values():
+            for batch in queue.waiting:
+                batch.ready_at = 0.0
+        self.changed()
+
+    def unfinished(self) -> list[Batch]:
+        """Every batch that is not done yet, at this moment."""
+        return [b for queue in self.active.values() for b in (*queue.in_flight, *queue.resend, *queue.waiting)]
+
+    def abandon(self) -> None:
+        """What is still unanswered belongs to a transaction that is over: it must never be sent again."""
+        for queue in self.queues.values():
+            queue.muted = False
+            for batch in queue.unresolved():
+                batch.expires_at = 0.0
+
+    def finish(self, batch: Batch, error: KafkaError | None = None, *, release: bool = True) -> None:
+        """A batch is done: its listeners hear of it. With `release` it is in none of the lists, its memory is free."""
+        batch.error = error
+        if error is not None:
+            self.counters.record_error += len(batch.records)
+        if release:
+            self.release(batch)
+        batch.done.set()
+        for listener in batch.listeners:
+            listener.settled(batch)
+
+    def release(self, batch: Batch) -> None:
+        """The memory of a batch that is in none of the lists any more."""
+        batch.data = None
+        self.memory.give_back(batch.size_bytes - HEADER_BYTES)
+        if batch.queue.idle:
+            self.active.pop(batch.queue.partition, None)
+
+    def end(self, error_of: Callable[[TopicPartition], KafkaError]) -> None:
+        """Nobody reads answers any more: whoever waits for one, or lost it with its connection, hears that."""
+        for queue in list(self.active.values()):
+            for batch in queue.in_flight:
+                if not batch.given_up:
+                    batch.given_up = True
+                    self.finish(batch, error_of(queue.partition), release=False)
+            for batch in [one for one in queue.resend if one.doubtful]:
+                self.finish(batch, error_of(queue.partition), release=queue.give_up(batch))
+
+    def drop(self, error: KafkaError, *, resend_too: bool) -> None:
+        """Fail everything that is not in flight: waiting batches and, if asked, those to be sent again."""
+        for queue in list(self.active.values()):
+            dropped = list(queue.waiting)
+            queue.waiting.clear()
+            if resend_too:
+                dropped += queue.drop_resend()
+            for batch in dropped:
+                self.finish(batch, error)
+            if queue.idle:
+                self.active.pop(queue.partition, None)

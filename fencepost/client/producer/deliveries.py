@@ -1,0 +1,123 @@
+"""What became of records: where they stand, who waits for them, and who has to be told that they failed."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import trio
+
+from fencepost.client.errors import KafkaError
+from fencepost.client.producer.accumulator import Batch
+
+_MAX_ERRORS = 100
+
+
+class RecordMetadata(NamedTuple):
+    """Where an acknowledged record stands; `timestamp_ms` is the broker's where the topic says LogAppendTime.
+
+    `offset` is -1 in the one case where the broker knows the record as a duplicate but not its place any more.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_ms: int
+
+    @property
+    def timestamp(self) -> int:
+        """The same as `timestamp_ms`."""
+        return self.timestamp_ms
+
+
+class Delivery:
+    """A record that is in the producer's buffer, from `submit` or `send_nowait`. Nothing needs to be done with it."""
+
+    __slots__ = ("_asked", "_batch", "_index", "_tracker")
+
+    def __init__(self, batch: Batch, index: int, tracker: "Tracker") -> None:
+        self._batch = batch
+        self._index = index
+        self._tracker = tracker
+        self._asked = False
+        tracker.follow(batch)
+
+    @property
+    def done(self) -> bool:
+        """Whether `wait` would return or raise at once."""
+        return self._batch.done.is_set()
+
+    @property
+    def partition(self) -> int:
+        """The partition that the record goes to."""
+        return self._batch.queue.partition.partition
+
+    async def wait(self) -> RecordMetadata:
+        """Wait for the acknowledgement. Raises what `Producer.send` raises; may be called again, and cancelled."""
+        await self._batch.done.wait()
+        return self.result()
+
+    def result(self) -> RecordMetadata:
+        """The same, once `done`; before, trio.WouldBlock is raised."""
+        if not self._batch.done.is_set():
+            raise trio.WouldBlock
+        if not self._asked:
+            self._asked = True
+            self._tracker.asked(self._batch)
+        topic, partition = self._batch.queue.partition
+        return RecordMetadata(topic, partition, *self._batch.place_of(self._index))
+
+
+class Tracker:
+    """Counts the batches that a group of records went into, and keeps what went wrong with them.
+
+    A batch may have records of several groups, and of nobody's: who was told of one of them says nothing of the others.
+    """
+
+    def __init__(self, on_error: Callable[[KafkaError], None] | None = None) -> None:
+        self._open: dict[Batch, int] = {}
+        self._failed: dict[Batch, int] = {}  # how many records of the group nobody has asked about
+        self._on_error = on_error
+        self._settled = trio.Event()
+
+    @property
+    def errors(self) -> list[KafkaError]:
+        """What went wrong with records that nobody asked about; one for each batch, at most 100."""
+        return [batch.error for batch in self._failed if batch.error is not None]
+
+    def follow(self, batch: Batch) -> None:
+        """A record of the group is in `batch`."""
+        known = self._open.get(batch, 0)
+        self._open[batch] = known + 1
+        if not known:
+            batch.listeners.append(self)
+
+    def settled(self, batch: Batch) -> None:
+        """`batch` is done."""
+        records = self._open.pop(batch)
+        if batch.error is not None:
+            if len(self._failed) < _MAX_ERRORS:
+                self._failed[batch] = records
+            if self._on_error is not None:
+                self._on_error(batch.error)
+        if not self._open:
+            self._settled.set()
+
+    def asked(self, batch: Batch) -> None:
+        """Whoever handed in one of the group's records has asked what became of it."""
+        left = self._failed.get(batch)
+        if left == 1:
+            del self._failed[batch]
+        elif left is not None:
+            self._failed[batch] = left - 1
+
+    async def wait(self) -> None:
+        """Return when all batches are done."""
+        while self._open:
+            self._settled = trio.Event()
+            await self._settled.wait()
+
+    def raise_errors(self) -> None:
+        """Raise what nobody asked about yet, as one ExceptionGroup, and forget it."""
+        errors = self.errors
+        self._failed.clear()
+        if errors:
+            raise ExceptionGroup("records that were not acknowledged", errors)

@@ -1,0 +1,95 @@
+"""What a sender needs beside batches: under whose name it sends, the way to one broker, and the codec's level."""
+
+import math
+from typing import Protocol
+
+import trio
+
+from fencepost.client.config import ProducerConfig
+from fencepost.client.network.connection import Connection
+from fencepost.client.network.retry import Backoff
+from fencepost.protocol.compression import Compression
+
+LZ4_DEFAULT_LEVEL = 9
+
+
+class Identity(Protocol):
+    """Under which producer id and epoch batches go out, and what to do when that breaks."""
+
+    @property
+    def transactional_id(self) -> str | None:
+        """The id that makes batches transactional, or None."""
+        ...
+
+    @property
+    def current(self) -> tuple[int, int] | None:
+        """(producer id, epoch), or None while there is none."""
+        ...
+
+    @property
+    def highest_produce_version(self) -> int:
+        """11 for a transaction whose partitions are added by hand (row T16), else whatever both sides speak."""
+        ...
+
+    def acquire(self) -> None:
+        """There is no identity: see that there will be one. Called again and again until there is."""
+        ...
+
+    def bump(self) -> bool:
+        """Move to the next epoch without asking (row P7), or False when that is not this producer's way."""
+        ...
+
+
+class Lane:
+    """What goes to one broker: its connection and how many requests are unanswered there."""
+
+    __slots__ = (
+        "_lost",
+        "_resend_at",
+        "backoff",
+        "connecting",
+        "connection",
+        "in_flight",
+        "node",
+        "retry_at",
+        "stuck_since",
+    )
+
+    def __init__(self, node: int, backoff: Backoff) -> None:
+        self.node = node
+        self.connection: Connection | None = None
+        self.connecting = False
+        self.in_flight = 0
+        self.retry_at = 0.0
+        self.stuck_since = math.inf  # since when it has not taken what was ready for it
+        self.backoff = backoff
+        self._lost: Connection | None = None
+        self._resend_at = 0.0
+
+    def lost(self, connection: Connection, resend: Backoff) -> float:
+        """A request of `connection` ended without an answer; when its batches may go out again.
+
+        However many requests were unanswered there, one connection was lost: that is one pause, not the fifth.
+        """
+        if self._lost is not connection:
+            self._lost = connection
+            now = trio.current_time()
+            self.retry_at = now + self.backoff.next_delay()
+            self._resend_at = now + resend.next_delay()
+        return self._resend_at
+
+
+def level_of(config: ProducerConfig) -> int | None:
+    """The compression level that is configured for the codec in use; None for the codec's own default (KIP-390).
+
+    As in Kafka, gzip's -1 and lz4's 9 are the names of that default.
+    """
+    match config.compression_type:
+        case Compression.GZIP:
+            return None if config.compression_gzip_level < 0 else config.compression_gzip_level
+        case Compression.LZ4:
+            return None if config.compression_lz4_level == LZ4_DEFAULT_LEVEL else config.compression_lz4_level
+        case Compression.ZSTD:
+            return config.compression_zstd_level
+        case _:
+            return None

@@ -1,0 +1,269 @@
+"""The idempotent producer: every record once and in order per partition, with nothing for the program to poll."""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Generic, TypeVar
+
+import trio
+
+from fencepost.client.background import Background
+from fencepost.client.config import ProducerConfig
+from fencepost.client.core.sequences import bumped
+from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
+from fencepost.client.network.cluster import Cluster
+from fencepost.client.producer.accumulator import Batch
+from fencepost.client.producer.base_producer import BATCH_LINGER_S, BaseProducer, Headers
+from fencepost.client.producer.deliveries import Delivery, RecordMetadata, Tracker
+from fencepost.client.producer.sender import Sender
+from fencepost.client.producer.undelivered import unanswered
+from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
+from fencepost.protocol.registry import API_BY_KEY
+
+__all__ = [
+    "BATCH_LINGER_S",
+    "NO_LIMIT",
+    "BaseProducer",
+    "Delivery",
+    "Headers",
+    "Producer",
+    "RecordMetadata",
+    "SendMany",
+    "Tracker",
+]
+
+INIT_PRODUCER_ID = API_BY_KEY[22]
+NO_LIMIT = 1 << 15
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class OwnIdentity:
+    """Producer id and epoch of a producer without transactions; it may raise its epoch by itself (row P7, KIP-360)."""
+
+    transactional_id: str | None = None
+    highest_produce_version = NO_LIMIT
+
+    def __init__(self, cluster: Cluster, background: Background) -> None:
+        self._cluster = cluster
+        self._background = background
+        self._asking = False
+        self.current: tuple[int, int] | None = None
+        self.sender: Sender | None = None
+
+    def acquire(self) -> None:
+        """Ask any broker for a fresh producer id, once at a time (row P1)."""
+        if not self._asking:
+            self._asking = True
+            self._background.start_soon(self._ask)
+
+    async def _ask(self) -> None:
+        backoff = self._cluster.policy.backoff()
+        assert self.sender is not None
+        try:
+            while self.current is None and self.sender.fatal is None:
+                try:
+                    self.current = await self._attempt()
+                except RetriableError:
+                    await backoff.pause()
+                except KafkaError as error:
+                    self.sender.fail(error)
+                    return
+        finally:
+            self._asking = False
+            self.sender.wake()
+
+    async def _attempt(self) -> tuple[int, int]:
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        answer = await self._cluster.ask(None, INIT_PRODUCER_ID, request)
+        if answer.error_code:
+            raise error_for(code_of(answer.error_code), "no producer id", api="InitProducerId")
+        return answer.producer_id, answer.producer_epoch
+
+    def bump(self) -> bool:
+        """The next epoch; at the end of the epochs the id is given up and another is asked for (row P12)."""
+        assert self.current is not None
+        self.current = bumped(self.current)
+        return True
+
+
+class Producer(BaseProducer, Generic[K, V]):
+    """An idempotent producer; open it with `async with kafka.producer(...)`.
+
+    Leaving the block waits until everything handed in is acknowledged, and raises what nobody was told (see `flush`).
+    If the block ends with an exception or a cancellation, what has not been sent yet fails and is not sent.
+    """
+
+    def __init__(self, cluster: Cluster, background: Background, config: ProducerConfig, purpose: str) -> None:
+        super().__init__(cluster, config, purpose)
+        self._background = background
+        self._scope: trio.CancelScope | None = None
+        self._unattended = Tracker()
+
+    async def __aenter__(self) -> "Producer[K, V]":
+        await trio.lowlevel.checkpoint()  # first: whoever is cancelled here has begun nothing
+        identity = OwnIdentity(self._cluster, self._background)
+        self._sender = identity.sender = Sender(self._cluster, self._accumulator, identity, self._config, self._purpose)
+        self._scope = self._background.start_soon(self._sender.run)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                await self.flush()
+        finally:
+            assert self._sender is not None
+            assert self._scope is not None
+            self._accumulator.end(unanswered)
+            self._sender.fail(KafkaError("the producer was closed"))
+            self._scope.cancel()
+
+    async def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> RecordMetadata:
+        """Send one record and wait until every replica that must have it has it.
+
+        Raises DeliveryError when `delivery_timeout_ms` ends first (its `may_be_written` tells whether the record can be
+        in the log), RetriableError when there was no topic or no room for `max_block_ms`, other KafkaErrors at once.
+
+        A cancelled `send` was either cancelled while it waited for the topic or for room, and the record is nowhere; or
+        while it waited for the acknowledgement, and the record is still delivered once, or fails at its own deadline.
+        `submit` tells the two apart: once it has returned, the record is on its way.
+        """
+        batch = await self._enqueue(topic, value, key, partition, headers, timestamp_ms, self.linger_s)
+        index = len(batch.records) - 1
+        await batch.done.wait()
+        return RecordMetadata(topic, batch.queue.partition.partition, *batch.place_of(index))
+
+    async def submit(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """Hand in one record, waiting only for its topic and for room; the result is for whoever wants to wait later.
+
+        If this is cancelled or raises, the record is not in the buffer and will not be sent. Once it has returned, the
+        record is on its way whatever is cancelled. What fails and is not asked for is raised by the next `flush`, or
+        at the end of the producer's block.
+        """
+        batch = await self._enqueue(topic, value, key, partition, headers, timestamp_ms, self.linger_s)
+        return Delivery(batch, len(batch.records) - 1, self._unattended)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> Delivery:
+        """`submit` without waiting at all: raises trio.WouldBlock where that would wait, and the record is not in."""
+        self._refuse_if_broken()
+        record = self._record(topic, value, key, headers, timestamp_ms)
+        batch = self._put(topic, record, partition, self.linger_s)
+        if batch is None:
+            raise trio.WouldBlock
+        return Delivery(batch, len(batch.records) - 1, self._unattended)
+
+    async def send_many(
+        self, topic: str, records: Iterable[tuple[K | None, V | None]], *, partition: int | None = None
+    ) -> None:
+        """Send (key, value) pairs of one topic and wait for all acknowledgements; raises as `batch` does."""
+        async with self.batch() as batch:
+            await batch.send_many(topic, records, partition=partition)
+
+    def batch(self) -> "SendMany[K, V]":
+        """A context for many records at once: `async with producer.batch() as b: await b.send(...)`."""
+        return SendMany(self)
+
+    async def flush(self) -> None:
+        """Send what lingers, and return when everything handed in so far is acknowledged or has failed.
+
+        What `submit` and `send_nowait` handed in and nobody waited for raises here, as an ExceptionGroup of
+        KafkaErrors, one for each failed batch.
+        """
+        await super().flush()
+        self._unattended.raise_errors()
+
+
+class SendMany(Generic[K, V]):
+    """Many records: `send` waits only for buffer space; the end of the block waits for all acknowledgements.
+
+    What failed is raised there as one ExceptionGroup of KafkaErrors (at most 100 of them), one per failed batch.
+    If the block ends with an exception nothing is waited for, and nothing is taken back.
+    """
+
+    def __init__(self, producer: Producer[K, V]) -> None:
+        self._producer = producer
+        self._tracker = Tracker()
+        self._last: Batch | None = None
+        self._linger_s = max(BATCH_LINGER_S, producer.linger_s)
+
+    async def __aenter__(self) -> "SendMany[K, V]":
+        await trio.lowlevel.checkpoint()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._producer._accumulator.flush()
+        if error is not None:
+            return
+        await self._tracker.wait()
+        self._tracker.raise_errors()
+
+    async def send(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Hand in one record; waits only while the buffer is full."""
+        batch = await self._producer._enqueue(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
+        if batch is not self._last:
+            self._last = batch
+            self._tracker.follow(batch)
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: V | None = None,
+        *,
+        key: K | None = None,
+        partition: int | None = None,
+        headers: Headers = (),
+        timestamp_ms: int | None = None,
+    ) -> None:
+        """Hand in one record, or raise trio.WouldBlock where `send` would wait."""
+        producer = self._producer
+        producer._refuse_if_broken()
+        record = producer._record(topic, value, key, headers, timestamp_ms)
+        batch = producer._put(topic, record, partition, self._linger_s)
+        if batch is None:
+            raise trio.WouldBlock
+        self._tracker.follow(batch)
+
+    async def send_many(
+        self, topic: str, records: Iterable[tuple[K | None, V | None]], *, partition: int | None = None
+    ) -> None:
+        """Hand in (key, value) pairs of one topic; waits only while the buffer is full."""
+        await self._producer._enqueue_many(topic, records, partition, self._linger_s, self._tracker.follow)

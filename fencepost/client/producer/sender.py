@@ -1,0 +1,394 @@
+"""Sending a producer's batches: which go to which broker now, and what answers and lost connections make of them.
+
+Numbers and their recovery (rows P2 to P7) are decided in `core.sequences`.
+"""
+
+import math
+from typing import Any
+
+import trio
+
+from fencepost.client.config import ProducerConfig
+from fencepost.client.core.sequences import Verdict
+from fencepost.client.errors import AuthorizationError, ConnectionLost, FatalError, KafkaError, RetriableError, code_of
+from fencepost.client.network.cluster import NO_LEADER, Cluster
+from fencepost.client.network.connection import Connection
+from fencepost.client.network.pending import Pending
+from fencepost.client.network.retry import Backoff
+from fencepost.client.producer.accumulator import Accumulator, Batch, Queue
+from fencepost.client.producer.lane import Identity, Lane, level_of
+from fencepost.client.producer.produce_requests import produce_request, told_of
+from fencepost.client.producer.undelivered import place_lost, refusal, too_late, unanswered
+from fencepost.protocol.batch_header import CorruptBatch
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.registry import API_BY_KEY
+
+PRODUCE = API_BY_KEY[0]
+ZSTD_PRODUCE_VERSION = 7
+_IDLE_CHECK_S = 1.0
+Pauses = dict[Backoff, float]
+"""Until when the partitions of one answer wait."""
+
+
+class Sender:
+    """The one task of a producer that decides what is sent; answers are handled as they come."""
+
+    def __init__(
+        self, cluster: Cluster, accumulator: Accumulator, identity: Identity, config: ProducerConfig, purpose: str
+    ) -> None:
+        self._cluster = cluster
+        self._accumulator = accumulator
+        self._identity = identity
+        self._config = config
+        self._purpose = purpose
+        self._level = level_of(config)
+        self._patience_s = config.delivery_timeout_ms / 1000
+        self._lanes: dict[int, Lane] = {}
+        self._wake = trio.Event()
+        self._refreshing = False
+        self._refresh_at = 0.0
+        self._backoff = cluster.policy.backoff()
+        self._turnover = Backoff(1, cluster.policy.first_ms, cluster.random)  # until the transaction before is over
+        self._trouble: KafkaError | None = None
+        self._turn = 0
+        self.fatal: KafkaError | None = None
+        self.in_flight = 0
+        self.quiet = trio.Event()
+        self.quiet.set()
+        accumulator.changed = self.wake
+
+    def wake(self) -> None:
+        """Look again: something may have become sendable."""
+        self._wake.set()
+
+    def fail(self, error: KafkaError) -> None:
+        """Nothing can be sent any more: fail everything that waits and everything that will come."""
+        if self.fatal is None:
+            self.fatal = error
+        self._accumulator.drop(error, resend_too=True)
+        self._accumulator.memory.let_all_in()
+        self.wake()
+
+    def slow_brokers(self) -> set[int]:
+        """Brokers that have not taken what is ready for them for `partitioner_availability_timeout_ms` (KIP-794)."""
+        limit_s = self._config.partitioner_availability_timeout_ms / 1000
+        if not limit_s:
+            return set()
+        latest = trio.current_time() - limit_s
+        wanted = {self._cluster.leader(partition) for partition in self._accumulator.active}
+        return {node for node, lane in self._lanes.items() if lane.stuck_since < latest and node in wanted}
+
+    async def run(self) -> None:
+        """Send until cancelled. Exceptions that are nobody's answer leave this task."""
+        try:
+            async with trio.open_nursery() as nursery:
+                while True:
+                    self._wake = trio.Event()
+                    wakes_at = self._round(nursery, trio.current_time())
+                    with trio.move_on_at(wakes_at):
+                        await self._wake.wait()
+        finally:
+            self._cluster.release(self._purpose)
+            self._accumulator.end(unanswered)
+            self.fail(KafkaError("the client was closed"))
+
+    # -- deciding
+
+    def _round(self, nursery: trio.Nursery, now: float) -> float:
+        """Send all that may be sent now; the time at which to look again."""
+        if not self._accumulator.active:
+            return math.inf
+        if self.fatal is not None:
+            self._accumulator.drop(self.fatal, resend_too=True)
+            return self._expire(now)
+        wakes_at = min(self._expire(now), now + _IDLE_CHECK_S)
+        producer = self._identity.current
+        if producer is None:
+            self._identity.acquire()
+            return wakes_at
+        by_node, due = self._sendable(nursery, producer, now)
+        wakes_at = min(wakes_at, due)
+        for node, queues in by_node.items():
+            lane = self._lanes.get(node)
+            if lane is None:
+                lane = self._lanes[node] = Lane(node, self._cluster.policy.backoff())
+            wakes_at = min(wakes_at, self._fill(nursery, lane, queues, now))
+        return wakes_at
+
+    def _expire(self, now: float) -> float:
+        """Fail batches whose delivery deadline has passed; when the next one passes."""
+        first = math.inf
+        for queue in list(self._accumulator.active.values()):
+            for batch in list(queue.unresolved()):
+                if batch.given_up:
+                    continue
+                if batch.expires_at <= now:
+                    doubtful = batch.doubtful or batch in queue.in_flight
+                    error = too_late(self._patience_s, batch.trouble or self._trouble, may_be_written=doubtful)
+                    self._accumulator.finish(batch, error, release=queue.give_up(batch))
+                else:
+                    first = min(first, batch.expires_at)
+            while queue.waiting and queue.waiting[0].expires_at <= now:
+                batch = queue.waiting.popleft()
+                error = too_late(self._patience_s, batch.trouble or self._trouble, may_be_written=False)
+                self._accumulator.finish(batch, error)
+            if queue.waiting:
+                first = min(first, queue.waiting[0].expires_at)
+        return first
+
+    def _sendable(
+        self, nursery: trio.Nursery, producer: tuple[int, int], now: float
+    ) -> tuple[dict[int, list[Queue]], float]:
+        """The partitions that have something to send, by leader; and when the others may have."""
+        by_node: dict[int, list[Queue]] = {}
+        wakes_at = math.inf
+        for queue in list(self._accumulator.active.values()):
+            if not queue.in_flight:
+                self._settle_identity(queue, producer)
+                producer = self._identity.current or producer
+            elif self._identity.transactional_id is not None and queue.producer != producer:
+                continue  # what is unanswered is of a transaction that is over: nothing may follow under its epoch
+            due = queue.wakes_at(now)
+            if due > now:
+                wakes_at = min(wakes_at, due)
+                continue
+            if self._cluster.is_stale(queue.partition.topic):
+                self._ask_for_metadata(nursery, now)
+            leader = self._cluster.leader(queue.partition)
+            if leader == NO_LEADER:
+                self._ask_for_metadata(nursery, now)
+                wakes_at = min(wakes_at, now + _IDLE_CHECK_S)
+                continue
+            by_node.setdefault(leader, []).append(queue)
+        return by_node, wakes_at
+
+    def _settle_identity(self, queue: Queue, producer: tuple[int, int]) -> None:
+        """With nothing in flight a partition may take up a new epoch, or need one because its sequence broke."""
+        lost: list[Batch] = []
+        if queue.producer != producer and (queue.restart or not queue.resend):
+            lost = queue.adopt(producer)
+        elif queue.needs_epoch() and self._identity.bump():
+            current = self._identity.current
+            if current is not None:
+                lost = queue.adopt(current)
+            else:
+                self.wake()
+        for batch in lost:
+            self._accumulator.finish(batch, place_lost(queue.partition, batch.trouble))
+
+    def _fill(self, nursery: trio.Nursery, lane: Lane, queues: list[Queue], now: float) -> float:
+        """Post requests to one broker while there is room; when to look again."""
+        lane.stuck_since = min(lane.stuck_since, now)
+        if lane.connection is None or lane.connection.closed:
+            if lane.retry_at > now:
+                return lane.retry_at
+            if not lane.connecting:
+                lane.connecting = True
+                nursery.start_soon(self._connect, lane)
+            return math.inf
+        if lane.connection.quiet_until > now:
+            return lane.connection.quiet_until  # the broker has asked for it (KIP-219)
+        self._turn += 1
+        queues = queues[self._turn % len(queues) :] + queues[: self._turn % len(queues)]
+        while lane.in_flight < self._config.max_in_flight_requests_per_connection:
+            batches = self._take(queues, now)
+            if not batches or not self._post(nursery, lane, lane.connection, batches):
+                break
+            lane.stuck_since = math.inf
+            queues = queues[len(batches) :] + queues[: len(batches)]
+        return min((queue.wakes_at(now) for queue in queues if queue.wakes_at(now) > now), default=math.inf)
+
+    def _take(self, queues: list[Queue], now: float) -> list[Batch]:
+        """One batch of each partition that may send, within `max_request_size`; one alone may be larger."""
+        batches: list[Batch] = []
+        left = self._config.max_request_size
+        for queue in queues:
+            ahead = queue.resend or queue.waiting
+            if not ahead or (batches and ahead[0].size_bytes > left):
+                continue
+            batch = queue.next_batch(now)
+            if batch is not None:
+                batches.append(batch)
+                left -= batch.size_bytes
+        return batches
+
+    async def _connect(self, lane: Lane) -> None:
+        try:
+            lane.connection = await self._cluster.connection(lane.node, self._purpose)
+            lane.backoff.reset()
+            self._trouble = None
+            for queue in self._accumulator.queues.values():
+                if self._cluster.leader(queue.partition) == lane.node:
+                    queue.reconnected()
+        except RetriableError as error:
+            self._trouble = error
+            lane.retry_at = trio.current_time() + lane.backoff.next_delay()
+            await self._refresh_metadata()
+        except KafkaError as error:
+            self.fail(error)
+        finally:
+            lane.connecting = False
+            self.wake()
+
+    def _ask_for_metadata(self, nursery: trio.Nursery, now: float) -> None:
+        if not self._refreshing and self._refresh_at <= now:
+            self._refreshing = True
+            nursery.start_soon(self._refresh_metadata)
+
+    async def _refresh_metadata(self) -> None:
+        self._refreshing = True
+        try:
+            topics = {partition.topic for partition in self._accumulator.active}
+            await self._cluster.refresh(topics)
+            self._backoff.reset()
+        except RetriableError as error:
+            self._trouble = error  # nobody answers now: the batches' own deadline decides how long to go on
+        except KafkaError as error:
+            self.fail(error)
+        finally:
+            self._refreshing = False
+            self._refresh_at = trio.current_time() + self._backoff.next_delay()
+            self.wake()
+
+    # -- one request
+
+    def _post(self, nursery: trio.Nursery, lane: Lane, connection: Connection, batches: list[Batch]) -> bool:
+        at_least = ZSTD_PRODUCE_VERSION if self._config.compression_type is Compression.ZSTD else 0
+        try:
+            version = connection.version_for(PRODUCE, at_most=self._identity.highest_produce_version, at_least=at_least)
+            request = self._request(version, batches)
+            if request is None:
+                raise RetriableError("a topic's id is not known yet", code=ErrorCode.UNKNOWN_TOPIC_ID)
+            pending = connection.post(PRODUCE, version, request)
+        except RetriableError as error:
+            now = trio.current_time()
+            self._back(batches, error, now + self._backoff.next_delay(), sent=False)
+            self._ask_for_metadata(nursery, now)
+            return False
+        except KafkaError as error:
+            self._back(batches, error, trio.current_time(), sent=False)
+            self.fail(error)
+            return False
+        self._count(batches)
+        lane.in_flight, self.in_flight = lane.in_flight + 1, self.in_flight + 1
+        self.quiet = trio.Event() if self.quiet.is_set() else self.quiet
+        nursery.start_soon(self._settle, nursery, lane, pending, request, batches)
+        return True
+
+    def _count(self, batches: list[Batch]) -> None:
+        counters, now = self._accumulator.counters, trio.current_time()
+        counters.requests += 1
+        for batch in batches:
+            if batch.attempts:
+                counters.record_retry += len(batch.records)
+            else:
+                counters.record_send += len(batch.records)
+                counters.batches += 1
+                counters.batch_bytes += len(batch.data or b"")
+                counters.raw_bytes += batch.size_bytes
+                counters.queued(now - batch.created_at)
+            batch.attempts += 1
+
+    def _request(self, version: int, batches: list[Batch]) -> Any:
+        transactional_id, codec = self._identity.transactional_id, self._config.compression_type
+        encoded = [
+            (
+                batch.queue.partition,
+                batch.encode(codec, batch.queue.producer, transactional_id is not None, self._level),
+            )
+            for batch in batches
+        ]
+        timeout_ms = self._cluster.config.request_timeout_ms
+        return produce_request(version, encoded, self._cluster.topics, transactional_id, timeout_ms)
+
+    def _back(self, batches: list[Batch], error: KafkaError, until: float, *, sent: bool) -> None:
+        """No answer says what became of these; they go out again after a pause."""
+        for batch in batches:
+            batch.trouble = error
+            batch.queue.backoff_until = until
+            if batch.queue.unanswered(batch, sent=sent) is Verdict.GONE:
+                self._accumulator.release(batch)
+
+    async def _settle(
+        self, nursery: trio.Nursery, lane: Lane, pending: Pending, request: Any, batches: list[Batch]
+    ) -> None:
+        """Wait for one answer and act on what it says of each batch."""
+        began = trio.current_time()
+        try:
+            answer = await pending.wait(self._cluster.request_timeout_s)
+        except KafkaError as error:
+            until = lane.lost(pending.connection, self._backoff)
+            self._back(batches, error, until, sent=not isinstance(error, ConnectionLost) or error.sent)
+            if not isinstance(error, ConnectionLost):
+                self.fail(error)
+            self._ask_for_metadata(nursery, trio.current_time())
+        else:
+            now = trio.current_time()
+            self._accumulator.counters.answered(now - began, answer.throttle_time_ms)
+            self._read_answer(nursery, lane, request, answer, batches)
+        finally:
+            lane.in_flight -= 1
+            self.in_flight -= 1
+            if not self.in_flight:
+                self.quiet.set()
+            self.wake()
+
+    def _read_answer(self, nursery: trio.Nursery, lane: Lane, request: Any, answer: Any, batches: list[Batch]) -> None:
+        said = told_of(request, answer)
+        pauses: Pauses = {}
+        stale = False
+        for batch in batches:
+            partition = batch.queue.partition
+            told = said.get(partition)
+            code = ErrorCode.UNKNOWN_SERVER_ERROR if told is None else code_of(told.error_code)
+            misplaced = self._judge(lane, batch, code, told, pauses)
+            leader = getattr(told, "current_leader", None) if misplaced else None
+            if leader is not None and leader.leader_id >= 0:
+                where = leader.leader_id, leader.leader_epoch, answer.node_endpoints or ()
+                if self._cluster.leader_hint(partition, *where):
+                    batch.queue.backoff_until = 0.0  # the answer says where to go instead (KIP-951)
+                    misplaced = False
+            stale |= misplaced
+        if stale:
+            self._ask_for_metadata(nursery, trio.current_time())
+
+    # -- one batch
+
+    def _judge(self, lane: Lane, batch: Batch, code: ErrorCode, told: Any, pauses: Pauses) -> bool:
+        """Act on what a broker says of a batch; True when fresh metadata is needed before it is sent again.
+
+        `pauses` are those of this answer: however many partitions it refuses, that is one refusal.
+        """
+        in_transaction = self._identity.transactional_id is not None
+        error = refusal(batch.queue.partition, lane.node, code, told, in_transaction=in_transaction)
+        match batch.queue.answered(batch, code, in_transaction):
+            case Verdict.ACCEPTED:
+                batch.base_offset = told.base_offset
+                batch.append_time_ms = told.log_append_time_ms
+                self._backoff.reset()
+                self._turnover.reset()
+                self._accumulator.finish(batch)
+            case Verdict.GONE:
+                self._accumulator.release(batch)
+            case Verdict.SPLIT:
+                self._accumulator.counters.splits += 1
+                try:
+                    batch.queue.replace(batch, batch.split())
+                except CorruptBatch as wrong:  # it was handed in ready-made, and nobody had looked into it yet
+                    unfit = KafkaError(f"a batch that is too large can not be read: {wrong}", code=code, api="Produce")
+                    self._accumulator.finish(batch, unfit, release=batch.queue.give_up(batch))
+            case Verdict.AGAIN:
+                batch.trouble = error
+                if code.retriable or (batch.queue.restart and batch.attempts > 1):
+                    pause = self._turnover if code is ErrorCode.CONCURRENT_TRANSACTIONS else self._backoff
+                    if pause not in pauses:
+                        pauses[pause] = trio.current_time() + pause.next_delay()
+                    batch.queue.backoff_until = pauses[pause]
+                return code.retriable and code is not ErrorCode.CONCURRENT_TRANSACTIONS
+            case Verdict.REFUSED:
+                self._accumulator.finish(batch, error)
+                mine = isinstance(error, AuthorizationError | FatalError)
+                if mine and code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                    self.fail(error)
+        return False

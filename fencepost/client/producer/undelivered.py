@@ -1,0 +1,54 @@
+"""The errors that records fail with."""
+
+from typing import Any
+
+from fencepost.client.core.txn_errors import TABLE, Meaning
+from fencepost.client.errors import DeliveryError, KafkaError, error_for
+from fencepost.client.transactions.failures import error_of
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+
+def too_late(seconds: float, last: KafkaError | None, *, may_be_written: bool) -> KafkaError:
+    """`delivery_timeout_ms` has passed; `last` is what went wrong the last time."""
+    why = f"gave up on sending a batch after {seconds:g} s"
+    error = DeliveryError(
+        f"{why}; last: {last.args[0]}" if last is not None else why,
+        may_be_written=may_be_written,
+        code=last.code if last is not None else None,
+        api=last.api if last is not None else "Produce",
+        node=last.node if last is not None else None,
+    )
+    error.__cause__ = last
+    return error
+
+
+def place_lost(partition: TopicPartition, last: KafkaError | None) -> KafkaError:
+    """The broker has forgotten this producer while nobody knew whether the batch was written."""
+    return DeliveryError(
+        f"{partition} has lost this producer's place, and can not tell whether a batch was written",
+        may_be_written=True,
+        code=last.code if last is not None else None,
+        api="Produce",
+        node=last.node if last is not None else None,
+    )
+
+
+def unanswered(partition: TopicPartition) -> KafkaError:
+    """The producer was closed while a request was under way."""
+    return DeliveryError(
+        f"the producer was closed before {partition} acknowledged a batch", may_be_written=True, api="Produce"
+    )
+
+
+def refusal(partition: TopicPartition, node: int, code: ErrorCode, told: Any, *, in_transaction: bool) -> KafkaError:
+    """What a broker's answer means, with the records that it found fault with as notes (row L15)."""
+    message = (told.error_message if told is not None else None) or f"{partition} refused a batch"
+    error: KafkaError
+    if in_transaction and TABLE["Produce"][code] is not Meaning.DONE:
+        error = error_of(code, message, "Produce", node)
+    else:
+        error = error_for(code, message, api="Produce", node=node)
+    for entry in (told.record_errors if told is not None else [])[:10]:
+        error.add_note(f"record {entry.batch_index} of the batch: {entry.batch_index_error_message or 'invalid'}")
+    return error

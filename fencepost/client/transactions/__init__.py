@@ -1,0 +1,1 @@
+"""The transactional producer and its requests."""

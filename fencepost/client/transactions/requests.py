@@ -1,0 +1,319 @@
+"""What a transactional producer asks of its coordinators, in the old protocol (TV1) and the new one (TV2, KIP-890)."""
+
+import logging
+from collections.abc import Collection, Mapping
+from itertools import count
+from typing import Any, NamedTuple
+
+import trio
+
+from fencepost.client.core.txn_errors import TABLE, Meaning
+from fencepost.client.core.txn_state import NO_PRODUCER, Answer, AskEnd, AskInit, Producer
+from fencepost.client.errors import AbortableError, KafkaError, code_of
+from fencepost.client.network.cluster import GROUP, TRANSACTION, Cluster
+from fencepost.client.network.connection import Connection
+from fencepost.client.transactions.failures import raise_for
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
+from fencepost.protocol.messages.api24_add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+)
+from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
+from fencepost.protocol.messages.api28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.topics import TopicPartition
+
+PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS = API_BY_KEY[0], API_BY_KEY[22], API_BY_KEY[24]
+ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = API_BY_KEY[25], API_BY_KEY[26], API_BY_KEY[28]
+FEATURE = "transaction.version"
+TWO_PHASE_SINCE = 6
+BUMPS_SINCE = 3
+"""InitProducerId with the identity that one holds (KIP-360), since Kafka 2.5."""
+MEMBER_SINCE = 3
+"""TxnOffsetCommit with member and generation (KIP-447), since Kafka 2.5."""
+MOMENTS = count(1)
+"""What came first: a transaction's beginning, or the loss of partitions."""
+_LOG = logging.getLogger(__name__)
+
+
+class Spoken(NamedTuple):
+    """What the cluster can do for a transaction that begins now."""
+
+    tv2: bool
+    bumps: bool
+
+
+class GroupMetadata(NamedTuple):
+    """Which member of a group commits, and under which generation (KIP-447); -1 and "" for a consumer without one."""
+
+    group_id: str
+    generation: int = -1
+    member_id: str = ""
+    instance_id: str | None = None
+
+
+class CommittedOffset(NamedTuple):
+    """Where a group goes on reading, with the leader epoch of the record before (-1 if unknown) and a note."""
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class TransactionLink:
+    """One transactional id's talk with its coordinators. Each method is one attempt and raises by the answer."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        purpose: str,
+        timeout_ms: int,
+        *,
+        two_phase: bool = False,
+    ) -> None:
+        self._cluster = cluster
+        self._id = transactional_id
+        self._purpose = purpose
+        self._timeout_ms = timeout_ms
+        self._two_phase = two_phase
+        self._coordinator: Connection | None = None
+        self._negotiated_at = 0.0
+        self._warned = False
+        self.node: int | None = None
+        """Who was asked last."""
+
+    async def spoken(self) -> Spoken:
+        """Which protocol the cluster has now; asked at each begin, so a change is noticed between two transactions.
+
+        TV2 where the coordinator has transaction.version 2 finalized and speaks all three requests of it (row T16).
+        What a broker told when the connection was made is asked again when it is older than `metadata_max_age_ms`.
+        """
+        node = await self._cluster.coordinator(TRANSACTION, self._id)
+        connection = await self._cluster.connection(node, self._purpose)
+        if connection is not self._coordinator:
+            self._coordinator, self._negotiated_at = connection, trio.current_time()
+        elif self._is_old():
+            await connection.negotiate(self._cluster.request_timeout_s)
+            self._negotiated_at = trio.current_time()
+        return self._spoken_by(connection)
+
+    def spoken_now(self) -> Spoken | None:
+        """The same without asking anybody, or None where somebody has to be asked."""
+        connection = self._coordinator
+        if connection is None or connection.closed or self._is_old():
+            return None
+        return self._spoken_by(connection)
+
+    def _is_old(self) -> bool:
+        return trio.current_time() - self._negotiated_at >= self._cluster.config.metadata_max_age_ms / 1000
+
+    @staticmethod
+    def _spoken_by(connection: Connection) -> Spoken:
+        def reaches(key: int, version: int) -> bool:
+            return connection.versions.get(key, (0, -1))[1] >= version
+
+        new_enough = reaches(PRODUCE.key, 12) and reaches(END_TXN.key, 5) and reaches(TXN_OFFSET_COMMIT.key, 5)
+        tv2 = connection.features.get(FEATURE, 0) >= 2 and new_enough
+        return Spoken(tv2, reaches(INIT_PRODUCER_ID.key, BUMPS_SINCE))
+
+    # -- what the machine asks
+
+    async def ask(self, wanted: AskInit | AskEnd) -> Answer:
+        """The coordinator's answer as it is. Raises ConnectionLost; RetriableError where there is no coordinator."""
+        if isinstance(wanted, AskEnd):
+            return await self._end(wanted)
+        return await self._initialise(wanted.producer)
+
+    async def _initialise(self, producer: Producer) -> Answer:
+        """A new (producer id, epoch), which fences older owners and ends what they left open (rows T2, P6).
+
+        With a `producer` it is given only if that one is still the owner.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=self._timeout_ms,
+            producer_id=producer[0],
+            producer_epoch=producer[1],
+            enable2_pc=self._two_phase,
+        )
+        least = TWO_PHASE_SINCE if self._two_phase else 0 if producer == NO_PRODUCER else BUMPS_SINCE
+        answer, _ = await self._send(TRANSACTION, self._id, INIT_PRODUCER_ID, request, at_least=least)
+        return Answer(code_of(answer.error_code), (answer.producer_id, answer.producer_epoch))
+
+    async def _end(self, wanted: AskEnd) -> Answer:
+        """Commit or abort; the (producer id, epoch) of the next transaction where TV2 has bumped it (rows T7, T16)."""
+        answer, _ = await self._send(
+            TRANSACTION,
+            self._id,
+            END_TXN,
+            EndTxnRequest(
+                transactional_id=self._id,
+                producer_id=wanted.producer[0],
+                producer_epoch=wanted.producer[1],
+                committed=wanted.commit,
+            ),
+            at_least=5 if wanted.tv2 else 0,
+            at_most=5 if wanted.tv2 else 4,
+        )
+        given = wanted.tv2 and not answer.error_code and answer.producer_id >= 0
+        return Answer(code_of(answer.error_code), (answer.producer_id, answer.producer_epoch) if given else NO_PRODUCER)
+
+    async def take_over(self) -> tuple[Producer, Producer]:
+        """A new identity, but what is open stays open, to be ended by the new owner (KIP-939, row T23).
+
+        The second is the identity under which it was written; NO_PRODUCER when nothing is open.
+        """
+        request = InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=self._timeout_ms,
+            enable2_pc=self._two_phase,
+            keep_prepared_txn=True,
+        )
+        answer, node = await self._send(TRANSACTION, self._id, INIT_PRODUCER_ID, request, at_least=TWO_PHASE_SINCE)
+        raise_for(code_of(answer.error_code), f"{self._id!r} could not be taken over", "InitProducerId", node)
+        ongoing = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
+        return (answer.producer_id, answer.producer_epoch), ongoing
+
+    # -- what belongs to the transaction
+
+    async def add_partitions(self, producer: Producer, partitions: Collection[TopicPartition]) -> None:
+        """TV1: tell the coordinator before the first record of a partition (row T3)."""
+        topics: dict[str, list[int]] = {}
+        for topic, partition in partitions:
+            topics.setdefault(topic, []).append(partition)
+        answer, node = await self._send(
+            TRANSACTION,
+            self._id,
+            ADD_PARTITIONS,
+            AddPartitionsToTxnRequest(
+                v3_and_below_transactional_id=self._id,
+                v3_and_below_producer_id=producer[0],
+                v3_and_below_producer_epoch=producer[1],
+                v3_and_below_topics=[AddPartitionsToTxnTopic(name=t, partitions=p) for t, p in topics.items()],
+            ),
+            at_most=3,
+        )
+        codes = {
+            TopicPartition(topic.name, entry.partition_index): code_of(entry.partition_error_code)
+            for topic in answer.results_by_topic_v3_and_below
+            for entry in topic.results_by_partition
+        }
+        place, worst = _worst(codes, "AddPartitionsToTxn")
+        raise_for(worst, f"{place} could not be added to the transaction", "AddPartitionsToTxn", node)
+
+    async def add_offsets(self, producer: Producer, group_id: str) -> None:
+        """TV1: tell the coordinator that a group's offsets are part of the transaction (row T4)."""
+        answer, node = await self._send(
+            TRANSACTION,
+            self._id,
+            ADD_OFFSETS,
+            AddOffsetsToTxnRequest(
+                transactional_id=self._id, producer_id=producer[0], producer_epoch=producer[1], group_id=group_id
+            ),
+        )
+        code = code_of(answer.error_code)
+        raise_for(code, f"offsets of {group_id!r} could not join the transaction", "AddOffsetsToTxn", node)
+
+    async def commit_offsets(
+        self, producer: Producer, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], *, tv2: bool
+    ) -> None:
+        """Offsets that count once the transaction commits; member and generation are checked (rows T5, T16).
+
+        A broker before Kafka 2.5 can not be told them: then a member that the group has given up is not held off, and
+        only the transactional id's own fence is left. That is logged once.
+        """
+        topics: dict[str, list[Any]] = {}
+        for (topic, partition), committed in offsets.items():
+            topics.setdefault(topic, []).append(
+                TxnOffsetCommitRequestPartition(
+                    partition_index=partition,
+                    committed_offset=committed.offset,
+                    committed_leader_epoch=committed.leader_epoch,
+                    committed_metadata=committed.metadata,
+                )
+            )
+
+        def request(version: int) -> Any:
+            member = GroupMetadata(group.group_id) if version < MEMBER_SINCE else group
+            if member != group and not self._warned:
+                self._warned = True
+                _LOG.warning(
+                    "the broker is older than Kafka 2.5: offsets of group %r go into transactions of %r unguarded, so a"
+                    " member that the group has given up can still commit (KIP-447)",
+                    group.group_id,
+                    self._id,
+                )
+            return TxnOffsetCommitRequest(
+                transactional_id=self._id,
+                group_id=group.group_id,
+                producer_id=producer[0],
+                producer_epoch=producer[1],
+                generation_id_or_member_epoch=member.generation,
+                member_id=member.member_id,
+                group_instance_id=member.instance_id,
+                topics=[TxnOffsetCommitRequestTopic(name=t, partitions=p) for t, p in topics.items()],
+            )
+
+        answer, node = await self._send(
+            GROUP,
+            group.group_id,
+            TXN_OFFSET_COMMIT,
+            request,
+            at_least=5 if tv2 else 0,
+            at_most=5 if tv2 else 4,
+        )
+        codes = {
+            TopicPartition(topic.name, entry.partition_index): code_of(entry.error_code)
+            for topic in answer.topics
+            for entry in topic.partitions
+        }
+        unsaid = {partition: ErrorCode.UNKNOWN_SERVER_ERROR for partition in offsets if partition not in codes}
+        place, worst = _worst({**codes, **unsaid}, "TxnOffsetCommit")
+        raise_for(worst, f"the offset of {place} for group {group.group_id!r}", "TxnOffsetCommit", node)
+
+    async def _send(self, kind: int, key: str, api: Any, request: Any, **more: Any) -> tuple[Any, int]:
+        """The answer, and which node it came from; a coordinator that moved is forgotten by the way."""
+        node = self.node = await self._cluster.coordinator(kind, key)
+        answer = await self._cluster.ask_coordinator(kind, key, api, request, _moved, purpose=self._purpose, **more)
+        return answer, node
+
+
+def _codes(answer: Any) -> list[int]:
+    codes = [getattr(answer, "error_code", 0)]
+    codes += [entry.error_code for topic in getattr(answer, "topics", ()) for entry in topic.partitions]
+    for topic in getattr(answer, "results_by_topic_v3_and_below", ()):
+        codes += [entry.partition_error_code for entry in topic.results_by_partition]
+    return [int(code) for code in codes if code]
+
+
+def _moved(answer: Any) -> int:
+    """A code that says "not here" or "not yet", wherever in the answer it stands, and otherwise 0."""
+    away = (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return next((code for code in _codes(answer) if code in away), 0)
+
+
+def _worst(codes: Mapping[TopicPartition, ErrorCode], api: str) -> tuple[TopicPartition | None, ErrorCode]:
+    """Whose code decides: one that says more than "not attempted", and rather one that no retry mends."""
+    order = [Meaning.FENCED, Meaning.FORBIDDEN, Meaning.FATAL, Meaning.STALE_EPOCH, Meaning.NOT_OPEN]
+    order += [Meaning.LOST_IDENTITY, Meaning.ABORT, Meaning.MOVED, Meaning.AGAIN, Meaning.DONE]
+    last = len(order)
+
+    def rank(item: tuple[TopicPartition, ErrorCode]) -> int:
+        code = item[1]
+        return last - 2 if code is ErrorCode.OPERATION_NOT_ATTEMPTED else order.index(TABLE[api][code])
+
+    return min(codes.items(), key=rank, default=(None, ErrorCode.NONE))
+
+
+def abortable(error: KafkaError) -> AbortableError:
+    """What ended a deadline inside a transaction only spoils that transaction (row T17)."""
+    spoiled = AbortableError(str(error.args[0]), code=error.code, api=error.api, node=error.node)
+    spoiled.__cause__ = error
+    return spoiled

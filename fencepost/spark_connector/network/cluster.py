@@ -1,0 +1,194 @@
+"""The cluster as a reader needs it: topics, leaders, offsets, and patience while a broker is away."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages import api02_list_offsets, api03_metadata, api61_describe_producers
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.spark_connector.network.wire import (
+    Address,
+    BrokerError,
+    Connection,
+    ConnectionLost,
+    ConnectionSettings,
+    code_of,
+)
+from fencepost.spark_connector.source.offsets import Offsets
+
+T = TypeVar("T")
+
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 1.0
+_CONSUMER = -1
+
+
+class OpenTransaction(NamedTuple):
+    """The transaction that holds a partition's last stable offset where it is."""
+
+    producer_id: int
+    first_offset: int
+
+
+class Cluster:
+    """Connections to the brokers of one cluster, made when needed.
+
+    `leaders` are the planner's findings, so that a reader's first fetch goes to the right broker without a question.
+    What a broker answers with a retriable code, or not at all, is asked again with fresh metadata until
+    `api_timeout_ms` has passed; then the last error is raised as BrokerError.
+    """
+
+    def __init__(self, settings: ConnectionSettings, leaders: Mapping[TopicPartition, Address] | None = None) -> None:
+        self.settings = settings
+        self._connections: dict[Address, Connection] = {}
+        self._leaders: dict[TopicPartition, Address] = dict(leaders or {})
+        self.topic_ids: dict[str, bytes] = {}
+        """Which topic of that name was there when it was last asked for (KIP-516); brokers before 2.8 do not tell."""
+
+    def close(self) -> None:
+        """End all connections."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop connections and leaders: what is asked next finds out anew where things are."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+        self._leaders.clear()
+
+    def patiently(self, attempt: Callable[[], T]) -> T:
+        """Call `attempt` until it raises no retriable BrokerError any more, or the time for one operation is over."""
+        deadline = time.monotonic() + self.settings.api_timeout_ms / 1000
+        pause_seconds = _FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return attempt()
+            except BrokerError as error:
+                self.forget()
+                if not error.code.retriable or time.monotonic() + pause_seconds > deadline:
+                    raise
+            time.sleep(pause_seconds)
+            pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+
+    def topics(self, names: Collection[str] | None) -> dict[str, tuple[int, ...]]:
+        """The partitions of the named topics, or of all that are not internal; a topic that does not exist is left out.
+
+        Creates no topic. Also learns the leaders.
+        """
+        return self.patiently(lambda: self._topics(names))
+
+    def leader_of(self, tp: TopicPartition) -> Address:
+        """Where the partition's leader listens; BrokerError UNKNOWN_TOPIC_OR_PARTITION or LEADER_NOT_AVAILABLE."""
+        if tp not in self._leaders:
+            found = self._topics([tp.topic])
+            if tp.partition not in found.get(tp.topic, ()):
+                raise BrokerError(f"partition {tp} does not exist", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if tp not in self._leaders:
+            raise BrokerError(f"partition {tp} has no leader", ErrorCode.LEADER_NOT_AVAILABLE)
+        return self._leaders[tp]
+
+    def leaders_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Address]:
+        """The leaders that are known without asking."""
+        return {tp: self._leaders[tp] for tp in partitions if tp in self._leaders}
+
+    def connection_to(self, address: Address) -> Connection:
+        """The connection to a broker, made on first use, and again before its session ends."""
+        found = self._connections.get(address)
+        if found is not None and found.worn_out:
+            del self._connections[address]
+            found.close()
+            found = None
+        if found is None:
+            found = self._connections[address] = Connection(address, self.settings)
+        return found
+
+    def list_offsets(self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel) -> dict[TopicPartition, int]:
+        """Offsets by time in epoch ms, EARLIEST or LATEST; -1 where no record is that young.
+
+        With READ_COMMITTED latest is the last stable offset, and records from there on do not exist.
+        """
+        return self.patiently(lambda: self._list_offsets(asked, isolation)) if asked else {}
+
+    def open_transaction(self, tp: TopicPartition) -> OpenTransaction | None:
+        """The oldest open transaction of a partition (KIP-664); None if there is none or the broker does not tell."""
+        try:
+            return self._open_transaction(tp)
+        except BrokerError:
+            return None
+
+    def any_connection(self) -> Connection:
+        """A connection to some broker, for what every broker knows. Raises ConnectionLost when none is to be had."""
+        for address in self._connections:
+            return self.connection_to(address)
+        last: BrokerError | None = None
+        for address in self.settings.bootstrap:
+            try:
+                return self.connection_to(address)
+            except ConnectionLost as error:
+                last = error
+        assert last is not None, "the options demand an address"
+        raise last
+
+    def _topics(self, names: Collection[str] | None) -> dict[str, tuple[int, ...]]:
+        wanted = None if names is None else [api03_metadata.MetadataRequestTopic(name=name) for name in names]
+        request = api03_metadata.MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        answer = self.any_connection().call("Metadata", request)
+        nodes = {broker.node_id: Address(broker.host, broker.port) for broker in answer.brokers}
+        found: dict[str, tuple[int, ...]] = {}
+        for topic in answer.topics:
+            code = code_of(topic.error_code)
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                continue
+            if code is not ErrorCode.NONE:
+                raise BrokerError(f"topic {topic.name}", code)
+            if names is None and topic.is_internal:
+                continue
+            if any(topic.topic_id):
+                self.topic_ids[topic.name] = bytes(topic.topic_id)
+            found[topic.name] = tuple(sorted(partition.partition_index for partition in topic.partitions))
+            for partition in topic.partitions:
+                if partition.leader_id in nodes:
+                    self._leaders[TopicPartition(topic.name, partition.partition_index)] = nodes[partition.leader_id]
+        return found
+
+    def _list_offsets(self, asked: Mapping[TopicPartition, int], isolation: IsolationLevel) -> Offsets:
+        by_leader: dict[Address, dict[str, list[Any]]] = {}
+        for tp, time_ms in asked.items():
+            item = api02_list_offsets.ListOffsetsPartition(partition_index=tp.partition, timestamp=time_ms)
+            by_leader.setdefault(self.leader_of(tp), {}).setdefault(tp.topic, []).append(item)
+        found: Offsets = {}
+        for address, topics in by_leader.items():
+            request = api02_list_offsets.ListOffsetsRequest(
+                replica_id=_CONSUMER,
+                isolation_level=int(isolation),
+                topics=[api02_list_offsets.ListOffsetsTopic(name=n, partitions=parts) for n, parts in topics.items()],
+                timeout_ms=self.settings.request_timeout_ms,
+            )
+            answer = self.connection_to(address).call("ListOffsets", request)
+            for topic in answer.topics:
+                for partition in topic.partitions:
+                    tp = TopicPartition(topic.name, partition.partition_index)
+                    if partition.error_code != ErrorCode.NONE:
+                        raise BrokerError(f"offsets of {tp}", code_of(partition.error_code))
+                    found[tp] = partition.offset
+        if found.keys() != asked.keys():
+            raise BrokerError("ListOffsets left partitions out", ErrorCode.UNKNOWN_SERVER_ERROR)
+        return found
+
+    def _open_transaction(self, tp: TopicPartition) -> OpenTransaction | None:
+        connection = self.connection_to(self.leader_of(tp))
+        if not connection.knows("DescribeProducers"):
+            return None
+        topic = api61_describe_producers.TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
+        answer = connection.call("DescribeProducers", api61_describe_producers.DescribeProducersRequest(topics=[topic]))
+        open_ones = [
+            OpenTransaction(producer.producer_id, producer.current_txn_start_offset)
+            for topic in answer.topics
+            for partition in topic.partitions
+            for producer in partition.active_producers
+            if producer.current_txn_start_offset >= 0
+        ]
+        return min(open_ones, key=lambda found: found.first_offset, default=None)

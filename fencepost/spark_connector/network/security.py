@@ -1,0 +1,231 @@
+"""TLS and SASL on the connector's blocking connections: the client's own options, contexts and mechanisms."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from fencepost.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.client.core.sasl import Exchange, OAuthToken
+    from fencepost.client.network.security import SecurityConfig
+
+_NONCE_BYTES = 24
+_TOKEN_OPTIONS = ("kafka.oauth_cb", "kafka.sasl.oauth.token.provider")
+# What is a class or an algorithm of Java's, or has a single answer here; a query may bring it along.
+WITHOUT_EFFECT = (
+    "kafka.ssl.protocol",
+    "kafka.ssl.provider",
+    "kafka.ssl.keymanager.algorithm",
+    "kafka.ssl.trustmanager.algorithm",
+    "kafka.ssl.secure.random.implementation",
+    "kafka.ssl.engine.factory.class",
+    "kafka.ssl.truststore.password",
+    "kafka.sasl.client.callback.handler.class",
+    "kafka.sasl.login.class",
+    "kafka.sasl.login.connect.timeout.ms",
+    "kafka.sasl.login.read.timeout.ms",
+    "kafka.sasl.login.refresh.buffer.seconds",
+    "kafka.sasl.login.refresh.min.period.seconds",
+    "kafka.sasl.login.refresh.window.factor",
+    "kafka.sasl.login.refresh.window.jitter",
+    "kafka.sasl.login.retry.backoff.ms",
+    "kafka.sasl.login.retry.backoff.max.ms",
+)
+NAMES = (
+    "kafka.security.protocol",
+    "kafka.sasl.mechanism",
+    "kafka.sasl.mechanisms",
+    "kafka.sasl.username",
+    "kafka.sasl.password",
+    "kafka.sasl.jaas.config",
+    *_TOKEN_OPTIONS,
+    "kafka.ssl.cafile",
+    "kafka.ssl.certfile",
+    "kafka.ssl.keyfile",
+    "kafka.ssl.check.hostname",
+    "kafka.ssl.verify",
+    "kafka.ssl.ca.location",
+    "kafka.ssl.ca.pem",
+    "kafka.ssl.truststore.location",
+    "kafka.ssl.truststore.certificates",
+    "kafka.ssl.truststore.type",
+    "kafka.ssl.certificate.location",
+    "kafka.ssl.certificate.pem",
+    "kafka.ssl.keystore.location",
+    "kafka.ssl.keystore.certificate.chain",
+    "kafka.ssl.keystore.key",
+    "kafka.ssl.keystore.type",
+    "kafka.ssl.keystore.password",
+    "kafka.ssl.key.location",
+    "kafka.ssl.key.pem",
+    "kafka.ssl.key.password",
+    "kafka.ssl.cipher.suites",
+    "kafka.ssl.enabled.protocols",
+    "kafka.ssl.endpoint.identification.algorithm",
+    "kafka.enable.ssl.certificate.verification",
+)
+"""Java's names and librdkafka's, behind `kafka.`; `translated` of the client's knows what they mean."""
+# What is no security option of the client's by that name, but is by another.
+_ALSO = {"ssl_keystore_password": "ssl_key_password"}
+
+
+class Asks(Protocol):
+    """A connection that can ask while it is not ready for anything else."""
+
+    def call(self, name: str, request: Any) -> Any:
+        """Send a request and wait for its answer."""
+        ...
+
+
+class Refused(Exception):
+    """Client and broker do not come to trust each other; another attempt would end the same way."""
+
+
+def security_of(given: Mapping[str, str]) -> SecurityConfig | None:
+    """The client's configuration out of options by their names here; None for a plain connection.
+
+    Raises ValueError that names the option, as the client names it, and what it can be.
+    """
+    said = {name: value for name, value in given.items() if name in NAMES}
+    if not said or (len(said) == 1 and said.get("kafka.security.protocol", "").strip().upper() == "PLAINTEXT"):
+        return None
+    from fencepost.client.config import parse
+    from fencepost.client.network.security import SecurityConfig, translated
+
+    dotted: dict[str, Any] = {name.removeprefix("kafka."): value.strip() for name, value in said.items()}
+    for option in _TOKEN_OPTIONS:
+        name = option.removeprefix("kafka.")
+        if name in dotted:
+            dotted["oauth_cb"] = _function(option, dotted.pop(name))
+    values = {_ALSO.get(name, name): value for name, value in translated(dotted).items()}
+    config = parse(SecurityConfig, values)
+    config.check()
+    _context(config)
+    return config
+
+
+def _function(option: str, text: str) -> Callable[[], Any]:
+    module, _, name = text.partition(":")
+    try:
+        found = getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError):
+        found = None
+    if not callable(found):
+        raise ValueError(f"{option} = {text!r}: must name a function that every worker can import, module:function")
+    return _Imported(text)
+
+
+class _Imported:
+    """A function by its name, so that it goes to the workers as a name."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def __call__(self) -> Any:
+        module, _, name = self.path.partition(":")
+        return getattr(import_module(module), name)()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Imported) and other.path == self.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+
+@lru_cache(maxsize=8)
+def _context(config: SecurityConfig) -> Any:
+    from fencepost.client.network.security import ssl_context
+
+    return ssl_context(config)
+
+
+class PlainTransport:
+    """A blocking socket with a timeout, as it is."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self.recv_into = sock.recv_into
+        self.close = sock.close
+
+    def send_all(self, data: Any) -> None:
+        """All bytes, however long that takes within the socket's timeout. Raises OSError."""
+        self._socket.sendall(data)
+
+
+Transport = Any
+"""PlainTransport, or the same with TLS in between: recv_into, send_all, close."""
+
+
+def tls_transport(sock: socket.socket, config: SecurityConfig, host: str) -> Transport:
+    """TLS over a connected blocking socket, after the handshake. Raises Refused, OSError."""
+    from fencepost.spark_connector.network.tls import BlockingTls
+
+    transport = BlockingTls(sock, _context(config), host)
+    transport.shake_hands()
+    return transport
+
+
+def authenticate(connection: Asks, config: SecurityConfig) -> float | None:
+    """Prove who we are (KIP-43, KIP-152); when that ends by `time.monotonic`, or None for never. Raises Refused."""
+    from fencepost.client.core.sasl import SaslError
+    from fencepost.client.core.scram import ScramError
+    from fencepost.protocol.messages import api17_sasl_handshake, api36_sasl_authenticate
+
+    mechanism = config.sasl_mechanism or ""
+    began = time.monotonic()
+    said = connection.call("SaslHandshake", api17_sasl_handshake.SaslHandshakeRequest(mechanism=mechanism))
+    if said.error_code != ErrorCode.NONE:
+        raise Refused(_refusal(said.error_code, mechanism, said.mechanisms))
+    try:
+        exchange = _exchange(config, mechanism)
+        message: bytes | None = exchange.first()
+        lifetime_ms = 0
+        while message is not None:
+            request = api36_sasl_authenticate.SaslAuthenticateRequest(auth_bytes=message)
+            answer = connection.call("SaslAuthenticate", request)
+            if answer.error_code != ErrorCode.NONE:
+                raise Refused(f"{mechanism}: {answer.error_message or 'the broker refused'}")
+            lifetime_ms = answer.session_lifetime_ms
+            message = exchange.step(bytes(answer.auth_bytes))
+    except (SaslError, ScramError) as error:
+        raise Refused(f"{mechanism}: {error}") from None
+    return None if lifetime_ms <= 0 else began + lifetime_ms / 1000
+
+
+def _refusal(code: int, mechanism: str, offered: list[str]) -> str:
+    if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+        return f"the broker does not take {mechanism}, but: {', '.join(offered) or 'nothing'}"
+    if code == ErrorCode.ILLEGAL_SASL_STATE:
+        return "the broker wants no SASL on this listener: security.protocol has to be PLAINTEXT or SSL"
+    return "the broker refused SASL"
+
+
+def _exchange(config: SecurityConfig, mechanism: str) -> Exchange:
+    from fencepost.client.core.sasl import OAUTHBEARER, exchange_for
+
+    return exchange_for(
+        mechanism,
+        username=config.sasl_username or "",
+        password=config.sasl_password or "",
+        nonce=secrets.token_urlsafe(_NONCE_BYTES),
+        token=_token(config) if mechanism == OAUTHBEARER else None,
+    )
+
+
+def _token(config: SecurityConfig) -> OAuthToken:
+    from fencepost.client.core.sasl import OAuthToken
+
+    assert config.sasl_oauth_token_provider is not None, "the configuration was checked"
+    given = config.sasl_oauth_token_provider()
+    if isinstance(given, OAuthToken):
+        return given
+    if isinstance(given, str):
+        return OAuthToken(given)
+    raise Refused("the token provider has to return a str or an OAuthToken; nothing here awaits one")

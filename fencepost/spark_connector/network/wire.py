@@ -1,0 +1,256 @@
+"""A blocking connection to one broker on a plain socket: Spark's Python workers run no trio."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.client.network.frames import FRAMES
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.headers import read_response_header, write_request_header
+from fencepost.protocol.registry import API_BY_NAME, API_VERSIONS, Api
+from fencepost.protocol.schema import DecodeError
+from fencepost.spark_connector.network.security import PlainTransport, Refused, Transport, authenticate, tls_transport
+
+if TYPE_CHECKING:
+    from fencepost.client.network.security import SecurityConfig
+
+MAX_FRAME_BYTES = 1 << 30
+_ROOM_AT_ONCE_BYTES = 8 << 20
+_SIZE = struct.Struct(">i")
+_TLS_ALERT = b"\x15\x03"
+_RENEWED_AT = 0.85
+"""At which part of a session's life its connection is left, at the earliest: as Kafka's own client renews it."""
+# From the next version on they name topics by id only; positions in a checkpoint are kept by name.
+_HIGHEST_VERSION = {"Fetch": 12, "OffsetCommit": 9}
+
+
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True)
+class ConnectionSettings:
+    """How to reach the cluster. `request_timeout_ms` bounds an answer, `api_timeout_ms` an operation with retries.
+
+    `security` None: a plain connection.
+    """
+
+    bootstrap: tuple[Address, ...]
+    client_id: str = "fencepost-spark"
+    request_timeout_ms: int = 30_000
+    api_timeout_ms: int = 60_000
+    receive_buffer_bytes: int = 4 << 20
+    security: SecurityConfig | None = None
+
+
+class BrokerError(Exception):
+    """What the broker answered, or that it did not; `code` is the wire error."""
+
+    def __init__(self, message: str, code: ErrorCode) -> None:
+        super().__init__(f"{message} ({code.name})")
+        self.code = code
+
+
+class ConnectionLost(BrokerError):
+    """The connection could not be made, ended, or stayed silent for too long; another attempt may do better."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(f"broker at {address}: {reason}", ErrorCode.NETWORK_EXCEPTION)
+
+
+class NotTrusted(BrokerError):
+    """Broker and connector could not come to trust each other: certificate, mechanism, password or listener."""
+
+    def __init__(self, address: Address, reason: str) -> None:
+        super().__init__(f"broker at {address}: {reason}", ErrorCode.SASL_AUTHENTICATION_FAILED)
+
+
+def code_of(number: int) -> ErrorCode:
+    """The error code of a number on the wire; UNKNOWN_SERVER_ERROR for one that is not known here."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class Ticket(NamedTuple):
+    """A request under way; its answer comes in the order of sending."""
+
+    api: Api
+    version: int
+    correlation_id: int
+
+
+class Connection:
+    """One broker, several requests under way; not for use by more than one thread.
+
+    The constructor connects, agrees on versions (ApiVersions, KIP-511) and proves who we are; it raises NotTrusted
+    where that fails. Every method raises ConnectionLost when the connection is of no more use, after which only `close`
+    makes sense.
+    """
+
+    def __init__(self, address: Address, settings: ConnectionSettings) -> None:
+        self.address = address
+        self._client_id = settings.client_id
+        self._correlation_id = 0
+        self._waiting: deque[Ticket] = deque()
+        self._versions: dict[int, tuple[int, int]] = {API_VERSIONS: (0, 4)}
+        self._renew_at: float | None = None
+        self._transport = self._connected(settings)
+        try:
+            self._agree_on_versions()
+            if settings.security is not None and settings.security.sasl:
+                self._prove(settings.security)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End the connection; what is under way gets no answer."""
+        self._transport.close()
+
+    @property
+    def worn_out(self) -> bool:
+        """Whether its session (KIP-368) is about to end and nothing is under way: a new one should take its place."""
+        return self._renew_at is not None and not self._waiting and time.monotonic() >= self._renew_at
+
+    def knows(self, name: str) -> bool:
+        """Whether both sides speak the API `name` in some version."""
+        return self._version_of(API_BY_NAME[name]) is not None
+
+    def call(self, name: str, request: Any) -> Any:
+        """Send a request and wait for its answer; nothing else may be under way."""
+        return self.receive(self.send(name, request))
+
+    def send(self, name: str, request: Any) -> Ticket:
+        """Send a request in the highest version that both sides speak; BrokerError where there is none."""
+        api = API_BY_NAME[name]
+        version = self._version_of(api)
+        if version is None:
+            raise BrokerError(f"broker at {self.address} speaks no {name} that we know", ErrorCode.UNSUPPORTED_VERSION)
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        ticket = Ticket(api, version, self._correlation_id)
+        header = write_request_header(api, version, ticket.correlation_id, self._client_id)
+        body = api.request.encode(request, version)
+        try:
+            self._transport.send_all(_SIZE.pack(len(header) + len(body)) + header + body)
+        except OSError as error:
+            raise ConnectionLost(self.address, f"sending {name}: {error}") from None
+        except Refused as error:
+            raise NotTrusted(self.address, str(error)) from None
+        self._waiting.append(ticket)
+        return ticket
+
+    def receive(self, ticket: Ticket) -> Any:
+        """The answer to the oldest request under way, which must be `ticket`."""
+        assert self._waiting, "nothing is under way"
+        assert self._waiting[0] == ticket, "answers come in the order of the requests"
+        try:
+            frame = self._receive_frame()
+            correlation_id, start = read_response_header(ticket.api, ticket.version, frame)
+            if correlation_id != ticket.correlation_id:
+                raise ConnectionLost(self.address, f"answer {correlation_id} where {ticket.correlation_id} was due")
+            self._waiting.popleft()
+            return self._decode(ticket, frame, start)
+        except OSError as error:
+            raise ConnectionLost(self.address, f"waiting for {ticket.api.name}: {error}") from None
+        except Refused as error:
+            raise NotTrusted(self.address, str(error)) from None
+        except DecodeError as error:
+            raise ConnectionLost(self.address, f"an answer that can not be read: {error}") from error
+
+    def _connected(self, settings: ConnectionSettings) -> Transport:
+        try:
+            sock = socket.create_connection(self.address, settings.request_timeout_ms / 1000)
+        except OSError as error:
+            raise ConnectionLost(self.address, f"no connection: {error}") from None
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, settings.receive_buffer_bytes)
+            if settings.security is None or not settings.security.tls:
+                return PlainTransport(sock)
+            return tls_transport(sock, settings.security, self.address.host)
+        except OSError as error:
+            sock.close()
+            raise ConnectionLost(self.address, f"no connection: {error}") from None
+        except Refused as error:
+            sock.close()
+            raise NotTrusted(self.address, str(error)) from None
+
+    def _prove(self, security: SecurityConfig) -> None:
+        began = time.monotonic()
+        try:
+            ends_at = authenticate(self, security)
+        except Refused as error:
+            raise NotTrusted(self.address, str(error)) from None
+        if ends_at is not None:
+            self._renew_at = began + _RENEWED_AT * (ends_at - began)
+
+    def _decode(self, ticket: Ticket, frame: memoryview, start: int) -> Any:
+        if ticket.api.key == API_VERSIONS and ticket.version > 0:
+            # A broker that does not know our version answers in version 0, with the error first.
+            (error,) = struct.unpack_from(">h", frame, start)
+            if error == ErrorCode.UNSUPPORTED_VERSION:
+                return ticket.api.response.decode(frame, 0, start)
+        return ticket.api.response.decode(frame, ticket.version, start)
+
+    def _receive_frame(self) -> memoryview:
+        head = bytearray(_SIZE.size)
+        self._fill(memoryview(head))
+        (size,) = _SIZE.unpack(head)
+        if head.startswith(_TLS_ALERT):
+            raise NotTrusted(self.address, "it speaks TLS: security.protocol has to be SSL or SASL_SSL")
+        if not 4 <= size <= MAX_FRAME_BYTES:
+            raise ConnectionLost(self.address, f"an answer of {size} bytes")
+        if size <= _ROOM_AT_ONCE_BYTES:
+            # What large answers lie in is used again, once no array refers to it.
+            room = FRAMES.take(size)
+            self._fill(room[:])
+            return room
+        # Memory follows what arrives, not what is claimed.
+        frame = bytearray(_ROOM_AT_ONCE_BYTES)
+        filled = 0
+        while True:
+            with memoryview(frame) as view:
+                self._fill(view[filled:])
+            filled = len(frame)
+            if filled == size:
+                return memoryview(frame)
+            frame += bytes(min(size - filled, 3 * filled))
+
+    def _fill(self, room: memoryview) -> None:
+        with room:
+            filled = 0
+            while filled < len(room):
+                count = self._transport.recv_into(room[filled:])
+                if count == 0:
+                    raise ConnectionLost(self.address, "closed by the broker")
+                filled += count
+
+    def _version_of(self, api: Api) -> int | None:
+        if api.key not in self._versions:
+            return None
+        low, high = self._versions[api.key]
+        version = min(high, api.served[1], _HIGHEST_VERSION.get(api.name, api.served[1]))
+        return version if version >= max(low, api.served[0]) else None
+
+    def _agree_on_versions(self) -> None:
+        request = API_BY_NAME["ApiVersions"].request
+        answer = self.call("ApiVersions", request(client_software_name="fencepost-spark", client_software_version="1"))
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            self._versions = {API_VERSIONS: (0, 0)}
+            answer = self.call("ApiVersions", request())
+        if answer.error_code != ErrorCode.NONE:
+            raise BrokerError(f"broker at {self.address}: ApiVersions", code_of(answer.error_code))
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}

@@ -1,0 +1,1 @@
+"""Spark's writers: encoding in tasks, committing on the driver."""

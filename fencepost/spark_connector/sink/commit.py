@@ -1,0 +1,172 @@
+"""The end of a micro-batch on the driver: its records and the mark in one transaction, done once whoever asks again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from fencepost.client.errors import (
+    AbortableError,
+    AuthenticationError,
+    AuthorizationError,
+    FencedError,
+    KafkaError,
+    OutcomeUnknown,
+)
+from fencepost.client.transactions.requests import GroupMetadata
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+from fencepost.spark_connector.sink.commit_marker import BatchId, Marker, find_marker, is_done
+from fencepost.spark_connector.sink.encode import SinkError
+from fencepost.spark_connector.sink.message import Packed
+from fencepost.spark_connector.sink.options import SinkOptions
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS = 3
+_WITHOUT_A_TOPIC = TopicPartition("__consumer_offsets", 0)
+_HOPELESS = frozenset(
+    {
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.INVALID_TIMESTAMP,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""What another attempt at the same transaction would meet again."""
+Send = Callable[[Any], None]
+
+
+def connect(options: SinkOptions) -> Any:
+    """The blocking client for a sink, to be opened with `with`."""
+    from fencepost.sync import Client
+
+    return Client(options.bootstrap, **options.client)
+
+
+def main_producer(kafka: Any, options: SinkOptions) -> Any:
+    """The producer whose transactions write and decide; opening it fences every driver before (row T2)."""
+    return kafka.transactional_producer(options.transactional_id, **options.producer)
+
+
+@contextmanager
+def told_apart(options: SinkOptions) -> Iterator[None]:
+    """Say of the client's errors what they mean for a query, and what to do."""
+    try:
+        yield
+    except FencedError as error:
+        raise SinkError(
+            f"another driver writes as {options.transactional_id!r} and has shut this one out: nothing of this batch is"
+            " written by us. Leave one of them running; if they are two queries, give one another"
+            " kafka.transactional.id"
+        ) from error
+    except AuthorizationError as error:
+        raise SinkError(
+            f"{error}. The sink needs: WRITE and READ on its topics (READ for the mark), WRITE and DESCRIBE on"
+            f" transactional ids beginning with {options.transactional_id!r}, READ on the group of that name"
+        ) from error
+    except AuthenticationError as error:
+        raise SinkError(f"{error}: look at kafka.security.protocol, kafka.sasl.* and kafka.ssl.*") from error
+    except OutcomeUnknown as error:
+        raise SinkError(
+            "the commit was sent and nobody answered, however often it was asked for. Start the query again: the mark"
+            " will tell whether the batch is there"
+        ) from error
+
+
+def commit_batch(options: SinkOptions, parts: Sequence[Packed], batch: BatchId | None) -> bool:
+    """Write a batch in one transaction, with its mark; False if it was there already. `batch` None: without a mark.
+
+    May be called again after whatever end, also of the process: what a predecessor left open is aborted first, and
+    what it committed is found by the mark. Raises SinkError, and the client's errors for a cluster that is away.
+    """
+    size = sum(part.size for part in parts)
+    if size > options.max_transaction_bytes:
+        raise too_large(options, size)
+
+    def send(txn: Any) -> None:
+        for part in parts:
+            txn.send_batches(part.topic, part.partition, part.unpacked())
+
+    with told_apart(options), connect(options) as kafka, main_producer(kafka, options) as producer:
+        if batch is None:
+            transact(producer, send)
+            return True
+        marker = read_marker(kafka, options)
+        if is_done(options.transactional_id, marker, batch, options.first_batch):
+            log.info("batch %s of query %s was written before", batch.batch_id, batch.query_id)
+            return False
+        place = marker_place(options, marker, (part.topic for part in parts))
+        transact(producer, send, options.group, Marker(place, batch.query_id, batch.batch_id))
+        return True
+
+
+def transact(producer: Any, send: Send, group: str = "", marker: Marker | None = None) -> None:
+    """One transaction of what `send` hands in and the mark, to its end.
+
+    An aborted one is tried again; a commit without an answer is asked for until it is known what became of it.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            with producer.transaction() as txn:
+                send(txn)
+                if marker is not None:
+                    txn.send_group_offsets(GroupMetadata(group), {marker.place: marker.committed()})
+            return
+        except OutcomeUnknown as unknown:
+            log.warning("a commit was not answered, and is asked for again: %s", unknown)
+            if producer.reinitialise():
+                return
+        except AbortableError as error:
+            if attempt == _ATTEMPTS or error.code in _HOPELESS:
+                raise SinkError(f"the transaction was aborted: {error}") from error
+            log.warning("the transaction was aborted, and is tried again: %s", error)
+    raise SinkError(f"the transaction was aborted {_ATTEMPTS} times")
+
+
+def read_marker(kafka: Any, options: SinkOptions) -> Marker | None:
+    """The sink's mark as it is committed; only after `main_producer` was opened is it the last one."""
+    with kafka.admin() as admin:
+        return find_marker(options.group, admin.committed_offsets(options.group))
+
+
+def marker_place(options: SinkOptions, marker: Marker | None, topics: Iterable[str]) -> TopicPartition:
+    """Under which partition the group keeps the mark: where it is, or partition 0 of what is written.
+
+    An empty batch of a query that names its topics row by row has none: then it is the topic of the offsets itself.
+    """
+    if marker is not None:
+        return marker.place
+    if options.topic is not None:
+        return TopicPartition(options.topic, 0)
+    first = min(topics, default=None)
+    return _WITHOUT_A_TOPIC if first is None else TopicPartition(first, 0)
+
+
+def partitions_of(kafka: Any, topic: str) -> int:
+    """How many partitions a topic has. Raises SinkError where there is no such topic."""
+    try:
+        with kafka.admin() as admin:
+            return len(admin.describe_topics(topic)[topic].partitions)
+    except KafkaError as error:
+        codes: Collection[Any] = [one.code for one in getattr(error, "errors", {}).values()] or [error.code]
+        if ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes:
+            raise SinkError(f"there is no topic {topic}: create it first") from None
+        if ErrorCode.INVALID_TOPIC_EXCEPTION in codes:
+            raise SinkError(f"{topic!r} can not be a topic's name") from None
+        raise
+
+
+def too_large(options: SinkOptions, size: int) -> SinkError:
+    """A batch that is too much for one message to the driver."""
+    return SinkError(
+        f"a micro-batch has {size} bytes of records, and maxTransactionBytes is {options.max_transaction_bytes}: they"
+        " all pass through the driver. Make batches smaller (maxOffsetsPerTrigger at the source), compress"
+        " (kafka.compression.type), write with twoPhase = true where the broker can, or raise maxTransactionBytes"
+        " together with spark.driver.memory and spark.driver.maxResultSize"
+    )

@@ -1,0 +1,245 @@
+"""Rows as Spark hands them over, in Arrow, made into record batches per partition that lack only their producer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise, repeat
+from typing import Any, NamedTuple
+
+from fencepost.client.config import ProducerConfig
+from fencepost.client.producer.accumulator import RECORD_OVERHEAD, NewRecord
+from fencepost.client.producer.lane import level_of
+from fencepost.protocol.record_batch import build_batch
+from fencepost.spark_connector.sink.encode_keys import byte_spans, partitions_of_keys
+from fencepost.spark_connector.source.options import OptionError
+
+_BYTES = ("string", "binary")
+_TYPES: Mapping[str, tuple[str, ...]] = {
+    "key": _BYTES,
+    "value": _BYTES,
+    "topic": ("string",),
+    "partition": ("int",),
+    "headers": ("array<struct<key:string,value:binary>>",),
+}
+_BATCH_OVERHEAD = 256
+_HEADER_BYTES = 10
+
+
+class SinkError(Exception):
+    """The sink can not go on; the message says what to do."""
+
+
+class Encoded(NamedTuple):
+    """One record batch (format v2) for one partition, without producer id, epoch and sequence."""
+
+    topic: str
+    partition: int
+    data: bytes
+    records: int
+
+
+def sink_columns(schema: Sequence[tuple[str, str]], topic: str | None) -> dict[str, int]:
+    """Which column of the frame is which: the position of key, value, topic, partition and headers.
+
+    `schema` are (name, type as Spark writes it). Other columns are left alone, as Spark's Kafka sink does. Raises
+    OptionError for a missing value or topic, and for a column of another type.
+    """
+    found: dict[str, int] = {}
+    for position, (name, kind) in enumerate(schema):
+        known = name.lower()
+        if known not in _TYPES:
+            continue
+        if known in found:
+            raise OptionError(f"two columns are named {known}")
+        if kind not in _TYPES[known]:
+            raise OptionError(f"column {known} is {kind}, but the sink takes {' or '.join(_TYPES[known])}: cast it")
+        found[known] = position
+    if "value" not in found:
+        raise OptionError("the sink needs a column named value, string or binary")
+    if topic is None and "topic" not in found:
+        raise OptionError("the sink needs a topic: give the option topic, or a column of that name")
+    if topic is not None:
+        found.pop("topic", None)
+    return found
+
+
+class _Pending:
+    """Records of one partition that do not fill a batch yet."""
+
+    __slots__ = ("records", "size_bytes")
+
+    def __init__(self) -> None:
+        self.records: list[NewRecord] = []
+        self.size_bytes = 0
+
+
+class Encoder:
+    """One task's rows to record batches of about `batch_size` bytes (before compression) each.
+
+    A row goes to the partition in its `partition` column, else to the one of its key (Java's murmur2), else to one
+    that takes a run of `batch_size` bytes before the next one does; `start` says where the first run goes.
+    `partitions_of` gives the number of a topic's partitions. Rows of one task keep their order in each partition.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, int],
+        topic: str | None,
+        config: ProducerConfig,
+        partitions_of: Callable[[str], int],
+        wall_clock_ms: Callable[[], int],
+        start: int = 0,
+    ) -> None:
+        self._columns = columns
+        self._topic = topic
+        self._compression, self._level = config.compression_type, level_of(config)
+        self._largest = config.max_request_size - _BATCH_OVERHEAD
+        self._target = max(min(config.batch_size, self._largest) - _BATCH_OVERHEAD, 1)
+        self._ignore_keys = config.partitioner_ignore_keys
+        self._partitions_of = partitions_of
+        self._wall_clock_ms = wall_clock_ms
+        self._start = start
+        self._keyless_bytes: dict[str, int] = {}
+        self._pending: dict[tuple[str, int], _Pending] = {}
+        self.rows = 0
+        """How many rows were taken in."""
+
+    def add(self, batch: Any) -> Iterator[Encoded]:
+        """Take in a pyarrow RecordBatch; gives what it fills. Raises SinkError for a row that can not be written."""
+        if not batch.num_rows:
+            return
+        self.rows += batch.num_rows
+        if self._topic is not None:
+            yield from self._add_to(self._topic, batch)
+            return
+        column = batch.column(self._columns["topic"])
+        if column.null_count:
+            raise SinkError("a row has no topic: its topic column is null, and there is no option topic")
+        words = column.dictionary_encode()
+        topics = words.dictionary.to_pylist()
+        if len(topics) == 1:
+            yield from self._add_to(topics[0], batch)
+            return
+        import numpy as np
+
+        indices = words.indices.to_numpy(zero_copy_only=False)
+        for number, topic in enumerate(topics):
+            yield from self._add_to(topic, batch.take(_index(np.flatnonzero(indices == number))))
+
+    def finish(self) -> Iterator[Encoded]:
+        """What is left over."""
+        for (topic, partition), pending in sorted(self._pending.items()):
+            if pending.records:
+                yield self._built(topic, partition, pending)
+
+    def _add_to(self, topic: str, batch: Any) -> Iterator[Encoded]:
+        import numpy as np
+
+        keys = self._binary(batch, "key")
+        values = self._binary(batch, "value")
+        sizes = np.full(batch.num_rows, RECORD_OVERHEAD, np.int64) + byte_spans(values)[1]
+        if keys is not None:
+            sizes += byte_spans(keys)[1]
+        headers = self._headers(batch)
+        if headers is not None:
+            sizes += [sum(_HEADER_BYTES + 3 * len(name) + len(said or b"") for name, said in one) for one in headers]
+        if sizes.max() > self._largest:
+            raise SinkError(
+                f"a record of {int(sizes.max())} bytes for topic {topic} is over kafka.max.request.size"
+                f" ({self._largest + _BATCH_OVERHEAD}): raise it, and max.message.bytes of the topic"
+            )
+        partitions = self._partitions(topic, batch, keys, sizes)
+        if (partitions != partitions[0]).any():
+            order = np.argsort(partitions, kind="stable")
+            partitions, sizes = partitions[order], sizes[order]
+            values = values.take(_index(order))
+            keys = None if keys is None else keys.take(_index(order))
+            headers = None if headers is None else [headers[row] for row in order]
+        records = list(
+            zip(
+                repeat(self._wall_clock_ms()),
+                repeat(None) if keys is None else keys.to_pylist(),
+                values.to_pylist(),
+                repeat(()) if headers is None else headers,
+                strict=False,
+            )
+        )
+        borders = [0, *(np.flatnonzero(np.diff(partitions)) + 1).tolist(), len(records)]
+        sums = np.concatenate(([0], np.cumsum(sizes)))
+        for first, last in pairwise(borders):
+            yield from self._fill(topic, int(partitions[first]), records, sums, first, last)
+
+    def _fill(
+        self, topic: str, partition: int, records: list[Any], sums: Any, first: int, last: int
+    ) -> Iterator[Encoded]:
+        """Put records[first:last], whose sizes add up in `sums`, into batches of the partition."""
+        import numpy as np
+
+        pending = self._pending.setdefault((topic, partition), _Pending())
+        while first < last:
+            room = sums[first] + self._target - pending.size_bytes
+            until = min(int(np.searchsorted(sums, room, "right")) - 1, last)
+            if until <= first and not pending.records:
+                until = first + 1
+            if until > first:
+                pending.records += records[first:until]
+                pending.size_bytes += int(sums[until] - sums[first])
+                first = until
+            if first < last:
+                yield self._built(topic, partition, pending)
+
+    def _built(self, topic: str, partition: int, pending: _Pending) -> Encoded:
+        records, pending.records, pending.size_bytes = pending.records, [], 0
+        data = build_batch(records, compression=self._compression, level=self._level)
+        return Encoded(topic, partition, bytes(data), len(records))
+
+    def _partitions(self, topic: str, batch: Any, keys: Any, sizes: Any) -> Any:
+        """The partition of each row, as numpy int32."""
+        import numpy as np
+
+        count = self._partitions_of(topic)
+        if keys is None or self._ignore_keys:
+            keyless = np.ones(batch.num_rows, bool)
+            chosen = np.zeros(batch.num_rows, np.int32)
+        else:
+            keyless = keys.is_null().to_numpy(zero_copy_only=False)
+            chosen = partitions_of_keys(keys, count)
+        if keyless.any():
+            before = self._keyless_bytes.get(topic, 0)
+            sums = before + np.cumsum(sizes[keyless])
+            runs = (sums - sizes[keyless]) // self._target
+            chosen[keyless] = (self._start + runs) % count
+            self._keyless_bytes[topic] = int(sums[-1])
+        if "partition" in self._columns:
+            column = batch.column(self._columns["partition"])
+            said = ~column.is_null().to_numpy(zero_copy_only=False)
+            numbers = column.fill_null(0).to_numpy(zero_copy_only=False)
+            wrong = said & ((numbers < 0) | (numbers >= count))
+            if wrong.any():
+                raise SinkError(f"topic {topic} has {count} partitions, and a row is for {int(numbers[wrong][0])}")
+            chosen[said] = numbers[said]
+        return chosen
+
+    def _binary(self, batch: Any, name: str) -> Any:
+        """A column of strings or bytes as bytes; None where there is no such column."""
+        import pyarrow as pa
+
+        if name not in self._columns:
+            return None
+        column = batch.column(self._columns[name])
+        return column.cast(pa.large_binary() if str(column.type).startswith("large_") else pa.binary())
+
+    def _headers(self, batch: Any) -> list[tuple[tuple[str, bytes | None], ...]] | None:
+        if "headers" not in self._columns:
+            return None
+        rows = batch.column(self._columns["headers"]).to_pylist()
+        found = [tuple((one["key"], one["value"]) for one in row or () if one is not None) for row in rows]
+        if any(name is None for row in found for name, _ in row):
+            raise SinkError("a header has no key: headers are (key, value) with a key that is not null")
+        return found
+
+
+def _index(rows: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.array(rows)

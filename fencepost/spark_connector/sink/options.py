@@ -1,0 +1,221 @@
+"""The options of the Spark sink, spelled as Spark's Kafka sink spells them, checked before anything is written."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from fencepost.client.config import ClientConfig, TransactionalProducerConfig, names_of, parse
+from fencepost.client.errors import ConfigError
+from fencepost.client.network.security import SecurityConfig
+from fencepost.spark_connector.network import security
+from fencepost.spark_connector.source.option_values import boolean, not_negative, positive
+from fencepost.spark_connector.source.options import OptionError
+
+T = TypeVar("T")
+
+DEFAULT_MAX_TRANSACTION_BYTES = 128 << 20
+DEFAULT_BATCH_BYTES = 512 << 10
+DEFAULT_DECISION_TOPIC = "fencepost-spark-decisions"
+
+SINK_NAMES = (
+    "topic",
+    "twoPhase",
+    "decisionTopic",
+    "maxTransactionBytes",
+    "firstBatch",
+    "queryId",
+    "batchId",
+)
+# What Spark itself adds to a streaming query's options, and what Spark's Kafka sink takes.
+_ADDED_BY_SPARK = ("checkpointLocation", "queryName", "includeHeaders")
+_OF_A_BATCH = ("queryId", "batchId")
+# What steers Java's producer, its metrics or its sockets.
+_WITHOUT_EFFECT = (
+    "kafka.retries",
+    "kafka.send.buffer.bytes",
+    "kafka.receive.buffer.bytes",
+    "kafka.metric.reporters",
+    "kafka.metrics.num.samples",
+    "kafka.metrics.recording.level",
+    "kafka.metrics.sample.window.ms",
+    "kafka.auto.include.jmx.reporter",
+    "kafka.enable.metrics.push",
+    "kafka.security.providers",
+    *security.WITHOUT_EFFECT,
+)
+_REFUSED = {
+    "kafka.key.serializer": "keys are strings or binary already; convert them with DataFrame functions",
+    "kafka.value.serializer": "values are strings or binary already; convert them with DataFrame functions",
+    "kafka.interceptor.classes": "there is no Java producer that could call them",
+    "kafka.partitioner.class": "give a column named partition, or keys",
+    "kafka.group.id": "the sink's group, which keeps its mark, is named as its kafka.transactional.id",
+    "kafka.transaction.two.phase.commit.enable": "say twoPhase = true",
+}
+_NOT_TEXT = ("partitioner", "key_serializer", "value_serializer", "bootstrap_servers")
+_OF_CLIENTS = tuple(name for name in names_of(ClientConfig) if name not in names_of(SecurityConfig))
+_OF_PRODUCERS = tuple(name for name in names_of(TransactionalProducerConfig) if name not in _NOT_TEXT)
+
+
+def _dotted(name: str) -> str:
+    return "kafka." + name.replace("_", ".")
+
+
+_SPELLING = {
+    name.lower(): name
+    for name in (
+        *SINK_NAMES,
+        *_ADDED_BY_SPARK,
+        "kafka.transactional.id",
+        *map(_dotted, _OF_CLIENTS),
+        *(_dotted(name) for name in _OF_PRODUCERS),
+        *security.NAMES,
+        *_WITHOUT_EFFECT,
+        *_REFUSED,
+    )
+}
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """Everything a query says about its sink. Sizes are bytes.
+
+    `client` and `producer` are the client's own options by their long names, checked; they may hold passwords, and so
+    do not show. `batch_id` and `query_id` make a batch write one that is done once.
+    """
+
+    bootstrap: str
+    transactional_id: str
+    topic: str | None = None
+    two_phase: bool = False
+    decision_topic: str = DEFAULT_DECISION_TOPIC
+    max_transaction_bytes: int = DEFAULT_MAX_TRANSACTION_BYTES
+    first_batch: int | None = None
+    query_id: str | None = None
+    batch_id: int | None = None
+    client: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    producer: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def group(self) -> str:
+        """The group whose offset is the sink's mark."""
+        return self.transactional_id
+
+    @property
+    def producer_config(self) -> TransactionalProducerConfig:
+        """The producer's options, as the client understands them."""
+        return parse(TransactionalProducerConfig, self.producer)
+
+
+def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
+    """Check a query's options; raises OptionError with the reason, and the nearest name for one that does not exist."""
+    given = _known(options)
+    if streaming:
+        for name in _OF_A_BATCH:
+            if name in given:
+                raise OptionError(f"option {name} is for batch writes: a stream has its own")
+    if ("queryId" in given) != ("batchId" in given):
+        raise OptionError("queryId and batchId go together: the batch with that number is written once")
+    if not given.get("kafka.bootstrap.servers", "").strip():
+        raise OptionError("option kafka.bootstrap.servers is missing: the address of at least one broker, host:port")
+    return SinkOptions(
+        bootstrap=given["kafka.bootstrap.servers"].strip(),
+        transactional_id=_transactional_id(given, streaming),
+        topic=_maybe(given, "topic", _name),
+        two_phase=_maybe(given, "twoPhase", boolean) or False,
+        decision_topic=_maybe(given, "decisionTopic", _name) or DEFAULT_DECISION_TOPIC,
+        max_transaction_bytes=_maybe(given, "maxTransactionBytes", positive) or DEFAULT_MAX_TRANSACTION_BYTES,
+        first_batch=_maybe(given, "firstBatch", not_negative),
+        query_id=_maybe(given, "queryId", _name),
+        batch_id=_maybe(given, "batchId", not_negative),
+        client=_client_options(given),
+        producer=_producer_options(given),
+    )
+
+
+def _known(options: Mapping[str, str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for name, value in options.items():
+        known = _SPELLING.get(name.lower())
+        if known is None:
+            near = difflib.get_close_matches(name.lower(), _SPELLING, n=1, cutoff=0.5)
+            hint = f"; did you mean {_SPELLING[near[0]]}?" if near else ""
+            raise OptionError(f"option {name} is not known to the sink{hint}")
+        if known in _REFUSED:
+            raise OptionError(f"option {known} can not be set: {_REFUSED[known]}")
+        given[known] = value
+    return given
+
+
+def _transactional_id(given: Mapping[str, str], streaming: bool) -> str:
+    """The sink's name, which has to be the same after a restart, and another one for every other query.
+
+    A checkpoint's place serves where none is given: when the checkpoint is deleted the name stays, and the mark with
+    the old query's id tells.
+    """
+    named = _maybe(given, "kafka.transactional.id", _name)
+    if named is not None:
+        return named
+    if "batchId" in given:
+        raise OptionError("with queryId and batchId give kafka.transactional.id, too: the mark is kept under that name")
+    if not streaming:
+        return f"fencepost-spark-{uuid.uuid4().hex[:16]}"
+    place = given.get("checkpointLocation", "").strip()
+    if not place:
+        raise OptionError(
+            "the sink needs a name that stays: give the query an option checkpointLocation, or kafka.transactional.id"
+        )
+    return f"fencepost-spark-{hashlib.sha256(place.rstrip('/').encode()).hexdigest()[:16]}"
+
+
+def _client_options(given: Mapping[str, str]) -> dict[str, Any]:
+    options: dict[str, Any] = {"client_id": "fencepost-spark"}
+    options |= _picked(given, [name for name in _OF_CLIENTS if name != "bootstrap_servers"])
+    try:
+        secure = security.security_of(given)
+        if secure is not None:
+            options |= {entry.name: getattr(secure, entry.name) for entry in fields(secure)}
+        parse(ClientConfig, {"bootstrap_servers": given["kafka.bootstrap.servers"], **options})
+    except (ConfigError, ValueError) as error:
+        raise OptionError(_in_kafkas_words(error)) from None
+    return options
+
+
+def _producer_options(given: Mapping[str, str]) -> dict[str, Any]:
+    options = {"batch_size": DEFAULT_BATCH_BYTES, **_picked(given, _OF_PRODUCERS)}
+    try:
+        parse(TransactionalProducerConfig, options)
+    except (ConfigError, ValueError) as error:
+        raise OptionError(_in_kafkas_words(error)) from None
+    return options
+
+
+def _picked(given: Mapping[str, str], names: Any) -> dict[str, Any]:
+    return {name: given[_dotted(name)].strip() for name in names if _dotted(name) in given}
+
+
+def _in_kafkas_words(error: Exception) -> str:
+    """The client names its options in snake_case; here they are written with dots."""
+    text = str(error)
+    for name in sorted((*_OF_CLIENTS, *_OF_PRODUCERS, *names_of(SecurityConfig)), key=len, reverse=True):
+        text = text.replace(f"'{name}'", _dotted(name))
+    return text
+
+
+def _maybe(given: Mapping[str, str], name: str, convert: Callable[[str], T]) -> T | None:
+    if name not in given:
+        return None
+    try:
+        return convert(given[name].strip())
+    except ValueError as error:
+        raise OptionError(f"option {name} = {given[name]!r}: {error}") from None
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError("must not be empty")
+    return text

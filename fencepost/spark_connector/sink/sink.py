@@ -1,0 +1,140 @@
+"""The writers of the data source "fencepost", as Spark makes, pickles and calls them.
+
+Where Spark calls what (4.2 and 4.3): for every batch a planning process makes a writer and pickles it; tasks unpickle
+it and call `write`. A batch write's `commit` is called on a pickled copy, a stream's on a new writer in a new process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from fencepost.spark_connector.sink import lanes as sink_lanes
+from fencepost.spark_connector.sink.commit import commit_batch, connect
+from fencepost.spark_connector.sink.commit_marker import BatchId
+from fencepost.spark_connector.sink.encode import SinkError, sink_columns
+from fencepost.spark_connector.sink.lanes import Claim
+from fencepost.spark_connector.sink.options import SinkOptions, parse_sink_options
+from fencepost.spark_connector.sink.task import StreamTask, Task, Written
+from fencepost.spark_connector.source.options import OptionError
+from fencepost.spark_connector.worker.delayed_ack import UnpickledAtOnce
+
+Messages = Sequence[WriterCommitMessage | None]
+
+
+class _Writer(UnpickledAtOnce):
+    """What both writers have. Pickled is it only on its way to the tasks: that is when a claim is due."""
+
+    def __init__(self, options: SinkOptions, columns: Mapping[str, int]) -> None:
+        self._options = options
+        self._columns = columns
+        self._claim: Claim | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self._options.two_phase and self._claim is None:
+            with connect(self._options) as kafka:
+                self._claim = sink_lanes.claim(kafka, self._options)
+        return self.__dict__
+
+    def _context(self) -> Any:
+        context = TaskContext.get()
+        if context is None:
+            raise SinkError("rows are written by Spark's tasks only")
+        return context
+
+    def _commit(self, messages: Messages) -> None:
+        written = [one for one in messages if isinstance(one, Written)]
+        if len(written) != len(messages):
+            raise SinkError(f"{len(messages) - len(written)} of {len(messages)} tasks have left no message")
+        if not written:
+            return  # a frame without partitions: there is nothing to write, nor to be marked
+        batch = _one_of({one.batch for one in written}, "batches")
+        if not self._options.two_phase:
+            commit_batch(self._options, [part for one in written for part in one.parts], batch)
+            return
+        claim = _one_of({one.claim for one in written}, "claims")
+        assert claim is not None, "a task with twoPhase has the planner's claim"
+        lanes = [one.lane for one in written if one.lane is not None]
+        with connect(self._options) as kafka:
+            sink_lanes.decide(kafka, self._options, claim, batch, lanes)
+            if sink_lanes.open_lanes(kafka, self._options):
+                sink_lanes.claim(kafka, self._options)  # attempts of tasks that were given up; readers wait for them
+
+    def _abort(self, messages: Messages) -> None:
+        """The batch failed. What a transaction of the driver's wrote is aborted already; lanes are ended by a claim.
+
+        Where the messages tell that another driver has claimed since, they are that one's.
+        """
+        if self._options.two_phase:
+            claims = [one.claim for one in messages if isinstance(one, Written) and one.claim is not None]
+            with connect(self._options) as kafka:
+                if not claims or sink_lanes.is_owner(kafka, self._options, claims[0]):
+                    sink_lanes.claim(kafka, self._options)
+
+
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Writes micro-batches, each in one transaction."""
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Runs in a task: the rows of one partition."""
+        return StreamTask(self._options, self._columns, self._claim, self._context()).run(iterator)
+
+    def commit(self, messages: Messages, batchId: int) -> None:
+        """Write what the tasks have sent; again for a batch that Spark repeats, where the mark tells."""
+        wrong = [one.batch for one in messages if isinstance(one, Written) and not _is_batch(one.batch, batchId)]
+        if wrong:
+            raise SinkError(f"tasks of batch {wrong[0]} where batch {batchId} is to be committed")
+        self._commit(messages)
+
+    def abort(self, messages: Messages, batchId: int) -> None:
+        """Nothing of the batch is to be seen. What is committed stays: the mark tells when Spark repeats the batch."""
+        self._abort(messages)
+
+
+class BatchWriter(_Writer, DataSourceArrowWriter):
+    """Writes a frame in one transaction."""
+
+    def write(self, iterator: Iterator[Any]) -> Written:
+        """Runs in a task: the rows of one partition."""
+        return Task(self._options, self._columns, self._claim, self._context()).run(iterator)
+
+    def commit(self, messages: Messages) -> None:
+        """Write what the tasks have sent."""
+        self._commit(messages)
+
+    def abort(self, messages: Messages) -> None:
+        """Nothing of the frame is to be seen."""
+        self._abort(messages)
+
+
+def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWriter:
+    """For a streaming query. Raises OptionError for options and columns that do not fit."""
+    parsed = parse_sink_options(options, streaming=True)
+    return StreamWriter(parsed, sink_columns(_columns(schema), parsed.topic))
+
+
+def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
+    """For `df.write`. Raises OptionError for options, columns and a mode that do not fit."""
+    if overwrite:
+        raise OptionError("a topic can not be overwritten: use mode('append')")
+    parsed = parse_sink_options(options, streaming=False)
+    return BatchWriter(parsed, sink_columns(_columns(schema), parsed.topic))
+
+
+def _columns(schema: StructType) -> list[tuple[str, str]]:
+    return [(entry.name, entry.dataType.simpleString()) for entry in schema.fields]
+
+
+def _is_batch(batch: BatchId | None, number: int) -> bool:
+    return batch is not None and batch.batch_id == number
+
+
+def _one_of(found: Iterable[Any], what: str) -> Any:
+    all_of_them = list(found)
+    if len(all_of_them) != 1:
+        raise SinkError(f"the tasks' messages are of {len(all_of_them)} {what}: {all_of_them}")
+    return all_of_them[0]

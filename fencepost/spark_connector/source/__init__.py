@@ -1,0 +1,1 @@
+"""Spark's readers: planning on the driver, reading in tasks."""

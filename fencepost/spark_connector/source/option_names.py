@@ -1,0 +1,109 @@
+"""Which options the Spark source knows, what has no effect here, and what is refused with which reason."""
+
+from fencepost.spark_connector.network import security
+
+# What can be said, as it is spelled; Spark hands names over in lower case.
+SOURCE_NAMES = (
+    "subscribe",
+    "subscribePattern",
+    "assign",
+    "startingOffsets",
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "endingOffsets",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "failOnDataLoss",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "maxBytesPerTrigger",
+    "commitGroup",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "includeHeaders",
+    "isolation",
+    "columns",
+)
+# Spark's Kafka source has these for its pool of consumers; here is neither group nor pool, so they change nothing.
+WITHOUT_EFFECT = (
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+KAFKA_NAMES = (
+    "kafka.bootstrap.servers",
+    "kafka.isolation.level",
+    "kafka.client.id",
+    "kafka.request.timeout.ms",
+    "kafka.default.api.timeout.ms",
+    "kafka.max.partition.fetch.bytes",
+    "kafka.fetch.max.wait.ms",
+    "kafka.receive.buffer.bytes",
+    "kafka.check.crcs",
+    *security.NAMES,
+)
+# Consumer settings that steer groups, polling or metadata refresh; a source without a consumer may be given them.
+KAFKA_WITHOUT_EFFECT = (
+    "kafka.group.id",
+    "kafka.fetch.min.bytes",
+    "kafka.fetch.max.bytes",
+    "kafka.session.timeout.ms",
+    "kafka.heartbeat.interval.ms",
+    "kafka.max.poll.records",
+    "kafka.max.poll.interval.ms",
+    "kafka.metadata.max.age.ms",
+    "kafka.connections.max.idle.ms",
+    "kafka.reconnect.backoff.ms",
+    "kafka.reconnect.backoff.max.ms",
+    "kafka.retry.backoff.ms",
+    "kafka.retry.backoff.max.ms",
+    "kafka.client.dns.lookup",
+    "kafka.client.rack",
+    "kafka.send.buffer.bytes",
+    "kafka.allow.auto.create.topics",
+    "kafka.exclude.internal.topics",
+    "kafka.auto.commit.interval.ms",
+    "kafka.partition.assignment.strategy",
+    "kafka.group.instance.id",
+    "kafka.group.protocol",
+    "kafka.group.remote.assignor",
+    "kafka.socket.connection.setup.timeout.ms",
+    "kafka.socket.connection.setup.timeout.max.ms",
+    "kafka.metadata.recovery.strategy",
+    "kafka.metadata.recovery.rebootstrap.trigger.ms",
+    "kafka.metric.reporters",
+    "kafka.metrics.num.samples",
+    "kafka.metrics.recording.level",
+    "kafka.metrics.sample.window.ms",
+    "kafka.auto.include.jmx.reporter",
+    "kafka.enable.metrics.push",
+    "kafka.security.providers",
+    *security.WITHOUT_EFFECT,
+)
+_KERBEROS = "GSSAPI is not spoken here; kafka.sasl.mechanism can be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+_OAUTH = "tokens come from a function of yours: kafka.sasl.oauth.token.provider = module:function"
+REFUSED = {
+    "kafka.auto.offset.reset": "use startingOffsets; Spark keeps the position in its checkpoint",
+    "kafka.enable.auto.commit": "Spark keeps the position in its checkpoint and commits nothing",
+    "kafka.key.deserializer": "keys are always binary; convert them with DataFrame functions",
+    "kafka.value.deserializer": "values are always binary; convert them with DataFrame functions",
+    "kafka.interceptor.classes": "there is no Java consumer that could call them",
+    "kafka.sasl.kerberos.service.name": _KERBEROS,
+    "kafka.sasl.oauthbearer.token.endpoint.url": _OAUTH,
+    "kafka.sasl.oauthbearer.method": _OAUTH,
+    "kafka.sasl.oauthbearer.config": _OAUTH,
+    "kafka.sasl.oauthbearer.client.id": _OAUTH,
+    "kafka.sasl.oauthbearer.client.secret": _OAUTH,
+    "kafka.sasl.login.callback.handler.class": _OAUTH,
+}
+SPELLING = {
+    name.lower(): name for name in (*SOURCE_NAMES, *WITHOUT_EFFECT, *KAFKA_NAMES, *KAFKA_WITHOUT_EFFECT, *REFUSED)
+}
+ONLY_STREAM = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "maxBytesPerTrigger", "commitGroup")
+# Where several are given, the first of these counts, as with Spark's Kafka source.
+STARTS = ("startingTimestamp", "startingOffsetsByTimestamp", "startingOffsets")
+ENDS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")

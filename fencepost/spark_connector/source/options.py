@@ -1,0 +1,354 @@
+"""The options of the Spark source, spelled as Spark's Kafka source spells them, checked before anything is read."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TypeVar
+
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.spark_connector.network.security import security_of
+from fencepost.spark_connector.network.wire import Address, ConnectionSettings
+from fencepost.spark_connector.source.offsets import EARLIEST, LATEST, parse_partition_offsets
+from fencepost.spark_connector.source.option_names import (
+    ENDS,
+    ONLY_STREAM,
+    REFUSED,
+    SPELLING,
+    STARTS,
+    SUBSCRIPTIONS,
+)
+from fencepost.spark_connector.source.option_values import boolean, not_negative, positive
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+ALL_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+DEFAULT_COLUMNS = ALL_COLUMNS[:-1]
+DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
+
+
+class OptionError(ValueError):
+    """An option that does not exist, does not fit the others, or has a value it can not take."""
+
+
+class Mode(Enum):
+    """Which of Spark's two ways of reading the options are for."""
+
+    BATCH = "batch"
+    STREAM = "stream"
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What to read: exactly one of a list of topics, a pattern that whole topic names match, or named partitions."""
+
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    partitions: tuple[TopicPartition, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """Where reading starts or ends: one `mark` for all (EARLIEST, LATEST), offsets, or times in epoch ms."""
+
+    mark: int | None = None
+    offsets: Mapping[TopicPartition, int] | None = None
+    timestamp_ms: int | None = None
+    timestamps_ms: Mapping[TopicPartition, int] | None = None
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """Everything a query says about its source. Counts are records, sizes bytes, times milliseconds."""
+
+    subscription: Subscription
+    starting: Bound
+    ending: Bound
+    isolation: IsolationLevel
+    connection: ConnectionSettings
+    latest_if_no_timestamp: bool = False
+    fail_on_data_loss: bool = True
+    max_offsets_per_trigger: int | None = None
+    min_offsets_per_trigger: int | None = None
+    max_trigger_delay_ms: int = DEFAULT_MAX_TRIGGER_DELAY_MS
+    max_bytes_per_trigger: int | None = None
+    commit_group: str | None = None
+    min_partitions: int | None = None
+    max_records_per_partition: int | None = None
+    columns: tuple[str, ...] = DEFAULT_COLUMNS
+    fetch_bytes: int = 4 << 20
+    fetch_wait_ms: int = 500
+    check_crcs: bool = True
+
+
+_DURATION = re.compile(r"(\d+)\s*(ms|s|m|min|h|d)?")
+_UNIT_MS = {None: 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SIZE = re.compile(r"(\d+)\s*([kmgt]?)b?")
+_UNIT_BITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
+
+
+@dataclass
+class _Given:
+    """The options as given, by their canonical spelling."""
+
+    values: dict[str, str] = field(default_factory=dict)
+
+    def one(self, name: str, convert: Callable[[str], T], default: T) -> T:
+        """The option's value, or the default where it is not given."""
+        return self.value(name, convert) if name in self.values else default
+
+    def maybe(self, name: str, convert: Callable[[str], T]) -> T | None:
+        """The option's value, or None where it is not given."""
+        return self.value(name, convert) if name in self.values else None
+
+    def value(self, name: str, convert: Callable[[str], T]) -> T:
+        """The value of an option that is given; one that can not be converted is named in the error."""
+        try:
+            return convert(self.values[name].strip())
+        except OptionError:
+            raise
+        except ValueError as error:
+            raise OptionError(f"option {name} = {self.values[name]!r}: {error}") from None
+
+    def exactly_one(self, names: tuple[str, ...]) -> str:
+        found = [name for name in names if name in self.values]
+        if len(found) != 1:
+            given = f"given are {' and '.join(found)}" if found else "none is given"
+            raise OptionError(f"say exactly one of {', '.join(names)}; {given}")
+        return found[0]
+
+    def first(self, names: tuple[str, ...]) -> str | None:
+        """The first of the names that is given; a warning tells which others thereby count for nothing."""
+        found = [name for name in names if name in self.values]
+        for other in found[1:]:
+            log.warning("option %s goes before %s, which counts for nothing", found[0], other)
+        return found[0] if found else None
+
+
+def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> SourceOptions:
+    """Check the options of a query and give them their types; raises OptionError with the reason and the nearest name.
+
+    `mode` None checks what holds for batch and stream alike: Spark asks for the schema before it says which it will be.
+    """
+    given = _canonical(options)
+    if mode is Mode.STREAM:
+        for name in ENDS:
+            if name in given.values:
+                raise OptionError(f"option {name} does not go with a stream query: a stream has no end")
+    if mode is Mode.BATCH:
+        for name in ONLY_STREAM:
+            if name in given.values:
+                log.warning("option %s has no effect in a batch query", name)
+    smallest = given.maybe("minOffsetsPerTrigger", positive)
+    largest = given.maybe("maxOffsetsPerTrigger", positive)
+    if smallest is not None and largest is not None and smallest > largest:
+        raise OptionError(f"minOffsetsPerTrigger {smallest} is larger than maxOffsetsPerTrigger {largest}")
+    return SourceOptions(
+        subscription=_subscription(given),
+        starting=_starting(given, mode),
+        ending=_ending(given),
+        isolation=_isolation(given),
+        connection=_connection(given),
+        latest_if_no_timestamp=given.one("startingOffsetsByTimestampStrategy", _choice("error", "latest"), "error")
+        == "latest",
+        fail_on_data_loss=given.one("failOnDataLoss", boolean, True),
+        max_offsets_per_trigger=largest,
+        min_offsets_per_trigger=smallest,
+        max_trigger_delay_ms=given.one("maxTriggerDelay", _duration_ms, DEFAULT_MAX_TRIGGER_DELAY_MS),
+        max_bytes_per_trigger=given.maybe("maxBytesPerTrigger", _size_bytes),
+        commit_group=given.maybe("commitGroup", _name),
+        min_partitions=given.maybe("minPartitions", positive),
+        max_records_per_partition=given.maybe("maxRecordsPerPartition", positive),
+        columns=_columns(given),
+        fetch_bytes=given.one("kafka.max.partition.fetch.bytes", positive, 4 << 20),
+        fetch_wait_ms=given.one("kafka.fetch.max.wait.ms", not_negative, 500),
+        check_crcs=given.one("kafka.check.crcs", boolean, True),
+    )
+
+
+def _canonical(options: Mapping[str, str]) -> _Given:
+    given = _Given()
+    for name, value in options.items():
+        known = SPELLING.get(name.lower())
+        if known is None:
+            near = difflib.get_close_matches(name.lower(), SPELLING, n=1, cutoff=0.5)
+            hint = f"; did you mean {SPELLING[near[0]]}?" if near else ""
+            raise OptionError(f"option {name} is not known{hint}")
+        if known in REFUSED:
+            raise OptionError(f"option {known} can not be set: {REFUSED[known]}")
+        given.values[known] = value
+    return given
+
+
+def _choice(*allowed: str) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        if text.lower() not in allowed:
+            raise ValueError(f"must be one of {', '.join(allowed)}")
+        return text.lower()
+
+    return convert
+
+
+def _duration_ms(text: str) -> int:
+    found = _DURATION.fullmatch(text.lower())
+    if found is None:
+        raise ValueError("must be a duration such as 500ms, 30s or 15m")
+    return int(found[1]) * _UNIT_MS[found[2]]
+
+
+def _size_bytes(text: str) -> int:
+    found = _SIZE.fullmatch(text.lower())
+    if found is None or int(found[1]) == 0:
+        raise ValueError("must be a size above 0 such as 1048576, 512k, 64m or 1g")
+    return int(found[1]) << _UNIT_BITS[found[2]]
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError("must be the name of a group")
+    return text
+
+
+def _subscription(given: _Given) -> Subscription:
+    name = given.exactly_one(SUBSCRIPTIONS)
+    if name == "subscribe":
+        return Subscription(topics=given.value(name, _topics))
+    if name == "subscribePattern":
+        return Subscription(pattern=given.value(name, _pattern))
+    return Subscription(partitions=given.value(name, _assignment))
+
+
+def _topics(text: str) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not topics:
+        raise ValueError("must name at least one topic")
+    return topics
+
+
+def _pattern(text: str) -> str:
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
+def _assignment(text: str) -> tuple[TopicPartition, ...]:
+    try:
+        tree = json.loads(text)
+        found = sorted({TopicPartition(topic, number) for topic, numbers in tree.items() for number in numbers})
+        wrong = [tp for tp in found if type(tp.partition) is not int or tp.partition < 0]
+    except (ValueError, AttributeError, TypeError):
+        wrong, found = [], []
+    if wrong or not found:
+        raise ValueError('must be JSON that names partitions, such as {"topic": [0, 1]}')
+    return tuple(found)
+
+
+def _starting(given: _Given, mode: Mode | None) -> Bound:
+    name = given.first(STARTS)
+    if name is None:
+        return Bound(mark=LATEST if mode is Mode.STREAM else EARLIEST)
+    bound = _bound(given, name)
+    if mode is Mode.BATCH and (bound.mark == LATEST or LATEST in (bound.offsets or {}).values()):
+        raise OptionError("option startingOffsets: a batch query can not start at latest (-1)")
+    return bound
+
+
+def _ending(given: _Given) -> Bound:
+    name = given.first(ENDS)
+    if name is None:
+        return Bound(mark=LATEST)
+    bound = _bound(given, name)
+    if bound.mark == EARLIEST or EARLIEST in (bound.offsets or {}).values():
+        raise OptionError("option endingOffsets: a query can not end at earliest (-2)")
+    return bound
+
+
+def _bound(given: _Given, name: str) -> Bound:
+    if name.endswith("OffsetsByTimestamp"):
+        return Bound(timestamps_ms=given.value(name, lambda text: parse_partition_offsets(text, lowest=0)))
+    if name.endswith("Timestamp"):
+        return Bound(timestamp_ms=given.value(name, not_negative))
+    text = given.values[name].strip().lower()
+    if text in ("earliest", "latest"):
+        return Bound(mark=EARLIEST if text == "earliest" else LATEST)
+    return Bound(offsets=given.value(name, _offsets))
+
+
+def _offsets(text: str) -> Mapping[TopicPartition, int]:
+    try:
+        return parse_partition_offsets(text, lowest=EARLIEST)
+    except ValueError as error:
+        raise ValueError(f"must be earliest, latest, or it {error}") from None
+
+
+def _isolation(given: _Given) -> IsolationLevel:
+    allowed = _choice("read_committed", "read_uncommitted")
+    ours = given.maybe("isolation", allowed)
+    kafkas = given.maybe("kafka.isolation.level", allowed)
+    if ours is not None and kafkas is not None and ours != kafkas:
+        raise OptionError(f"isolation is {ours}, but kafka.isolation.level is {kafkas}")
+    return IsolationLevel[(ours or kafkas or "read_committed").upper()]
+
+
+def _columns(given: _Given) -> tuple[str, ...]:
+    with_headers = given.maybe("includeHeaders", boolean)
+    if "columns" not in given.values:
+        return ALL_COLUMNS if with_headers else DEFAULT_COLUMNS
+    known = {name.lower(): name for name in ALL_COLUMNS}
+
+    def convert(text: str) -> tuple[str, ...]:
+        names = [part.strip() for part in text.split(",")]
+        for name in names:
+            if name.lower() not in known:
+                raise ValueError(f"there is no column {name!r}, only {', '.join(ALL_COLUMNS)}")
+        return tuple(dict.fromkeys(known[name.lower()] for name in names))
+
+    columns = given.value("columns", convert)
+    if with_headers is not None and with_headers != ("headers" in columns):
+        raise OptionError(f"includeHeaders is {str(with_headers).lower()}, but columns says {','.join(columns)}")
+    return columns
+
+
+def _connection(given: _Given) -> ConnectionSettings:
+    if "kafka.bootstrap.servers" not in given.values:
+        raise OptionError("option kafka.bootstrap.servers is missing: the address of at least one broker, host:port")
+    try:
+        security = security_of(given.values)
+    except ValueError as error:
+        raise OptionError(
+            _IN_KAFKAS_WORDS.sub(lambda found: f"kafka.{found[1].replace('_', '.')}", str(error))
+        ) from None
+    return ConnectionSettings(
+        bootstrap=given.value("kafka.bootstrap.servers", _addresses),
+        client_id=given.one("kafka.client.id", str, "fencepost-spark"),
+        request_timeout_ms=given.one("kafka.request.timeout.ms", positive, 30_000),
+        api_timeout_ms=given.one("kafka.default.api.timeout.ms", positive, 60_000),
+        receive_buffer_bytes=given.one("kafka.receive.buffer.bytes", positive, 4 << 20),
+        security=security,
+    )
+
+
+_IN_KAFKAS_WORDS = re.compile(r"'?\b((?:security|ssl|sasl)_[a-z_]+)\b'?")
+
+
+def _addresses(text: str) -> tuple[Address, ...]:
+    addresses: list[Address] = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        host, _, port = part.rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ValueError(f"{part!r} is not host:port")
+        addresses.append(Address(host.strip("[]"), int(port)))
+    if not addresses:
+        raise ValueError("names no address")
+    return tuple(addresses)

@@ -1,0 +1,301 @@
+"""What a batch or micro-batch reads: partitions, where they start, where they end for good, and how they are cut up."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.spark_connector.network.cluster import Cluster
+from fencepost.spark_connector.network.wire import Address
+from fencepost.spark_connector.source.offsets import EARLIEST, LATEST, Offsets
+from fencepost.spark_connector.source.options import Bound, SourceOptions
+from fencepost.spark_connector.source.reader import DataLoss, FetchSettings
+from fencepost.spark_connector.source.scan import Limit, VisibleScan, limited_ends, scan_settings
+
+log = logging.getLogger(__name__)
+
+_NO_OFFSET = -1
+
+
+class PlanError(ValueError):
+    """What the options ask for is not there: a topic, a partition, a time, or an end that is not stable yet."""
+
+
+class OffsetRange(NamedTuple):
+    """One task's work: `start` to before `stop` of a partition, and where its leader was when this was planned."""
+
+    tp: TopicPartition
+    start: int
+    stop: int
+    leader: Address | None = None
+
+
+class Planner:
+    """Turns options into offsets by asking the cluster. Raises PlanError, DataLoss and BrokerError."""
+
+    def __init__(self, options: SourceOptions, cluster: Cluster) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._invisible: dict[TopicPartition, tuple[int, int]] = {}
+        """Where a count of visible records began, and where the first one stood."""
+        self._topic_ids: dict[str, bytes] = {}
+        self._anew: dict[TopicPartition, int | None] = {}
+        """Partitions of topics that were deleted and made again: the old position, once one was planned from."""
+
+    def partitions(self, *, gone: bool = False) -> list[TopicPartition]:
+        """The partitions that are subscribed to and exist now.
+
+        PlanError where a named topic or partition does not, unless some may be `gone`.
+        """
+        wanted = self._options.subscription
+        if wanted.pattern is not None:
+            matches = re.compile(wanted.pattern).fullmatch
+            found = self._cluster.topics(None)
+            return [TopicPartition(name, p) for name in sorted(found) if matches(name) for p in found[name]]
+        names = wanted.topics if wanted.topics is not None else sorted({tp.topic for tp in wanted.partitions or ()})
+        found = self._cluster.topics(names)
+        missing = [name for name in names if name not in found]
+        if missing and not gone:
+            raise PlanError(f"there is no topic {', '.join(missing)} on this cluster")
+        existing = [TopicPartition(name, number) for name in names for number in found.get(name, ())]
+        if wanted.partitions is None:
+            return existing
+        absent = [tp for tp in wanted.partitions if tp not in existing]
+        if absent and not gone:
+            raise PlanError(f"there is no partition {', '.join(map(str, absent))} on this cluster")
+        return [tp for tp in wanted.partitions if tp not in absent]
+
+    def starting(self) -> Offsets:
+        """Where a new query begins, partition by partition."""
+        return self._resolve(self._options.starting, "starting", must_exist=not self._options.latest_if_no_timestamp)
+
+    def batch(self) -> list[OffsetRange]:
+        """The whole work of a batch query; PlanError where its options have it end before it starts."""
+        start, end = self.starting(), self.ending()
+        if self._options.ending.mark is None:
+            for tp in sorted(end):
+                if start.get(tp, 0) > end[tp]:
+                    raise PlanError(f"the query starts at offset {start[tp]} of {tp}, but ends at {end[tp]}")
+        return self.ranges(start, self.not_before(start, end))
+
+    def ending(self) -> Offsets:
+        """Where a batch query ends: now fixed, at most the last stable offset (or the high watermark).
+
+        Raises PlanError at once where the options ask for more: it would have to wait, and might wait for ever.
+        """
+        ends = self._resolve(self._options.ending, "ending", must_exist=False)
+        if self._options.ending.offsets is not None:
+            limits = self._list(dict.fromkeys(ends, LATEST))
+            for tp, end in ends.items():
+                if end > limits[tp]:
+                    raise PlanError(self._beyond(tp, end, limits[tp]))
+        return ends
+
+    def latest(self) -> Offsets:
+        """The ends as they are now: last stable offsets, or high watermarks for read_uncommitted.
+
+        For streams: what is gone is left out, and `ranges` says what that means.
+        """
+        partitions = self.partitions(gone=True)
+        for topic in {tp.topic for tp in partitions} & self._cluster.topic_ids.keys():
+            found = self._cluster.topic_ids[topic]
+            if self._topic_ids.setdefault(topic, found) != found:
+                self._topic_ids[topic] = found
+                self._anew |= {tp: None for tp in partitions if tp.topic == topic}
+        return self._list(dict.fromkeys(partitions, LATEST))
+
+    def not_before(self, start: Mapping[TopicPartition, int], end: Offsets) -> Offsets:
+        """`end`, but a partition that is read beyond its last stable offset stays where it is until that comes along.
+
+        So it is for a query that went over from read_uncommitted to read_committed, or began by time with a record
+        that is not decided yet. Where not even the high watermark reaches `start`, the end is left: that is data loss.
+        """
+        ahead = [tp for tp in end if start.get(tp, 0) > end[tp]]
+        written = self._list(dict.fromkeys(ahead, LATEST), IsolationLevel.READ_UNCOMMITTED)
+        return end | {tp: start[tp] for tp in ahead if start[tp] <= written[tp]}
+
+    def high_watermarks(self) -> Offsets:
+        """How far the partitions are written, decided or not; what is between this and the LSO waits for a decision."""
+        return self._list(dict.fromkeys(self.partitions(gone=True), LATEST), IsolationLevel.READ_UNCOMMITTED)
+
+    def undecided(self, written: Offsets) -> Offsets:
+        """The last stable offsets of those partitions that are written beyond them."""
+        stable = self._list(dict.fromkeys(written, LATEST), IsolationLevel.READ_COMMITTED)
+        return {tp: offset for tp, offset in stable.items() if offset < written[tp]}
+
+    def limited(self, start: Mapping[TopicPartition, int], end: Offsets, limit: Limit) -> Offsets:
+        """`end` lowered so that about `limit` lies between, spread by the partitions' backlog.
+
+        For read_committed the driver reads ahead and counts: aborted records and markers take nothing from the limit.
+        So it is for bytes; read_uncommitted counts records by their offsets, as nearly all of them are visible.
+        """
+        known = self._with_new(start, end)
+        sizes = {tp: max(0, end[tp] - known[tp]) for tp in end}
+        total = sum(sizes.values())
+        if limit.size_bytes is None and (limit.records is None or total <= limit.records):
+            return end
+        if limit.size_bytes is None and self._options.isolation is IsolationLevel.READ_UNCOMMITTED:
+            assert limit.records is not None, "looked at above"
+            return {
+                tp: known[tp] + max(1, limit.records * size // total) if size else end[tp] for tp, size in sizes.items()
+            }
+        scans = self._scans(known, end)
+        limited_ends(scans, end, limit)
+        return end | {tp: scan.end for tp, scan in scans.items()}
+
+    def visible(self, start: Mapping[TopicPartition, int], end: Offsets, enough: int) -> int:
+        """How many visible records lie between, counted until there are `enough`."""
+        known = self._with_new(start, end)
+        there = sum(max(0, end[tp] - known[tp]) for tp in end)
+        if there < enough or self._options.isolation is IsolationLevel.READ_UNCOMMITTED:
+            return there
+        found = 0
+        for scan in self._scans(known, end).values():
+            scan.take(Limit(records=enough - found))
+            found += scan.records
+            if found >= enough:
+                break
+        return found
+
+    def _scans(self, known: Offsets, end: Offsets) -> dict[TopicPartition, VisibleScan]:
+        settings = scan_settings(fetch_settings(self._options))
+        scans: dict[TopicPartition, VisibleScan] = {}
+        for tp in sorted(end):
+            if known[tp] < end[tp]:
+                scan = scans[tp] = VisibleScan(self._cluster, tp, known[tp], end[tp], settings)
+                self._invisible[tp] = (known[tp], scan.first_visible or known[tp])
+        return scans
+
+    def ranges(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> list[OffsetRange]:
+        """The work between two offsets, cut up as minPartitions and maxRecordsPerPartition ask.
+
+        What the log no longer holds is data loss: an error, or with failOnDataLoss=false a warning.
+        """
+        for tp in start.keys() - end.keys():
+            self._lost(f"{tp} is gone; it was read up to offset {start[tp]}")
+        known = self._with_new(start, end)
+        busy = [tp for tp in end if known[tp] != end[tp]]
+        first = self._list(dict.fromkeys(busy, EARLIEST))
+        plan: list[OffsetRange] = []
+        for tp in sorted(busy):
+            begin = known[tp]
+            if tp in self._anew and self._anew[tp] in (None, begin):
+                self._anew[tp] = begin
+                self._invisible.pop(tp, None)
+                self._lost(f"topic {tp.topic} was deleted and made anew after {tp} was read up to {begin}")
+                begin = first[tp]
+            elif begin > end[tp]:
+                self._lost(f"{tp} ends at offset {end[tp]}, but was read up to {begin}: was the topic made anew?")
+                begin = first[tp]
+            elif begin < first[tp]:
+                self._lost(f"{tp} begins at offset {first[tp]}: records from {begin} on are gone")
+                begin = first[tp]
+            counted_from, first_visible = self._invisible.pop(tp, (0, 0))
+            if begin == counted_from:
+                begin = max(begin, min(first_visible, end[tp]))
+            if begin < end[tp]:
+                plan.append(OffsetRange(tp, begin, end[tp]))
+        leaders = self._cluster.leaders_of(found.tp for found in plan)
+        pieces = split(plan, self._options.min_partitions, self._options.max_records_per_partition)
+        return [piece._replace(leader=leaders.get(piece.tp)) for piece in pieces]
+
+    def _with_new(self, start: Mapping[TopicPartition, int], end: Iterable[TopicPartition]) -> Offsets:
+        """`start` with the partitions that came since, which are read from their first record on."""
+        new = [tp for tp in end if tp not in start]
+        first = self._list(dict.fromkeys(new, EARLIEST))
+        for tp, offset in first.items():
+            if offset > 0:
+                self._lost(f"{tp} is new, but begins at offset {offset}")
+        return {**start, **first}
+
+    def _list(self, asked: Offsets, isolation: IsolationLevel | None = None) -> Offsets:
+        return self._cluster.list_offsets(asked, self._options.isolation if isolation is None else isolation)
+
+    def _resolve(self, bound: Bound, what: str, *, must_exist: bool) -> Offsets:
+        partitions = self.partitions()
+        if bound.mark is not None:
+            return self._list(dict.fromkeys(partitions, bound.mark))
+        if bound.timestamp_ms is not None:
+            return self._by_time(dict.fromkeys(partitions, bound.timestamp_ms), what, must_exist)
+        if bound.timestamps_ms is not None:
+            self._check_complete(bound.timestamps_ms, partitions, f"{what}OffsetsByTimestamp")
+            return self._by_time(dict(bound.timestamps_ms), what, must_exist)
+        assert bound.offsets is not None, "a bound says one thing"
+        self._check_complete(bound.offsets, partitions, f"{what}Offsets")
+        marks = {tp: offset for tp, offset in bound.offsets.items() if offset < 0}
+        return {**bound.offsets, **self._list(marks)}
+
+    def _check_complete(self, given: Mapping[TopicPartition, int], partitions: list[TopicPartition], name: str) -> None:
+        missing, unknown = sorted(set(partitions) - given.keys()), sorted(given.keys() - set(partitions))
+        if missing or unknown:
+            says = [f"{name} leaves out {', '.join(map(str, missing))}"] if missing else []
+            says += [f"{name} names {', '.join(map(str, unknown))}, which the query does not read"] if unknown else []
+            raise PlanError("; ".join(says))
+
+    def _by_time(self, times_ms: Offsets, what: str, must_exist: bool) -> Offsets:
+        found = self._list(times_ms)
+        late = {tp: times_ms[tp] for tp, offset in found.items() if offset == _NO_OFFSET}
+        # A record of that time may be there and not be decided yet: then reading starts with it, once it is.
+        found |= self._list(late, IsolationLevel.READ_UNCOMMITTED)
+        none = [tp for tp in late if found[tp] == _NO_OFFSET]
+        if none and must_exist:
+            times = ", ".join(f"{tp} ({times_ms[tp]})" for tp in none)
+            raise PlanError(
+                f"no record is as young as the {what} time in {times}; startingOffsetsByTimestampStrategy can be latest"
+            )
+        found |= self._list(dict.fromkeys(none, LATEST))
+        if what == "ending":
+            ends = self._list(dict.fromkeys(late, LATEST))
+            found |= {tp: min(found[tp], ends[tp]) for tp in late}
+        return found
+
+    def _beyond(self, tp: TopicPartition, end: int, limit: int) -> str:
+        high_watermark = self._list({tp: LATEST}, IsolationLevel.READ_UNCOMMITTED)[tp]
+        if end > high_watermark:
+            return f"endingOffsets asks for {tp} up to {end}, but it is written only up to {high_watermark}"
+        text = f"endingOffsets asks for {tp} up to {end}, but its last stable offset is {limit}"
+        holder = self._cluster.open_transaction(tp)
+        if holder is None:
+            return f"{text}: an open transaction is in the way"
+        return f"{text}: producer {holder.producer_id} has a transaction open since offset {holder.first_offset}"
+
+    def _lost(self, what: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLoss(f"{what}; with failOnDataLoss=false the query reads on")
+        log.warning("%s; the query reads on (failOnDataLoss=false)", what)
+
+
+def fetch_settings(options: SourceOptions) -> FetchSettings:
+    """What a reader in a task needs of the options."""
+    return FetchSettings(
+        isolation=options.isolation,
+        columns=options.columns,
+        fail_on_data_loss=options.fail_on_data_loss,
+        fetch_bytes=options.fetch_bytes,
+        fetch_wait_ms=options.fetch_wait_ms,
+        check_crcs=options.check_crcs,
+    )
+
+
+def split(
+    ranges: list[OffsetRange], min_partitions: int | None, max_records_per_partition: int | None
+) -> list[OffsetRange]:
+    """Cut ranges into tasks: at least `min_partitions` where there are offsets enough, large ranges first, and none
+    of more than `max_records_per_partition` offsets. Pieces of one range differ by one offset at most.
+    """
+    sizes = [found.stop - found.start for found in ranges]
+    total = sum(sizes)
+    pieces: list[OffsetRange] = []
+    for found, size in zip(ranges, sizes, strict=True):
+        count = 1
+        if min_partitions is not None and min_partitions > len(ranges):
+            count = max(count, -(-size * min_partitions // total))
+        if max_records_per_partition is not None:
+            count = max(count, -(-size // max_records_per_partition))
+        count = min(count, size)
+        cuts = [found.start + size * index // count for index in range(count + 1)]
+        pieces += [found._replace(start=cuts[i], stop=cuts[i + 1]) for i in range(count)]
+    return pieces

@@ -1,0 +1,202 @@
+"""Reading one range of offsets in a Spark task: fetch ahead, leave aborted records out, hand Arrow batches over."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from fencepost.protocol.columns import iter_columns
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.isolation import AbortedFilter
+from fencepost.protocol.messages import api01_fetch
+from fencepost.protocol.record_batch import BatchHeader, CorruptBatch, check_crc, iter_headers
+from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.spark_connector.network.cluster import Cluster
+from fencepost.spark_connector.network.wire import BrokerError, Connection, ConnectionLost, Ticket, code_of
+from fencepost.spark_connector.source.arrow import BatchMaker, fields_of
+from fencepost.spark_connector.source.offsets import EARLIEST, LATEST
+
+log = logging.getLogger(__name__)
+
+_MAX_FETCH_BYTES = 1 << 30
+
+
+class DataLoss(RuntimeError):
+    """Records that were planned to be read are gone; the option failOnDataLoss=false reads on without them."""
+
+
+@dataclass(frozen=True)
+class FetchSettings:
+    """What a reader needs of the options. Sizes are bytes, times milliseconds."""
+
+    isolation: IsolationLevel
+    columns: tuple[str, ...]
+    fail_on_data_loss: bool
+    fetch_bytes: int
+    fetch_wait_ms: int
+    check_crcs: bool
+
+
+class Fetched(NamedTuple):
+    """One answer with at least one whole batch: the admitted ones, and where the next fetch goes on."""
+
+    buffer: memoryview
+    batches: list[tuple[int, BatchHeader]]
+    next_offset: int
+
+
+class _Sent(NamedTuple):
+    connection: Connection
+    ticket: Ticket
+
+
+class RangeReader:
+    """Fetches one partition from `start` to before `stop`, one answer ahead of its user.
+
+    Not `ahead`: nothing is under way between two answers, so that several readers may share a connection by turns.
+
+    Raises DataLoss when records are gone (see the option), CorruptBatch on a failing CRC, BrokerError when the broker
+    stays away or can not serve what was planned for longer than an operation may take.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        tp: TopicPartition,
+        start: int,
+        stop: int,
+        settings: FetchSettings,
+        *,
+        ahead: bool = True,
+    ) -> None:
+        self.tp = tp
+        self._ahead = ahead
+        self._cluster = cluster
+        self._start = start
+        self._position = start
+        self._stop = stop
+        self._settings = settings
+        self._fetch_bytes = settings.fetch_bytes
+        self._under_way: _Sent | None = None
+        self._last_progress = time.monotonic()
+
+    def fetches(self) -> Iterator[Fetched]:
+        """Answer after answer until `stop` is reached; the next one is asked for before one is handed out."""
+        while self._position < self._stop:
+            try:
+                data = self._cluster.patiently(self._receive)
+            except BrokerError as error:
+                if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise
+                self._lost(f"the partition is gone, and offsets {self._position} to {self._stop} with it")
+                return
+            fetched = self._fetched(data) if data is not None else None
+            if fetched is None:
+                continue
+            self._position = fetched.next_offset
+            self._last_progress = time.monotonic()
+            if self._ahead and self._position < self._stop:
+                self._ask_ahead()
+            yield fetched
+
+    def arrow_batches(self) -> Iterator[Any]:
+        """The visible records of the range as Arrow batches of the chosen columns."""
+        columns = self._settings.columns
+        maker, fields = BatchMaker(self.tp, columns), fields_of(columns)
+        for fetched in self.fetches():
+            for records in iter_columns(
+                fetched.buffer, fetched.batches, first_offset=self._start, stop_offset=self._stop, fields=fields
+            ):
+                yield maker.batch(records)
+
+    def _ask_ahead(self) -> None:
+        # Nothing is lost when this fails: the next _receive finds nothing under way and asks anew.
+        try:
+            self._under_way = self._send()
+        except BrokerError:
+            self._cluster.forget()
+            self._under_way = None
+
+    def _send(self) -> _Sent:
+        settings = self._settings
+        connection = self._cluster.connection_to(self._cluster.leader_of(self.tp))
+        partition = api01_fetch.FetchPartition(
+            partition=self.tp.partition, fetch_offset=self._position, partition_max_bytes=self._fetch_bytes
+        )
+        request = api01_fetch.FetchRequest(
+            max_wait_ms=settings.fetch_wait_ms,
+            min_bytes=1,
+            max_bytes=self._fetch_bytes,
+            isolation_level=int(settings.isolation),
+            topics=[api01_fetch.FetchTopic(topic=self.tp.topic, partitions=[partition])],
+        )
+        return _Sent(connection, connection.send("Fetch", request))
+
+    def _receive(self) -> Any:
+        """The partition's part of one answer; None where the position had to be moved. Retriable errors are raised."""
+        sent, self._under_way = self._under_way or self._send(), None
+        answer = sent.connection.receive(sent.ticket)
+        if answer.error_code != ErrorCode.NONE:
+            raise BrokerError(f"fetch of {self.tp}", code_of(answer.error_code))
+        for topic in answer.responses:
+            for partition in topic.partitions:
+                code = code_of(partition.error_code)
+                if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    self._move_into_range()
+                    return None
+                if code is not ErrorCode.NONE:
+                    raise BrokerError(f"fetch of {self.tp} at offset {self._position}", code)
+                return partition
+        raise ConnectionLost(sent.connection.address, f"an answer without {self.tp}")
+
+    def _fetched(self, data: Any) -> Fetched | None:
+        buffer = memoryview(data.records if data.records is not None else b"")
+        aborted = None
+        if self._settings.isolation is IsolationLevel.READ_COMMITTED:
+            aborted = [(entry.producer_id, entry.first_offset) for entry in data.aborted_transactions or ()]
+        chosen = AbortedFilter(aborted)
+        admitted: list[tuple[int, BatchHeader]] = []
+        next_offset = self._position
+        for at, header in iter_headers(buffer):
+            if self._settings.check_crcs and not check_crc(buffer, at, header):
+                raise CorruptBatch(f"{self.tp}: the batch at offset {header.base_offset} fails its CRC")
+            if header.base_offset >= self._stop:
+                next_offset = self._stop
+                break
+            if chosen.admits(header, buffer, at):
+                admitted.append((at, header))
+            next_offset = header.next_offset
+        if next_offset > self._position:
+            return Fetched(buffer, admitted, next_offset)
+        self._without_progress(data, len(buffer))
+        return None
+
+    def _without_progress(self, data: Any, size_bytes: int) -> None:
+        """An answer without a whole new batch: ask for more bytes, or wait, but not for ever."""
+        if size_bytes and self._fetch_bytes < _MAX_FETCH_BYTES:
+            self._fetch_bytes = min(2 * self._fetch_bytes, _MAX_FETCH_BYTES)
+            return
+        if time.monotonic() - self._last_progress > self._cluster.settings.api_timeout_ms / 1000:
+            where = f"the last stable offset is {data.last_stable_offset}, the high watermark {data.high_watermark}"
+            raise BrokerError(
+                f"{self.tp}: offsets {self._position} to {self._stop} were planned, but nothing can be read; {where}",
+                ErrorCode.REQUEST_TIMED_OUT,
+            )
+
+    def _move_into_range(self) -> None:
+        first = self._cluster.list_offsets({self.tp: EARLIEST}, IsolationLevel.READ_UNCOMMITTED)[self.tp]
+        end = self._cluster.list_offsets({self.tp: LATEST}, IsolationLevel.READ_UNCOMMITTED)[self.tp]
+        if first <= self._position <= end:
+            # The log changed between the two answers, or a new leader still looks for its high watermark.
+            raise BrokerError(f"{self.tp}: offset {self._position} can not be read yet", ErrorCode.OFFSET_NOT_AVAILABLE)
+        goes_on_at = min(first, self._stop) if first > self._position else self._stop
+        self._lost(f"offsets {self._position} to {goes_on_at} are gone, the partition now holds {first} to {end}")
+        self._position = goes_on_at
+
+    def _lost(self, what: str) -> None:
+        if self._settings.fail_on_data_loss:
+            raise DataLoss(f"{self.tp}: {what}; with failOnDataLoss=false the query reads on without them")
+        log.warning("%s: %s; the query reads on without them (failOnDataLoss=false)", self.tp, what)

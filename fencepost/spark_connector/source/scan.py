@@ -1,0 +1,163 @@
+"""How many visible records lie in a partition: what the driver reads ahead of a limited micro-batch to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from fencepost.protocol.columns import iter_columns
+from fencepost.protocol.topics import TopicPartition
+from fencepost.spark_connector.network.cluster import Cluster
+from fencepost.spark_connector.source.reader import FetchSettings, RangeReader
+
+SCAN_BYTES_MAX = 64 << 20
+"""How much of a partition is read to count visible records once some were found; beyond that offsets are counted."""
+_FETCH_BYTES = 1 << 20
+_NOTHING: frozenset[str] = frozenset()
+
+
+class Limit(NamedTuple):
+    """How much a micro-batch may hold: visible records, and bytes of them as the log holds them; None: no limit."""
+
+    records: int | None = None
+    size_bytes: int | None = None
+
+
+class _Run(NamedTuple):
+    """Visible records of one batch: where each stands is known by `offsets`, or they are dense from `begin` on."""
+
+    begin: int
+    records: int
+    size_bytes: int
+    next_offset: int
+    offsets: list[int] | None
+
+
+class VisibleScan:
+    """Goes through one partition from `start` on, batch by batch, as far as it is told to.
+
+    `end` is where a micro-batch ends that takes what was counted; what is invisible behind that belongs to it, so that
+    the next one begins with a record. `first_visible` is None until something was found. Raises what RangeReader does.
+    """
+
+    def __init__(self, cluster: Cluster, tp: TopicPartition, start: int, stop: int, settings: FetchSettings) -> None:
+        self.end = start
+        self.records = 0
+        self.size_bytes = 0
+        self.first_visible: int | None = None
+        self._stop = stop
+        self._start = start
+        self._reader = RangeReader(cluster, tp, start, stop, settings, ahead=False)
+        self._runs = self._visible()
+        self._next: _Run | None = None
+        self._read_bytes = 0
+        self._advance()
+
+    @property
+    def done(self) -> bool:
+        """Whether everything up to `stop` was counted."""
+        return self.end >= self._stop
+
+    def take(self, limit: Limit) -> None:
+        """Count on until that much more is taken, which is one record at least where there is one."""
+        records, size_bytes = limit.records, limit.size_bytes
+        while self._next is not None:
+            run = self._next
+            fits = run.records if records is None else min(run.records, records)
+            if size_bytes is not None:
+                fits = min(fits, size_bytes * run.records // max(run.size_bytes, 1))
+            if fits <= 0:
+                return
+            taken_bytes = run.size_bytes * fits // run.records
+            self.records += fits
+            self.size_bytes += taken_bytes
+            records = None if records is None else records - fits
+            size_bytes = None if size_bytes is None else size_bytes - taken_bytes
+            if fits < run.records:
+                rest = None if run.offsets is None else run.offsets[fits:]
+                self.end = run.begin + fits if rest is None else rest[0]
+                self._next = _Run(self.end, run.records - fits, run.size_bytes - taken_bytes, run.next_offset, rest)
+                return
+            if self._read_bytes >= SCAN_BYTES_MAX:
+                self.end = min(run.next_offset + (records or 0), self._stop)
+                self._next = None
+                return
+            self._advance()
+
+    def take_one(self) -> None:
+        """Count one record, whatever its size."""
+        self.take(Limit(records=1))
+
+    def _advance(self) -> None:
+        self._next = next(self._runs, None)
+        self.end = self._stop if self._next is None else self._next.begin
+        if self.first_visible is None:
+            self.first_visible = self.end
+
+    def _visible(self) -> Iterator[_Run]:
+        for fetched in self._reader.fetches():
+            self._read_bytes += len(fetched.buffer)
+            for at, header in fetched.batches:
+                begin = max(header.base_offset, self._start)
+                before = min(header.next_offset, self._stop)
+                span = header.next_offset - header.base_offset
+                if header.record_count == span:
+                    if before > begin:
+                        share = header.size_bytes * (before - begin) // span
+                        yield _Run(begin, before - begin, share, before, None)
+                    continue
+                found = [
+                    int(offset)
+                    for columns in iter_columns(
+                        fetched.buffer,
+                        [(at, header)],
+                        first_offset=begin,
+                        stop_offset=self._stop,
+                        fields=_NOTHING,
+                    )
+                    for offset in columns.offset
+                ]
+                if found:
+                    yield _Run(found[0], len(found), header.size_bytes, before, found)
+
+
+def limited_ends(
+    scans: Mapping[TopicPartition, VisibleScan], stops: Mapping[TopicPartition, int], limit: Limit
+) -> None:
+    """Let the scans take what the limit allows, spread by the partitions' backlog of offsets.
+
+    What a partition does not use up, because little of its backlog is visible, goes to the others. Each partition with
+    something visible gives a record at least, so that none starves; a limit below their number is thereby passed.
+    """
+    unfinished = [tp for tp in scans if not scans[tp].done]
+    left = limit
+    while unfinished and _something(left):
+        backlog = {tp: stops[tp] - scans[tp].end for tp in unfinished}
+        total = sum(backlog.values())
+        for tp in unfinished:
+            before = scans[tp].records
+            scans[tp].take(Limit(*(None if most is None else most * backlog[tp] // total for most in left)))
+            if scans[tp].records == before and before == 0:
+                scans[tp].take_one()
+        still = [tp for tp in unfinished if not scans[tp].done]
+        if len(still) == len(unfinished):
+            return
+        unfinished, left = still, _left(limit, scans.values())
+
+
+def _something(left: Limit) -> bool:
+    return all(most is None or most > 0 for most in left)
+
+
+def _left(limit: Limit, scans: Iterable[VisibleScan]) -> Limit:
+    used = [(scan.records, scan.size_bytes) for scan in scans]
+    return Limit(
+        None if limit.records is None else limit.records - sum(records for records, _ in used),
+        None if limit.size_bytes is None else limit.size_bytes - sum(size for _, size in used),
+    )
+
+
+def scan_settings(settings: FetchSettings) -> FetchSettings:
+    """Of a task's settings, those of the driver's: small steps, and tasks look at the CRCs anyway."""
+    return replace(settings, fetch_bytes=min(settings.fetch_bytes, _FETCH_BYTES), check_crcs=False)

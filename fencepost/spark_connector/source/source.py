@@ -1,0 +1,120 @@
+"""The Spark data source "fencepost": batch and stream readers over Kafka's protocol, read_committed by default."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from fencepost.spark_connector.network.cluster import Cluster
+from fencepost.spark_connector.source.options import Mode, OptionError, SourceOptions, parse_options
+from fencepost.spark_connector.source.planner import Planner
+from fencepost.spark_connector.source.stream import stream_reader
+from fencepost.spark_connector.source.task import RangePartition, read_range
+from fencepost.spark_connector.worker.delayed_ack import UnpickledAtOnce
+from fencepost.spark_connector.worker.lasting_worker import WORKER
+
+_HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+_TYPES: dict[str, DataType] = {
+    "key": BinaryType(),
+    "value": BinaryType(),
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "timestampType": IntegerType(),
+    "headers": ArrayType(_HEADER),
+}
+
+
+def spark_schema(columns: tuple[str, ...]) -> StructType:
+    """The chosen columns with the types of Spark's Kafka source, all of them nullable as there."""
+    return StructType([StructField(name, _TYPES[name]) for name in columns])
+
+
+class FencepostDataSource(DataSource):
+    """`spark.read.format("fencepost")` and `spark.readStream.format("fencepost")`.
+
+    Options and schema are those of Spark's Kafka source; see the Spark guide for the ones of our own.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        WORKER.settle()
+        super().__init__(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "fencepost"
+
+    def schema(self) -> StructType:
+        """The columns that the options ask for; the options are checked here for the first time."""
+        return spark_schema(parse_options(self.options).columns)
+
+    def reader(self, schema: StructType) -> BatchReader:
+        """The reader of a batch query."""
+        return BatchReader(self._options(schema, Mode.BATCH))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """The reader of a streaming query; one lives on the driver for as long as the query."""
+        return stream_reader(self._options(schema, Mode.STREAM))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of a frame, in one transaction."""
+        from fencepost.spark_connector.sink.sink import batch_writer
+
+        WORKER.settle()
+        return batch_writer(self.options, schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """The writer of a streaming query, each micro-batch in one transaction."""
+        from fencepost.spark_connector.sink.sink import stream_writer
+
+        WORKER.settle()
+        return stream_writer(self.options, schema)
+
+    def _options(self, schema: StructType, mode: Mode) -> SourceOptions:
+        WORKER.settle()
+        options = parse_options(self.options, mode)
+        expected = spark_schema(options.columns)
+        if [(f.name, f.dataType) for f in schema.fields] != [(f.name, f.dataType) for f in expected.fields]:
+            raise OptionError(f"the schema of this source is fixed: {expected.simpleString()}; choose with 'columns'")
+        return options
+
+
+class BatchReader(UnpickledAtOnce, DataSourceReader):
+    """Reads what is there, and stable, at the moment of planning."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Fix start and end, and cut the work up."""
+        cluster = Cluster(self._options.connection)
+        try:
+            return [RangePartition(work) for work in Planner(self._options, cluster).batch()]
+        finally:
+            cluster.close()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The records of one partition; runs in a task."""
+        return read_range(self._options, partition)

@@ -1,0 +1,94 @@
+"""The streaming side on the driver, as far as every Spark 4 knows it, and which one a Spark gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyspark
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from fencepost.spark_connector.network.cluster import Cluster
+from fencepost.spark_connector.source.group import GroupPosition
+from fencepost.spark_connector.source.offsets import Offsets, OffsetTree, offsets_of, tree_of
+from fencepost.spark_connector.source.options import OptionError, SourceOptions
+from fencepost.spark_connector.source.planner import PlanError, Planner
+from fencepost.spark_connector.source.task import RangePartition, read_range
+from fencepost.spark_connector.worker.delayed_ack import UnpickledAtOnce
+
+
+class UnlimitedStreamReader(UnpickledAtOnce, DataSourceStreamReader):
+    """Plans micro-batches on the driver. Offsets are Kafka's own, {"topic": {"0": 23}}, the next to be read.
+
+    Spark before 4.2 asks a Python source for its latest offset and nothing else: a micro-batch is all there is.
+    """
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._cluster = Cluster(options.connection)
+        self._planner = Planner(options, self._cluster)
+        self._reached: Offsets = {}
+        group = options.commit_group
+        self._position = GroupPosition(self._cluster, group) if group is not None else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks get a copy for `read` only: connections stay on the driver.
+        return {"_options": self._options}
+
+    def initialOffset(self) -> OffsetTree:
+        """Where a new query begins; a restarted one goes by its checkpoint."""
+        self._reached = self._planner.starting()
+        return tree_of(self._reached)
+
+    def latestOffset(self) -> OffsetTree:  # type: ignore[override]
+        """The end of the next micro-batch, fixed now at the last stable offset."""
+        return tree_of(self._planner.not_before(self._reached, self._planner.latest()))
+
+    def partitions(self, start: OffsetTree, end: OffsetTree) -> list[InputPartition]:
+        """The work of one micro-batch.
+
+        PlanError where it would lead back behind what was read: a query that went over from read_uncommitted, in a
+        Spark that does not tell where it stands before it asks for the end.
+        """
+        begin, stop = offsets_of(start), offsets_of(end)
+        back = {tp for tp, offset in self._planner.not_before(begin, stop).items() if offset != stop[tp]}
+        if back:
+            names = ", ".join(map(str, sorted(back)))
+            raise PlanError(f"{names}: read beyond the last stable offset before; start again when that has come along")
+        self._reached = stop
+        return [RangePartition(work) for work in self._planner.ranges(begin, stop)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The records of one partition; runs in a task."""
+        return read_range(self._options, partition)
+
+    def commit(self, end: OffsetTree) -> None:
+        """Tell the group of commitGroup; the position that counts is in Spark's checkpoint."""
+        if self._position is not None:
+            self._position.commit(offsets_of(end))
+
+    def stop(self) -> None:
+        """End the driver's connections."""
+        self._cluster.close()
+
+
+_NEED_LIMITS = {
+    "maxOffsetsPerTrigger": "max_offsets_per_trigger",
+    "minOffsetsPerTrigger": "min_offsets_per_trigger",
+    "maxBytesPerTrigger": "max_bytes_per_trigger",
+}
+
+
+def stream_reader(options: SourceOptions) -> UnlimitedStreamReader:
+    """The reader that this Spark knows how to ask. Raises OptionError for what needs a later one."""
+    try:
+        from fencepost.spark_connector.source.limited_stream import StreamReader
+    except ImportError:
+        for name, field in _NEED_LIMITS.items():
+            if getattr(options, field) is not None:
+                raise OptionError(
+                    f"option {name} needs Spark 4.2 or newer, which lets a Python source limit a micro-batch; "
+                    f"this is {pyspark.__version__}"
+                ) from None
+        return UnlimitedStreamReader(options)
+    return StreamReader(options)

@@ -1,0 +1,38 @@
+"""What runs in a Spark task: one range of offsets, as it was planned, read into Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from fencepost.spark_connector.network.cluster import Cluster
+from fencepost.spark_connector.source.options import SourceOptions
+from fencepost.spark_connector.source.planner import OffsetRange, fetch_settings
+from fencepost.spark_connector.source.reader import RangeReader
+from fencepost.spark_connector.worker.lasting_worker import WORKER
+
+
+class RangePartition(InputPartition):
+    """One task's work, as Spark carries it to the task."""
+
+    def __init__(self, work: OffsetRange) -> None:
+        super().__init__(work)
+
+    def __repr__(self) -> str:
+        return f"{self.value.tp}[{self.value.start}:{self.value.stop}]"
+
+
+def read_range(options: SourceOptions, partition: InputPartition) -> Iterator[Any]:
+    """Runs in a Spark task: the partition's visible records as Arrow batches; none for Spark's empty placeholder."""
+    if not isinstance(partition, RangePartition):
+        return
+    WORKER.settle()
+    work: OffsetRange = partition.value
+    leaders = {work.tp: work.leader} if work.leader is not None else {}
+    cluster = Cluster(options.connection, leaders)
+    try:
+        yield from RangeReader(cluster, work.tp, work.start, work.stop, fetch_settings(options)).arrow_batches()
+    finally:
+        cluster.close()

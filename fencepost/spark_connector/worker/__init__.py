@@ -1,0 +1,1 @@
+"""What Spark's reused Python workers keep between tasks."""
