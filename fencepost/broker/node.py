@@ -50,7 +50,7 @@ from fencepost.coordinator.metadata.delta import Change, PartitionsAdded, TopicC
 from fencepost.coordinator.metadata.image import GROUP_VERSION
 from fencepost.coordinator.metadata.registration import Registration
 from fencepost.coordinator.metadata.service import MetadataService
-from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC, is_internal
+from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
 from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
@@ -234,10 +234,6 @@ class Node:
             except LogOffline:
                 lost.append(log)
         return lost
-
-    def is_internal(self, topic: str) -> bool:
-        """Whether a topic is the broker's own: clients read it and do not write to it."""
-        return is_internal(topic)
 
     def _log_lost(self, log: PartitionLog, error: OSError) -> None:
         """A log went offline. The broker can do without, except for the metadata. Raises `error` then."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from fencepost.coordinator.metadata.commands import NewTopic, TopicRef
+from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from fencepost.testing.faulty_node import FaultyNode
@@ -61,7 +62,7 @@ class Inspection:
 
         def look(node: FaultyNode) -> dict[str, int]:
             image = node.metadata.image
-            return {t.name: t.partitions for t in image.topics_by_name.values() if not node.is_internal(t.name)}
+            return {t.name: t.partitions for t in image.topics_by_name.values() if not is_internal(t.name)}
 
         return self._loop.call(look)
 

@@ -13,6 +13,7 @@ from fencepost.broker.log.producer_state import ALREADY_OPEN, VerificationGuard
 from fencepost.broker.log.validation import Accepted
 from fencepost.broker.network.context import CloseConnection, DurableReply, RequestContext
 from fencepost.broker.transactions.refused_writes import explain_refused
+from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
     BatchIndexAndErrorMessage,
@@ -230,7 +231,7 @@ def _resolve(node: "Node", request: Any, context: RequestContext) -> tuple[list[
 def _check_batch(node: "Node", write: Write, version: int, context: RequestContext) -> None:
     """What depends on the request's version or on the topic, not on the log's state (L8, L9)."""
     batch = write.batch
-    if node.is_internal(write.tp.topic) and context.client_id != ADMIN_CLIENT_ID:
+    if is_internal(write.tp.topic) and context.client_id != ADMIN_CLIENT_ID:
         write.fail(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Clients can not write to internal topic {write.tp.topic}")
     elif not len(batch):
         write.fail(ErrorCode.INVALID_RECORD, f"No record batch was sent for partition {write.tp}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.log.durability.upkeep import in_threads
 from fencepost.broker.network.context import RequestContext
+from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api21_delete_records import (
     DeleteRecordsPartitionResult,
@@ -39,7 +40,7 @@ async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
 
 async def _delete(node: "Node", tp: TopicPartition, offset: int) -> Any:
     log = node.partition(tp)
-    if node.is_internal(tp.topic):
+    if is_internal(tp.topic):
         code, start = ErrorCode.INVALID_TOPIC_EXCEPTION, UNKNOWN_LOW_WATERMARK
     elif log is None:
         code, start = node.absence(tp), UNKNOWN_LOW_WATERMARK

@@ -31,6 +31,7 @@ from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.network.answers import Answer, framed
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.transactions.refused_writes import explain_refused
+from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.protocol.batch_header import HEADER_SIZE
 from fencepost.protocol.codec_words import Malformed, get_varint, put_varint
 from fencepost.protocol.errors import ErrorCode
@@ -136,7 +137,7 @@ class RepeatedProduce:
             image = node.metadata.image.topics_by_id.get(topic.topic_id)
             name = "" if image is None else image.name
         log = node.partition(TopicPartition(name, index))
-        if log is None or node.is_internal(name):
+        if log is None or is_internal(name):
             return None
         answer = PartitionProduceResponse.cls(
             index=index, base_offset=_MARKS[0], log_append_time_ms=_MARKS[1], log_start_offset=_MARKS[2]
