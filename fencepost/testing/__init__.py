@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fencepost.testing.broker import Broker
     from fencepost.testing.faults import Fault
-    from fencepost.testing.holders import OpenTransaction
     from fencepost.testing.log_view import Batch, LoggedRecord, LogView
     from fencepost.testing.loop_thread import BrokerGone
+    from fencepost.testing.lso_holders import OpenTransaction
 
 _HOME = {
     "Batch": "log_view",
@@ -20,7 +20,7 @@ _HOME = {
     "Fault": "faults",
     "LogView": "log_view",
     "LoggedRecord": "log_view",
-    "OpenTransaction": "holders",
+    "OpenTransaction": "lso_holders",
 }
 
 __all__ = ["Batch", "Broker", "BrokerGone", "Fault", "LogView", "LoggedRecord", "OpenTransaction"]

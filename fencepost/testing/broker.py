@@ -18,12 +18,12 @@ from fencepost.broker.log.storage.store import Store
 from fencepost.protocol.errors import ErrorCode
 from fencepost.testing.faults import Delay, Drop, Fault, Faults, Moment, Step, Then, api_named, refusing, stopping
 from fencepost.testing.faulty_node import FaultyNode
-from fencepost.testing.held_port import hold_port
 from fencepost.testing.inspection import Inspection
 from fencepost.testing.journal import Journal
 from fencepost.testing.jumping_clock import JumpingClock
 from fencepost.testing.loop_thread import LoopThread
-from fencepost.testing.turning import Clock
+from fencepost.testing.reserved_port import reserve_port
+from fencepost.testing.test_clock import Clock
 
 HOST = "127.0.0.1"
 OPEN_FILES_MAX = 200
@@ -93,7 +93,7 @@ class Broker(Inspection):
             if self.directory is not None and self._lock_fd is None:
                 self.directory.mkdir(parents=True, exist_ok=True)
                 self._lock_fd = lock_directory(self.directory)
-            self.port = self.port or hold_port(self, HOST)
+            self.port = self.port or reserve_port(self, HOST)
             self._loop.start()
         except BaseException:
             self._let_go()

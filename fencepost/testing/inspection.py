@@ -13,8 +13,8 @@ from fencepost.testing.loop_thread import BrokerGone, LoopThread
 
 if TYPE_CHECKING:  # what looks is imported when somebody looks: the first broker of a process is ready the sooner
     from fencepost.testing.exactly_once import By
-    from fencepost.testing.holders import OpenTransaction
     from fencepost.testing.log_view import LoggedRecord, LogView
+    from fencepost.testing.lso_holders import OpenTransaction
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 
@@ -110,7 +110,7 @@ class Inspection:
 
     def open_transactions(self) -> "list[OpenTransaction]":
         """The transactions that are not over, the oldest first."""
-        from fencepost.testing.holders import open_transactions
+        from fencepost.testing.lso_holders import open_transactions
 
         return self._loop.call(open_transactions)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fencepost.testing.held_port import hold_port
+from fencepost.testing.reserved_port import reserve_port
 
 READY_TIMEOUT_SECONDS = 100.0
 STOP_TIMEOUT_SECONDS = 100.0
@@ -80,7 +80,7 @@ class BrokerProcess:
         assert not self.running, "the broker runs already"
         self._close_output()
         self.work_dir.mkdir(parents=True, exist_ok=True)
-        self.port = self.port or hold_port(self, self.host)
+        self.port = self.port or reserve_port(self, self.host)
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self.command(),

@@ -5,8 +5,8 @@ from random import Random
 
 import trio
 
-from fencepost.testing.sim_broker import SimBroker
-from fencepost.testing.sim_network import SimNetwork
+from tests.kit.sim_broker import SimBroker
+from tests.kit.sim_network import SimNetwork
 from tests.simulation.lines import Line, create_topics
 from tests.simulation.weather import SeededWeather
 

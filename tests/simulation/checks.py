@@ -12,8 +12,8 @@ from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.record_batch import BatchHeader, iter_headers, read_header
 from fencepost.protocol.records import Record, decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-from fencepost.testing.disk_nodes import nothing
-from fencepost.testing.sim_disk import SimDisk
+from tests.kit.disk_nodes import nothing
+from tests.kit.sim_disk import SimDisk
 from tests.simulation.world import DATA, DESCRIPTORS, Kept, Promise, Promises
 from tests.unit.log.compaction_kit import batches as read_batches
 from tests.unit.log.kit import COMMITTED, joined

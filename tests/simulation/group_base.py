@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 import trio
 
 from fencepost.protocol.topics import TopicPartition
-from fencepost.testing.disk_nodes import everything, nothing, sampled
-from fencepost.testing.sim_broker import SimBroker, sim_config
-from fencepost.testing.sim_network import SimNetwork
+from tests.kit.disk_nodes import everything, nothing, sampled
+from tests.kit.sim_broker import SimBroker, sim_config
+from tests.kit.sim_network import SimNetwork
 from tests.simulation.broker_world import BrokerWorld
 from tests.simulation.lines import Line
 from tests.simulation.sim_readers import committed_offsets

@@ -12,7 +12,7 @@ from fencepost.client.core.group_steps import Deal, Fail, GiveUp, Join, Resolve,
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api13_leave_group as m13
 from fencepost.protocol.messages import api68_consumer_group_heartbeat as m68
-from fencepost.testing.determinism import nap
+from tests.kit.determinism import nap
 from tests.simulation.group_base import AGAIN_S, BEAT_S, GROUP, REBALANCE_S
 from tests.simulation.group_books import Reader
 from tests.simulation.group_work import Worker

@@ -9,7 +9,7 @@ import trio
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api13_leave_group as m13
 from fencepost.protocol.topics import TopicPartition
-from fencepost.testing.determinism import nap
+from tests.kit.determinism import nap
 from tests.simulation.group_base import AGAIN_S, BEAT_S, GROUP
 from tests.simulation.group_ledger import Holder
 from tests.simulation.group_offsets import named

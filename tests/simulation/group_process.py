@@ -13,7 +13,7 @@ from fencepost.protocol.messages import api12_heartbeat as m12
 from fencepost.protocol.messages import api14_sync_group as m14
 from fencepost.protocol.messages import api28_txn_offset_commit as m28
 from fencepost.protocol.topics import TopicPartition
-from fencepost.testing.determinism import nap
+from tests.kit.determinism import nap
 from tests.simulation.group_base import (
     AGAIN_S,
     GROUP,

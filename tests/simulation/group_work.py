@@ -9,7 +9,7 @@ import trio
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api09_offset_fetch as m9
 from fencepost.protocol.topics import TopicPartition
-from fencepost.testing.determinism import nap
+from tests.kit.determinism import nap
 from tests.simulation.group_base import BEAT_S, GROUP, REBALANCE_S
 from tests.simulation.group_books import Reader, output
 from tests.simulation.group_offsets import named

@@ -12,7 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from fencepost.testing.determinism import run_seeded
+from tests.kit.determinism import run_seeded
 from tests.simulation.group_base import BaseWorld, GroupOutcome, Plan
 from tests.simulation.group_ledger import GroupLedger
 from tests.simulation.group_members import TOPIC, Member

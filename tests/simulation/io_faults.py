@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Iterator
 
 from fencepost.broker.log.durability.flusher import Durability
-from fencepost.testing.disk_faults import Fault
-from fencepost.testing.disk_nodes import everything, nothing, sampled
+from tests.kit.disk_faults import Fault
+from tests.kit.disk_nodes import everything, nothing, sampled
 from tests.simulation.checks import check, check_readers
 from tests.simulation.script import script
 from tests.simulation.world import ProcessEnds, Promises, World

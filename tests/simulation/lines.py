@@ -8,7 +8,7 @@ import trio
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.protocol.registry import API_BY_NAME
-from fencepost.testing.sim_network import Call, SimNetwork
+from tests.kit.sim_network import Call, SimNetwork
 
 TIMEOUT_SECONDS = 1.0
 

@@ -30,10 +30,10 @@ from fencepost.coordinator.metadata.ports import Bounds
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.topics import TopicPartition
-from fencepost.testing.disk_nodes import nothing
-from fencepost.testing.sim_broker import SimBroker, sim_config
-from fencepost.testing.sim_disk import SimDisk
-from fencepost.testing.sim_network import ClearWeather, SimNetwork
+from tests.kit.disk_nodes import nothing
+from tests.kit.sim_broker import SimBroker, sim_config
+from tests.kit.sim_disk import SimDisk
+from tests.kit.sim_network import ClearWeather, SimNetwork
 from tests.simulation.power_cut import CHANGES, KILL, PLAIN_FATES, ended
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from fencepost.broker.node import Node
 from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.coordinator.txn.state import Dead, TxnState
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-from fencepost.testing.disk_nodes import SimDirectory
-from fencepost.testing.sim_broker import SimBroker
-from fencepost.testing.sim_disk import SimDisk
+from tests.kit.disk_nodes import SimDirectory
+from tests.kit.sim_broker import SimBroker
+from tests.kit.sim_disk import SimDisk
 
 NodeState = dict[str, str]
 """What is known, by a name for people."""

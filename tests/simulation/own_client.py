@@ -9,8 +9,8 @@ import trio
 
 import fencepost
 from fencepost.client.transactions.producer import TransactionalProducer
-from fencepost.testing.sim_network import HERE
 from tests.kit.history import Fate, Place, Transaction, Writer
+from tests.kit.sim_network import HERE
 from tests.simulation.sim_writers import BATCH_RECORDS, GROUP, Program
 from tests.simulation.txn_client import PATIENCE_SECONDS, STAMP_MS, GaveUp
 

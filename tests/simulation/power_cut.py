@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from fencepost.broker.log.durability.flusher import Durability
-from fencepost.testing.disk_nodes import Fate, data_only, everything, names_only, nothing, sampled
-from fencepost.testing.sim_disk import SimDisk
+from tests.kit.disk_nodes import Fate, data_only, everything, names_only, nothing, sampled
+from tests.kit.sim_disk import SimDisk
 from tests.simulation.checks import check
 from tests.simulation.script import script
 from tests.simulation.world import Promises, World

@@ -10,7 +10,7 @@ from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest
 from fencepost.protocol.messages.api09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.records import decode_records
-from fencepost.testing.determinism import nap
+from tests.kit.determinism import nap
 from tests.kit.history import READ_COMMITTED, Log, Place, Reader
 from tests.simulation.lines import Line, Lost
 

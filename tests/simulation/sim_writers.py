@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from fencepost.testing.determinism import nap
+from tests.kit.determinism import nap
 from tests.kit.history import Fate, Place, Transaction, Writer
 from tests.simulation.lines import Lost
 from tests.simulation.sim_readers import committed_offsets, fetch, shown

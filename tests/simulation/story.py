@@ -17,11 +17,11 @@ from random import Random
 import trio
 
 from fencepost.protocol.topics import TopicPartition
-from fencepost.testing.determinism import run_seeded
-from fencepost.testing.disk_nodes import nothing
-from fencepost.testing.sim_broker import SimBroker
-from fencepost.testing.sim_network import Fate, Request, SimNetwork
+from tests.kit.determinism import run_seeded
+from tests.kit.disk_nodes import nothing
 from tests.kit.history import Place
+from tests.kit.sim_broker import SimBroker
+from tests.kit.sim_network import Fate, Request, SimNetwork
 from tests.simulation.hashes import fix_hashes
 from tests.simulation.lines import Line, create_topics
 from tests.simulation.node_state import open_transactions, transactional_ids

@@ -19,9 +19,9 @@ from fencepost.broker.log.storage.checkpoints import CLEANER_OFFSETS, encode_off
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from fencepost.broker.log.verify.report import Report
 from fencepost.broker.verification import verify
-from fencepost.testing.disk_faults import Fault
-from fencepost.testing.disk_nodes import SimDirectory
-from fencepost.testing.sim_disk import SimDisk
+from tests.kit.disk_faults import Fault
+from tests.kit.disk_nodes import SimDirectory
+from tests.kit.sim_disk import SimDisk
 from tests.simulation.power_cut import CHANGES, KILL, PLAIN_FATES, ended
 from tests.simulation.world import DATA, DESCRIPTORS
 from tests.unit.log.compaction_kit import COMPACT, HOUR_MS, clean, keyed, put, seen, segments_of, transact

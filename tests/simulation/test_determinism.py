@@ -4,8 +4,8 @@ import threading
 
 import trio
 
-from fencepost.testing.determinism import nap, run_seeded
-from fencepost.testing.sim_network import ClearWeather, SimNetwork
+from tests.kit.determinism import nap, run_seeded
+from tests.kit.sim_network import ClearWeather, SimNetwork
 
 
 def test_naps_and_sleeps_end_at_their_time_and_in_its_order() -> None:

@@ -5,9 +5,9 @@ from random import Random
 
 import trio
 
-from fencepost.testing.disk_faults import Fault
-from fencepost.testing.sim_broker import SimBroker
-from fencepost.testing.sim_network import ClearWeather, SimNetwork
+from tests.kit.disk_faults import Fault
+from tests.kit.sim_broker import SimBroker
+from tests.kit.sim_network import ClearWeather, SimNetwork
 
 
 async def test_its_own_cause_is_named_and_not_what_failed_after_it() -> None:

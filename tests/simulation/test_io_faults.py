@@ -10,8 +10,8 @@ import pytest
 
 from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.storage import disk_file, file_sync, staged
-from fencepost.testing.disk_faults import Fault
-from fencepost.testing.disk_nodes import Change, NameChange, Write, nothing
+from tests.kit.disk_faults import Fault
+from tests.kit.disk_nodes import Change, NameChange, Write, nothing
 from tests.simulation.checks import check, check_readers
 from tests.simulation.io_faults import every_case
 from tests.simulation.long import LONG, every

@@ -7,8 +7,8 @@ Rules: L2 (recovery), P9 (producers with their windows of five batches), I1 (LSO
 import pytest
 
 from fencepost.broker.log.durability.flusher import Durability
-from fencepost.testing.disk_nodes import Fate, data_only, everything, names_only, nothing, torn_at
-from fencepost.testing.sim_disk import SimDisk
+from tests.kit.disk_nodes import Fate, data_only, everything, names_only, nothing, torn_at
+from tests.kit.sim_disk import SimDisk
 from tests.simulation.checks import check, reopen
 from tests.simulation.long import LONG
 from tests.simulation.power_cut import CHANGES, every_cut, one_cut_each, play

@@ -5,9 +5,9 @@ import os
 
 import pytest
 
-from fencepost.testing.disk_faults import Fault
-from fencepost.testing.disk_nodes import data_only, everything, names_only, nothing, sampled, torn_at
-from fencepost.testing.sim_disk import SimDisk
+from tests.kit.disk_faults import Fault
+from tests.kit.disk_nodes import data_only, everything, names_only, nothing, sampled, torn_at
+from tests.kit.sim_disk import SimDisk
 from tests.simulation.script import MONEY, SMALL
 from tests.simulation.world import DATA, World
 

@@ -18,9 +18,9 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from fencepost.protocol.record_batch import build_batch
-from fencepost.testing.determinism import nap
-from fencepost.testing.sim_clock import START_MS
+from tests.kit.determinism import nap
 from tests.kit.history import Place
+from tests.kit.sim_clock import START_MS
 from tests.simulation.lines import Line, Lost
 
 STAMP_MS = START_MS - 7_200_000

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from fencepost.coordinator.txn.state import Ongoing, PrepareAbort, PrepareCommit
-from fencepost.testing.determinism import nap
+from tests.kit.determinism import nap
 from tests.simulation.node_state import bounds_of, transactional_ids
 
 if TYPE_CHECKING:

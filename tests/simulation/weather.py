@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from random import Random
 
-from fencepost.testing.sim_network import Fate, Request
+from tests.kit.sim_network import Fate, Request
 
 FETCH = 1
 

@@ -8,12 +8,12 @@ from random import Random
 import trio
 
 from fencepost.broker.log.storage.store import FlushFailed
-from fencepost.testing.determinism import nap, run_seeded
-from fencepost.testing.disk_faults import Fault
-from fencepost.testing.disk_nodes import everything, nothing, sampled
-from fencepost.testing.sim_broker import SimBroker, sim_config
-from fencepost.testing.sim_network import SimNetwork
+from tests.kit.determinism import nap, run_seeded
+from tests.kit.disk_faults import Fault
+from tests.kit.disk_nodes import everything, nothing, sampled
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, History, Place, Reader
+from tests.kit.sim_broker import SimBroker, sim_config
+from tests.kit.sim_network import SimNetwork
 from tests.simulation.broker_world import BrokerWorld
 from tests.simulation.lines import Line
 from tests.simulation.node_state import NodeState, epochs_ahead, open_transactions, rebuilt_state, state_of

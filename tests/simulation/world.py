@@ -23,8 +23,8 @@ from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import assign_offset, build_batch
 from fencepost.protocol.topics import TopicPartition
-from fencepost.testing.disk_faults import Fault
-from fencepost.testing.sim_disk import SimDisk
+from tests.kit.disk_faults import Fault
+from tests.kit.sim_disk import SimDisk
 
 NOW_MS = 1_700_000_000_000
 DATA = Path("/data")

@@ -55,7 +55,7 @@ def main_producer(kafka: Any, options: SinkOptions) -> Any:
 
 
 @contextmanager
-def told_apart(options: SinkOptions) -> Iterator[None]:
+def translate_client_errors(options: SinkOptions) -> Iterator[None]:
     """Say of the client's errors what they mean for a query, and what to do."""
     try:
         yield
@@ -93,7 +93,7 @@ def commit_batch(options: SinkOptions, parts: Sequence[Packed], batch: BatchId |
         for part in parts:
             txn.send_batches(part.topic, part.partition, part.unpacked())
 
-    with told_apart(options), connect(options) as kafka, main_producer(kafka, options) as producer:
+    with translate_client_errors(options), connect(options) as kafka, main_producer(kafka, options) as producer:
         if batch is None:
             transact(producer, send)
             return True

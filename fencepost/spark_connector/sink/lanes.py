@@ -29,8 +29,8 @@ from fencepost.spark_connector.sink.commit import (
     main_producer,
     marker_place,
     read_marker,
-    told_apart,
     transact,
+    translate_client_errors,
 )
 from fencepost.spark_connector.sink.commit_marker import NO_BATCH, BatchId, Marker, is_done
 from fencepost.spark_connector.sink.encode import SinkError
@@ -73,7 +73,7 @@ def claim(kafka: Any, options: SinkOptions) -> Claim:
 
     Raises SinkError where the broker has no two-phase commit.
     """
-    with told_apart(options), main_producer(kafka, options) as producer:
+    with translate_client_errors(options), main_producer(kafka, options) as producer:
         _probe(kafka, options)
         _make_decision_topic(kafka, options)
         before = read_marker(kafka, options)
@@ -126,7 +126,7 @@ def decide(kafka: Any, options: SinkOptions, mine: Claim, batch: BatchId | None,
 
     The decision is durable when it is in the decision topic. What comes after may be done by anybody who claims.
     """
-    with told_apart(options):
+    with translate_client_errors(options):
         with main_producer(kafka, options) as producer:
             marker = read_marker(kafka, options)
             if marker is None or marker.owner != mine.owner:

@@ -21,12 +21,12 @@ from fencepost.spark_connector.sink.lanes import Claim
 from fencepost.spark_connector.sink.options import SinkOptions, parse_sink_options
 from fencepost.spark_connector.sink.task import StreamTask, Task, Written
 from fencepost.spark_connector.source.options import OptionError
-from fencepost.spark_connector.worker.delayed_ack import UnpickledAtOnce
+from fencepost.spark_connector.worker.delayed_ack import QuickAckOnUnpickle
 
 Messages = Sequence[WriterCommitMessage | None]
 
 
-class _Writer(UnpickledAtOnce):
+class _Writer(QuickAckOnUnpickle):
     """What both writers have. Pickled is it only on its way to the tasks: that is when a claim is due."""
 
     def __init__(self, options: SinkOptions, columns: Mapping[str, int]) -> None:

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from fencepost.client.transactions.two_phase import PreparedTransaction
 from fencepost.protocol.compression import Compression
-from fencepost.spark_connector.sink.commit import connect, partitions_of, told_apart, too_large
+from fencepost.spark_connector.sink.commit import connect, partitions_of, too_large, translate_client_errors
 from fencepost.spark_connector.sink.commit_marker import BatchId
 from fencepost.spark_connector.sink.encode import Encoded, Encoder, SinkError
 from fencepost.spark_connector.sink.lanes import Claim, PreparedLane, open_lane
@@ -74,7 +74,7 @@ class Task:
                 self.context.partitionId(),
             )
             encoded = _encoded(encoder, batches)
-            with told_apart(self.options):
+            with translate_client_errors(self.options):
                 if self.claim is None:
                     parts = self._within_limit(encoded)
                     return Written(batch, parts, encoder.rows)
@@ -103,7 +103,7 @@ class Task:
             if topic not in known:
                 if not opened:
                     opened.append(stack.enter_context(connect(self.options)))
-                with told_apart(self.options):
+                with translate_client_errors(self.options):
                     known[topic] = partitions_of(opened[0], topic)
             return known[topic]
 

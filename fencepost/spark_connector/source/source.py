@@ -30,8 +30,8 @@ from fencepost.spark_connector.source.options import Mode, OptionError, SourceOp
 from fencepost.spark_connector.source.planner import Planner
 from fencepost.spark_connector.source.stream import stream_reader
 from fencepost.spark_connector.source.task import RangePartition, read_range
-from fencepost.spark_connector.worker.delayed_ack import UnpickledAtOnce
-from fencepost.spark_connector.worker.lasting_worker import WORKER
+from fencepost.spark_connector.worker.delayed_ack import QuickAckOnUnpickle
+from fencepost.spark_connector.worker.reused_worker import WORKER
 
 _HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _TYPES: dict[str, DataType] = {
@@ -101,7 +101,7 @@ class FencepostDataSource(DataSource):
         return options
 
 
-class BatchReader(UnpickledAtOnce, DataSourceReader):
+class BatchReader(QuickAckOnUnpickle, DataSourceReader):
     """Reads what is there, and stable, at the moment of planning."""
 
     def __init__(self, options: SourceOptions) -> None:

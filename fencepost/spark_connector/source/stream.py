@@ -14,10 +14,10 @@ from fencepost.spark_connector.source.offsets import Offsets, OffsetTree, offset
 from fencepost.spark_connector.source.options import OptionError, SourceOptions
 from fencepost.spark_connector.source.planner import PlanError, Planner
 from fencepost.spark_connector.source.task import RangePartition, read_range
-from fencepost.spark_connector.worker.delayed_ack import UnpickledAtOnce
+from fencepost.spark_connector.worker.delayed_ack import QuickAckOnUnpickle
 
 
-class UnlimitedStreamReader(UnpickledAtOnce, DataSourceStreamReader):
+class UnlimitedStreamReader(QuickAckOnUnpickle, DataSourceStreamReader):
     """Plans micro-batches on the driver. Offsets are Kafka's own, {"topic": {"0": 23}}, the next to be read.
 
     Spark before 4.2 asks a Python source for its latest offset and nothing else: a micro-batch is all there is.

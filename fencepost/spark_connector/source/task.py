@@ -11,7 +11,7 @@ from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.source.options import SourceOptions
 from fencepost.spark_connector.source.planner import OffsetRange, fetch_settings
 from fencepost.spark_connector.source.reader import RangeReader
-from fencepost.spark_connector.worker.lasting_worker import WORKER
+from fencepost.spark_connector.worker.reused_worker import WORKER
 
 
 class RangePartition(InputPartition):

@@ -7,7 +7,7 @@ import socket
 import stat
 from typing import Any
 
-from fencepost.spark_connector.worker.lasting_worker import is_kept
+from fencepost.spark_connector.worker.reused_worker import is_kept
 
 _OPEN_FILES = "/proc/self/fd"
 _LOOPBACK = ("127.0.0.1", "::1")
@@ -35,7 +35,7 @@ def acknowledge_now() -> None:
             continue  # closed since, or of a kind that knows neither peer nor option: not the JVM's
 
 
-class UnpickledAtOnce:
+class QuickAckOnUnpickle:
     """What Spark sends with a task: the second half of it does not wait for the acknowledgement of the first."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -61,7 +61,7 @@ def test_a_port_that_is_not_to_be_had_leaves_nothing_behind(tmp_path: Path, monk
 
     broker = Broker(directory=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(broker_module, "hold_port", refuse)
+        patch.setattr(broker_module, "reserve_port", refuse)
         with pytest.raises(OSError, match="no port"):
             broker.start()
     assert may_be_locked(tmp_path)

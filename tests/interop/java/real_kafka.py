@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fencepost.testing.held_port import hold_port
+from fencepost.testing.reserved_port import reserve_port
 from tests.interop.java.jars import CACHE, HERE, class_path, java
 
 KAFKA_POM = HERE / "kafka_pom.xml"
@@ -161,7 +161,7 @@ class RealKafka:
         if not self._ports:
             self.work_dir.mkdir(parents=True, exist_ok=True)
             (self.work_dir / "log4j2.properties").write_text(LOGGING)
-            self._ports = {name: hold_port(self, self.host) for name in ("CONTROLLER", *self._protocols)}
+            self._ports = {name: reserve_port(self, self.host) for name in ("CONTROLLER", *self._protocols)}
             properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()))
             self._format([*command, *sharing.reading], properties)
         logging = f"-Dlog4j2.configurationFile={self.work_dir / 'log4j2.properties'}"

@@ -7,8 +7,8 @@ import pytest
 
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.metadata.identity import META_PROPERTIES, META_PROPERTIES_TWIN, cluster_id_of
-from fencepost.testing.disk_nodes import nothing
-from fencepost.testing.sim_disk import SimDisk
+from tests.kit.disk_nodes import nothing
+from tests.kit.sim_disk import SimDisk
 
 DATA = Path("/srv/kafka/data")
 

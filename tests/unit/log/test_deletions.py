@@ -10,8 +10,8 @@ from fencepost.broker.log.deletions import FULL_SECONDS
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.protocol.errors import ErrorCode
-from fencepost.testing.disk_faults import Fault
-from fencepost.testing.sim_disk import SimDisk
+from tests.kit.disk_faults import Fault
+from tests.kit.sim_disk import SimDisk
 from tests.unit.log.compaction_kit import COMPACT, clean, put, seen
 from tests.unit.log.kit import NOW_MS, TOPIC_ID, TP, batch, send, settle
 from tests.unit.log.test_upkeep import DATA, files_of, opened, written

@@ -8,9 +8,9 @@ import pytest
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import FlushFailed
-from fencepost.testing.disk_faults import Fault
-from fencepost.testing.disk_nodes import nothing
-from fencepost.testing.sim_disk import SimDisk
+from tests.kit.disk_faults import Fault
+from tests.kit.disk_nodes import nothing
+from tests.kit.sim_disk import SimDisk
 from tests.unit.log.kit import DEFAULTS, TOPIC_ID, TP, batch, headers, send, settle
 
 LOG = f"/data/{TP}/00000000000000000000.log"

@@ -20,8 +20,8 @@ from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from fencepost.broker.log.storage.store import Syncable
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-from fencepost.testing.disk_faults import Fault
-from fencepost.testing.sim_disk import SimDisk
+from tests.kit.disk_faults import Fault
+from tests.kit.sim_disk import SimDisk
 from tests.unit.log.kit import NOW_MS, SMALL, TOPIC_ID, TP, batch, send, settle
 
 DATA = Path("/data")

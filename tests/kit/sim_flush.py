@@ -5,7 +5,7 @@ from random import Random
 
 from fencepost.broker.log.durability.sync_threads import Failure
 from fencepost.broker.log.storage.store import Syncable
-from fencepost.testing.determinism import nap
+from tests.kit.determinism import nap
 
 
 class SimFlushes:

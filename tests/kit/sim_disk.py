@@ -13,8 +13,8 @@ from random import Random
 
 from fencepost.broker.log.storage.disk import DirectoryEntry
 from fencepost.broker.log.storage.store import Bytes
-from fencepost.testing.disk_faults import Fault
-from fencepost.testing.disk_nodes import Fate, SimDirectory, SimFile
+from tests.kit.disk_faults import Fault
+from tests.kit.disk_nodes import Fate, SimDirectory, SimFile
 
 NO_REGIONS = 1 << 62
 """A simulated file has no descriptor that a socket could send from: every read is bytes."""

@@ -11,11 +11,11 @@ from fencepost.broker.config.broker_config import BrokerConfig, load_config
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.node import Node
-from fencepost.testing.disk_nodes import Fate
-from fencepost.testing.sim_clock import SimClock
-from fencepost.testing.sim_disk import SimDisk
-from fencepost.testing.sim_flush import SimFlushes
-from fencepost.testing.sim_network import SimNetwork
+from tests.kit.disk_nodes import Fate
+from tests.kit.sim_clock import SimClock
+from tests.kit.sim_disk import SimDisk
+from tests.kit.sim_flush import SimFlushes
+from tests.kit.sim_network import SimNetwork
 
 DATA_PATH = Path("/data")
 FLUSH_SECONDS = 0.002

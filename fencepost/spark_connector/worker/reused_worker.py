@@ -14,7 +14,7 @@ def is_kept() -> bool:
     return _REUSED in os.environ
 
 
-class LastingWorker:
+class ReusedWorker:
     """Counts what one worker is asked to do, and lets the collector forget once what was there before.
 
     Spark's daemon collects all garbage of a worker after each task, and by then a worker holds some 50,000 objects of
@@ -35,5 +35,5 @@ class LastingWorker:
         self._before += 1
 
 
-WORKER = LastingWorker()
+WORKER = ReusedWorker()
 """Of this process."""

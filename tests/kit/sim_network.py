@@ -19,7 +19,7 @@ from fencepost.broker.network.server import Server
 from fencepost.client.errors import ConnectionLost
 from fencepost.protocol.headers import read_request_header
 from fencepost.protocol.registry import API_BY_KEY
-from fencepost.testing.determinism import nap
+from tests.kit.determinism import nap
 
 HERE = Endpoint("sim", 9092)
 """Where the broker of a simulated network is."""

@@ -6,7 +6,7 @@ import sys
 import weakref
 
 
-def hold_port(owner: object, host: str) -> int:
+def reserve_port(owner: object, host: str) -> int:
     """A free port that the system gives to nobody else for as long as `owner` lives; its broker may listen there.
 
     A socket that is bound and does not listen: with SO_REUSEADDR on both sides Linux lets a listener in beside it, and
