@@ -5,6 +5,8 @@ The client's public names live here and are imported on first use, so that `impo
 
 from typing import TYPE_CHECKING, Any
 
+from fencepost.version import __version__
+
 if TYPE_CHECKING:
     from fencepost.client import (
         AbortableError,
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     )
     from fencepost.protocol.errors import ErrorCode
     from fencepost.protocol.topics import IsolationLevel, TopicPartition
-
-__version__ = "0.1.0.dev0"
 
 _HOME = {
     "AbortableError": "client",

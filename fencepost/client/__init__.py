@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         ReadError,
     )
     from fencepost.client.consumer.whole_transactions import TransactionTooLarge, WholeTransaction, WholeTransactions
+    from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
     from fencepost.client.core.sasl import OAuthToken
     from fencepost.client.errors import (
         AbortableError,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from fencepost.client.producer.producer import Delivery, Producer, RecordMetadata
     from fencepost.client.serializers import SerializationError
     from fencepost.client.transactions.producer import TransactionalProducer
-    from fencepost.client.transactions.requests import CommittedOffset, GroupMetadata
     from fencepost.client.transactions.transaction import Transaction
     from fencepost.client.transactions.two_phase import PreparedTransaction, TwoPhaseProducer
 
@@ -45,7 +45,7 @@ _HOME = {
     "AuthenticationError": "errors",
     "AuthorizationError": "errors",
     "Client": "client",
-    "CommittedOffset": "transactions.requests",
+    "CommittedOffset": "core.group_types",
     "ConfigError": "errors",
     "ConnectionLost": "errors",
     "Consumer": "consumer.consumer",
@@ -57,7 +57,7 @@ _HOME = {
     "DeserializationFailed": "consumer.read_errors",
     "FatalError": "errors",
     "FencedError": "errors",
-    "GroupMetadata": "transactions.requests",
+    "GroupMetadata": "core.group_types",
     "Interest": "group.interest",
     "ItemErrors": "admin",
     "KafkaError": "errors",

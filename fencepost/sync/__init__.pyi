@@ -41,13 +41,13 @@ from fencepost.client.admin.types import (
 from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord
 from fencepost.client.consumer.positions import OffsetAndTimestamp
 from fencepost.client.consumer.whole_transactions import WholeTransaction
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.partitions import PartitionInfo
 from fencepost.client.group.interest import Interest
 from fencepost.client.producer.base_producer import Headers
 from fencepost.client.producer.deliveries import RecordMetadata
 from fencepost.client.producer.metrics import ProducerMetrics
 from fencepost.client.serializers import AnyDeserializer, AnySerializer
-from fencepost.client.transactions.requests import CommittedOffset, GroupMetadata
 from fencepost.client.transactions.two_phase import PreparedTransaction
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.sync.loop import TimedOut as TimedOut

@@ -10,7 +10,7 @@ from fencepost.client import Consumer as AsyncConsumer
 from fencepost.client import ConsumerBatch, ConsumerRecord
 from fencepost.client.consumer.consumed import as_consumed, deserialized
 from fencepost.client.consumer.whole_transactions import WholeTransactions as AsyncWholeTransactions
-from fencepost.client.transactions.requests import CommittedOffset
+from fencepost.client.core.group_types import CommittedOffset
 from fencepost.protocol.topics import TopicPartition
 from fencepost.sync.loop import Loop
 from fencepost.sync.mirror import Opened, Stream

@@ -5,7 +5,7 @@ import pytest
 pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
-from fencepost.client.transactions.requests import CommittedOffset
+from fencepost.client.core.group_types import CommittedOffset
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_connector.sink.commit import marker_place
 from fencepost.spark_connector.sink.commit_marker import NO_BATCH, BatchId, Marker, find_marker, is_done

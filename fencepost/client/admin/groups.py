@@ -7,10 +7,10 @@ from fencepost.client.admin.item_errors import ItemErrors
 from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator, failure, is_unsupported
 from fencepost.client.admin.types import GroupDescription, GroupListing, GroupMember, consumer_group_description
 from fencepost.client.core.consumer_protocol import decode_assignment
+from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.errors import KafkaError
 from fencepost.client.group.requests import BY_NAME, by_topic, fetch_committed
 from fencepost.client.network.cluster import GROUP
-from fencepost.client.transactions.requests import CommittedOffset
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api08_offset_commit import (
     OffsetCommitRequest,

@@ -6,9 +6,10 @@ from collections.abc import Collection, Mapping
 import trio
 
 from fencepost.client.consumer.positions import Positions
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.errors import STALE_MEMBER, AbortableError, FatalError, KafkaError, RetriableError
 from fencepost.client.group.requests import commit_offsets
-from fencepost.client.transactions.requests import MOMENTS, CommittedOffset, GroupMetadata
+from fencepost.client.transactions.requests import MOMENTS
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 

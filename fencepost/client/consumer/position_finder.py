@@ -6,10 +6,10 @@ from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.fetch_requests import Failures, epoch_ends, offsets_by_time
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.read_errors import LogTruncated, OffsetOutOfRange
+from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.core.reset import LATEST, truncated
 from fencepost.client.errors import KafkaError, RetriableError
 from fencepost.client.network.cluster import Cluster
-from fencepost.client.transactions.requests import CommittedOffset
 from fencepost.protocol.topics import TopicPartition
 
 Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, CommittedOffset]]]

@@ -8,12 +8,12 @@ from fencepost.client.consumer.fetch_requests import offsets_by_time
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.fetcher import Fetcher
 from fencepost.client.consumer.metrics import COORDINATOR
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.reset import EARLIEST, LATEST
 from fencepost.client.errors import ConfigError, KafkaError
 from fencepost.client.group.membership import Membership
 from fencepost.client.group.requests import fetch_committed
 from fencepost.client.network.cluster import Cluster
-from fencepost.client.transactions.requests import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 

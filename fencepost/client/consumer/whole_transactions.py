@@ -18,10 +18,10 @@ from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.read_errors import CorruptRecords
 from fencepost.client.consumer.spill import Full, Spill
 from fencepost.client.core.going_back import Base
+from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.core.whole import PLAIN, Assembler, Piece, Place, Unit
 from fencepost.client.core.whole_notes import MOST_NOTE_BYTES
 from fencepost.client.errors import ConfigError, KafkaError
-from fencepost.client.transactions.requests import CommittedOffset
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, read_header
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.errors import ErrorCode

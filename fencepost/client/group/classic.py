@@ -9,11 +9,11 @@ from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.assignors import strategies
 from fencepost.client.core.classic_member import NO_GENERATION, ClassicMember, Joined, JoinedMember
 from fencepost.client.core.group_steps import EXPELLED, Deal, Fail, GiveUp, Join, Step, Sync, Take
+from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
 from fencepost.client.group.interest import Interest
 from fencepost.client.group.membership import Membership, Reader
 from fencepost.client.network.cluster import Cluster
-from fencepost.client.transactions.requests import GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fencepost.protocol.messages.api12_heartbeat import HeartbeatRequest

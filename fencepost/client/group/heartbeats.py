@@ -9,11 +9,11 @@ import trio
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.consumer_member import JOIN, Beat, BeatAnswer, ConsumerMember, Place, Wish
 from fencepost.client.core.group_steps import Fail, GiveUp, Resolve, Step, Take
+from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import FencedError, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.group.interest import Interest
 from fencepost.client.group.membership import Membership, Reader
 from fencepost.client.network.cluster import Cluster
-from fencepost.client.transactions.requests import GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

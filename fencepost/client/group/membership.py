@@ -15,10 +15,10 @@ import trio
 
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.group_steps import GiveUp, Step, Take
+from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of
 from fencepost.client.group.interest import Interest
 from fencepost.client.network.cluster import GROUP, Cluster
-from fencepost.client.transactions.requests import GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 

@@ -3,9 +3,9 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.errors import STALE_MEMBER, RetriableError, code_of, error_for
 from fencepost.client.network.cluster import GROUP, Cluster
-from fencepost.client.transactions.requests import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api08_offset_commit import (
     OffsetCommitRequest,

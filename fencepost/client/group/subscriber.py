@@ -10,13 +10,13 @@ from fencepost.client.background import Background
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.consumed import K, V
 from fencepost.client.consumer.reading import Reading
+from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.errors import KafkaError, RetriableError
 from fencepost.client.group.classic import ClassicMembership
 from fencepost.client.group.heartbeats import ConsumerMembership
 from fencepost.client.group.interest import Interest, interest_in
 from fencepost.client.group.membership import Membership
 from fencepost.client.network.cluster import Cluster
-from fencepost.client.transactions.requests import CommittedOffset
 from fencepost.protocol.topics import TopicPartition
 
 Told = Callable[[Any, frozenset[TopicPartition]], Awaitable[None]]

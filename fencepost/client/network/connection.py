@@ -23,6 +23,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.protocol.schema import DecodeError
+from fencepost.version import __version__
 
 _SIZE = struct.Struct(">i")
 _READ_BYTES = 64 << 10
@@ -346,7 +347,7 @@ class Connection:
 
     async def negotiate(self, timeout_s: float) -> None:
         """Learn the broker's versions and features; an old broker is asked again in v0 (KIP-511)."""
-        request = _API_VERSIONS.request(client_software_name=SOFTWARE_NAME, client_software_version=_software_version())
+        request = _API_VERSIONS.request(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         version = min(3, _API_VERSIONS.served[1])
         frame, start = await self.post(_API_VERSIONS, version, request).frame(timeout_s)
         if int.from_bytes(frame[start : start + 2], "big") == ErrorCode.UNSUPPORTED_VERSION:
@@ -367,9 +368,3 @@ class Connection:
         self.rest(pause_ms(_API_VERSIONS.key, version, answer.throttle_time_ms) / 1000)
         self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
         self.features = {entry.name: entry.max_version_level for entry in answer.finalized_features}
-
-
-def _software_version() -> str:
-    from fencepost import __version__  # here: the package's root imports this package lazily
-
-    return __version__

@@ -11,6 +11,7 @@ import trio
 
 from fencepost.client.background import Background
 from fencepost.client.config import TransactionalProducerConfig
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.turnover import Turnover
 from fencepost.client.core.txn_state import NO_PRODUCER, Begin, Event, Outcome, Phase, Producer, Told
 from fencepost.client.errors import AbortableError, FatalError, FencedError, KafkaError, OutcomeUnknown
@@ -20,7 +21,7 @@ from fencepost.client.producer.producer import NO_LIMIT, BaseProducer
 from fencepost.client.producer.sender import Sender
 from fencepost.client.producer.undelivered import unanswered
 from fencepost.client.transactions.driver import Doubt, TransactionDriver, error_for_outcome, may_begin
-from fencepost.client.transactions.requests import CommittedOffset, GroupMetadata, TransactionLink
+from fencepost.client.transactions.requests import TransactionLink
 from fencepost.client.transactions.transaction import Transaction, TransactionContext
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition

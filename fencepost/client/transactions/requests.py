@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import trio
 
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.txn_errors import TABLE, Meaning
 from fencepost.client.core.txn_state import NO_PRODUCER, Answer, AskEnd, AskInit, Producer
 from fencepost.client.errors import AbortableError, KafkaError, code_of
@@ -47,23 +48,6 @@ class Spoken(NamedTuple):
 
     tv2: bool
     bumps: bool
-
-
-class GroupMetadata(NamedTuple):
-    """Which member of a group commits, and under which generation (KIP-447); -1 and "" for a consumer without one."""
-
-    group_id: str
-    generation: int = -1
-    member_id: str = ""
-    instance_id: str | None = None
-
-
-class CommittedOffset(NamedTuple):
-    """Where a group goes on reading, with the leader epoch of the record before (-1 if unknown) and a note."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 class TransactionLink:

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.errors import AbortableError, FatalError, KafkaError
 from fencepost.client.producer.producer import BATCH_LINGER_S, Headers, Tracker
 from fencepost.client.producer.ready_batches import whole_batches
-from fencepost.client.transactions.requests import MOMENTS, CommittedOffset, GroupMetadata, abortable
+from fencepost.client.transactions.requests import MOMENTS, abortable
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:

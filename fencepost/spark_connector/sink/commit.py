@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import (
     AbortableError,
     AuthenticationError,
@@ -15,7 +16,6 @@ from fencepost.client.errors import (
     KafkaError,
     OutcomeUnknown,
 )
-from fencepost.client.transactions.requests import GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_connector.sink.commit_marker import BatchId, Marker, find_marker, is_done

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from fencepost.client.transactions.requests import CommittedOffset
+from fencepost.client.core.group_types import CommittedOffset
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_connector.sink.encode import SinkError
 

@@ -10,8 +10,8 @@ import fencepost
 from fencepost import ErrorCode, KafkaError, TopicPartition
 from fencepost.client.admin import ItemErrors
 from fencepost.client.admin.types import NewTopic
+from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.errors import FatalError
-from fencepost.client.transactions.requests import CommittedOffset
 
 
 async def test_topics_that_failed_are_told_and_the_others_are_there(kafka: fencepost.Client, name: str) -> None:

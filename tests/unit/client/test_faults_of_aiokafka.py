@@ -12,7 +12,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, ErrorCode, TopicPartition
-from fencepost.client.transactions.requests import CommittedOffset, GroupMetadata
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
 from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitResponse,

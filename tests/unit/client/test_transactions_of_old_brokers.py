@@ -10,7 +10,7 @@ import trio
 
 import fencepost
 from fencepost import FatalError, OutcomeUnknown, TopicPartition
-from fencepost.client.transactions.requests import CommittedOffset, GroupMetadata
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import LeaderIdAndEpoch
 from fencepost.protocol.messages.api03_metadata import (
