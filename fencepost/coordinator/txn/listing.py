@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from fencepost.coordinator.txn.pattern import BadPattern, Pattern
+from fencepost.coordinator.regexes import InvalidRegex, compile_regex
 from fencepost.coordinator.txn.state import (
     PHASES,
     Dead,
@@ -30,7 +30,7 @@ class Filters:
     running_longer_than_ms: int = -1
     """Only transactions that have been running for longer than this; any negative number asks for none of this."""
     pattern: str = ""
-    """A regular expression for the whole transactional id (KIP-1152)."""
+    """A regular expression in RE2's syntax, which must match the whole transactional id (KIP-1152)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ def select(states: Iterable[tuple[str, TxnState]], filters: Filters, now_ms: int
     transaction has been running, so ids without one do not pass (Kafka lets them, with the start they last had).
     """
     try:
-        pattern = Pattern(filters.pattern) if filters.pattern else None
-    except BadPattern:
+        regex = compile_regex(filters.pattern) if filters.pattern else None
+    except InvalidRegex:
         return Listing(ErrorCode.INVALID_REGULAR_EXPRESSION)
     found = [
         Listed(name, state.producer.producer_id, state.name)
@@ -83,7 +83,7 @@ def select(states: Iterable[tuple[str, TxnState]], filters: Filters, now_ms: int
         and (not filters.producer_ids or state.producer.producer_id in filters.producer_ids)
         and (not filters.states or state.name in filters.states)
         and _runs_longer(state, filters.running_longer_than_ms, now_ms)
-        and (pattern is None or pattern.matches(name))
+        and (regex is None or regex.fullmatch(name) is not None)
     ]
     unknown = tuple(sorted(filters.states - STATE_NAMES))
     return Listing(ErrorCode.NONE, unknown, tuple(sorted(found, key=lambda line: line.transactional_id)))

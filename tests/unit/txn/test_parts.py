@@ -1,5 +1,6 @@
 """The small pure parts: hashing, epochs, expiry, markers, ledger, listing, error codes."""
 
+import time
 from dataclasses import replace
 from itertools import islice
 
@@ -159,6 +160,47 @@ def test_unknown_states_are_told_and_bad_patterns_refused() -> None:
     assert [line.transactional_id for line in found.transactions] == ["idle"]
     refused = listing.select(STATES.items(), Filters(pattern="("), 0)
     assert refused == listing.Listing(ErrorCode.INVALID_REGULAR_EXPRESSION)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "matches"),
+    [
+        ("a|b", "ab", False),
+        ("x{2,4}", "xxx", True),
+        ("^tx-\\d+$", "tx-12", True),
+        ("[\\w.-]+", "abc-1.2", True),
+        (".", "é", True),
+        ("\\D*", "é", True),
+        ("a.b", "a\nb", False),
+        ("\\Qa.b\\E.*", "a.bcd", True),
+        ("\\Qa.b\\E.*", "axbcd", False),
+        ("\\Q(", "(", True),
+        ("\\x{1F600}", "😀", True),
+        ("(?i)ORDERS", "orders", True),
+        ("\\pL+", "été", True),
+    ],
+)
+def test_a_pattern_means_what_it_means_to_re2_t18(pattern: str, name: str, matches: bool) -> None:
+    """KIP-1152: the whole id must match, in the syntax of RE2, which Kafka's RE2/J follows."""
+    found = listing.select([(name, STATES["idle"])], Filters(pattern=pattern), 0)
+    assert [line.transactional_id for line in found.transactions] == [name] * matches
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(", ")", "[a", "[z-a]", "*a", "+", "a**", "a{4,2}", "a{1001}", "(a)\\1", "(?=a)", "\\", "\\x{110000}",
+                "(a{1000}){1000}"]
+)  # fmt: skip
+def test_a_pattern_that_is_no_expression_of_re2_is_refused_t18(pattern: str) -> None:
+    """Back references and look-around, which cannot be matched in linear time; too large; wrong."""
+    refused = listing.select(STATES.items(), Filters(pattern=pattern), 0)
+    assert refused == listing.Listing(ErrorCode.INVALID_REGULAR_EXPRESSION)
+
+
+def test_a_pattern_takes_time_linear_in_the_id_t18() -> None:
+    """A backtracking engine would need 2**1000 steps here, and stop the broker meanwhile."""
+    start = time.process_time()
+    assert listing.select([("a" * 1000, STATES["idle"])], Filters(pattern="(a|a)*(a|aa)*(a*)*b"), 0).transactions == ()
+    assert time.process_time() - start < 1
 
 
 def test_descriptions_show_the_partitions_that_still_lack_a_marker() -> None:

@@ -1,13 +1,8 @@
-"""Subscriptions by regular expression: RE2's syntax, matched against whole topic names (KIP-848).
-
-The library is RE2 itself (docs/decisions/0020-regular-expressions-by-re2.md): what a client sends runs in time
-linear in the topic's name, so no pattern can hold the broker up.
-"""
+"""Subscriptions by regular expression: RE2's syntax, matched against whole topic names (KIP-848)."""
 
 from collections.abc import Iterable
 from enum import Enum, auto
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fencepost.coordinator.group.consumer.group import ConsumerGroup, count, count_regex
 from fencepost.coordinator.group.consumer.records import (
@@ -19,6 +14,7 @@ from fencepost.coordinator.group.consumer.records import (
 )
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.coordinator.group.consumer.topics import metadata_hash
+from fencepost.coordinator.regexes import InvalidRegex, Regex, compile_regex
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -37,19 +33,12 @@ class Change(Enum):
     UPDATED_AND_RESOLVED = auto()
 
 
-@lru_cache(maxsize=128)
-def compiled(regex: str) -> Any:
+def _compiled(regex: str) -> Regex:
     """The expression, ready to match. Raises Refused with INVALID_REGULAR_EXPRESSION."""
-    import re2  # here: only groups with regular expressions need it
-
-    options = re2.Options()
-    options.log_errors = False
     try:
-        return re2.compile(regex, options)
-    except re2.error as error:
-        why = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
-        text = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {why}."
-        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, text) from error
+        return compile_regex(regex)
+    except InvalidRegex as error:
+        raise Refused(ErrorCode.INVALID_REGULAR_EXPRESSION, f"SubscribedTopicRegex {error}.") from error
 
 
 def resolve(expressions: Iterable[str], view: "View") -> dict[str, ResolvedRegex]:
@@ -57,8 +46,8 @@ def resolve(expressions: Iterable[str], view: "View") -> dict[str, ResolvedRegex
     names = view.image.topics_by_name
     found = {}
     for regex in expressions:
-        pattern = compiled(regex)
-        topics = frozenset(name for name in names if pattern.fullmatch(name))
+        matcher = _compiled(regex)
+        topics = frozenset(name for name in names if matcher.fullmatch(name))
         found[regex] = ResolvedRegex(topics, view.image.offset, view.now_ms)
     return found
 
@@ -77,7 +66,7 @@ def note(
         if old and group.regexes.get(old) == 1:
             forgotten = old
         if new and not group.regexes.get(new):
-            compiled(new)
+            _compiled(new)
             wanted = True
         elif (new and new in group.resolved) or (old and not new):
             change = Change.UPDATED_AND_RESOLVED

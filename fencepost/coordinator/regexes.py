@@ -1,0 +1,34 @@
+"""Regular expressions that clients send, in RE2's syntax: topic names (KIP-848), transactional ids (KIP-1152).
+
+The library is RE2 itself (docs/decisions/0020-regular-expressions-by-re2.md). Matching takes time linear in the name,
+so no pattern can hold the broker up.
+"""
+
+from functools import lru_cache
+from typing import Protocol
+
+
+class InvalidRegex(ValueError):
+    """The text is not a regular expression of RE2's; the message says why."""
+
+
+class Regex(Protocol):
+    """A compiled regular expression."""
+
+    def fullmatch(self, text: str, /) -> object | None:
+        """Whether the whole of `text` matches: a match, or None."""
+
+
+@lru_cache(maxsize=128)
+def compile_regex(text: str) -> Regex:
+    """The expression, ready to match. Raises InvalidRegex."""
+    import re2  # here: only requests with regular expressions need it
+
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        regex: Regex = re2.compile(text, options)
+    except re2.error as error:
+        why = error.args[0].decode(errors="replace") if isinstance(error.args[0], bytes) else str(error)
+        raise InvalidRegex(f"`{text}` is not a valid regular expression: {why}") from error
+    return regex
