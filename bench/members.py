@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.raw import RawConnection, decoded, framed
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fencepost.protocol.messages.api12_heartbeat import HeartbeatRequest
@@ -14,8 +15,13 @@ from fencepost.protocol.messages.api14_sync_group import SyncGroupRequest, SyncG
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from fencepost.protocol.registry import API_BY_KEY
 
-JOIN, HEARTBEAT, LEAVE, SYNC, CONSUMER_HEARTBEAT = 11, 12, 13, 14, 68
-VERSION = {JOIN: 9, HEARTBEAT: 4, LEAVE: 5, SYNC: 5, CONSUMER_HEARTBEAT: 1}
+VERSION = {
+    ApiKey.JOIN_GROUP: 9,
+    ApiKey.HEARTBEAT: 4,
+    ApiKey.LEAVE_GROUP: 5,
+    ApiKey.SYNC_GROUP: 5,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: 1,
+}
 JOINING, LEAVING = 0, -1
 """Member epochs that say so (KIP-848)."""
 SUBSCRIPTION = b"\x00\x03" + bytes(60)
@@ -97,34 +103,37 @@ class ClassicMember(Member):
             protocol_type="consumer",
             protocols=[protocol],
         )
-        self._ask(JOIN, request)
+        self._ask(ApiKey.JOIN_GROUP, request)
 
     def leave(self) -> None:
         self.stable = False
-        self._ask(LEAVE, LeaveGroupRequest(group_id=self.group_id, members=[MemberIdentity(member_id=self.member_id)]))
+        self._ask(
+            ApiKey.LEAVE_GROUP,
+            LeaveGroupRequest(group_id=self.group_id, members=[MemberIdentity(member_id=self.member_id)]),
+        )
 
     def beat(self, now: float) -> None:
-        self.waits_for, self._sent = HEARTBEAT, now
+        self.waits_for, self._sent = ApiKey.HEARTBEAT, now
         self.send(self._beat)
 
     def take(self) -> float | None:
         api_key, answer = self._answer()
-        if api_key == HEARTBEAT:
+        if api_key == ApiKey.HEARTBEAT:
             seconds = time.perf_counter() - self._sent
             if answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
                 self.join()
             else:
-                self._expect(answer.error_code, HEARTBEAT)
+                self._expect(answer.error_code, ApiKey.HEARTBEAT)
             return seconds
-        if api_key == JOIN:
+        if api_key == ApiKey.JOIN_GROUP:
             self._joined(answer)
-        elif api_key == SYNC and answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
+        elif api_key == ApiKey.SYNC_GROUP and answer.error_code == ErrorCode.REBALANCE_IN_PROGRESS:
             self.join()
-        elif api_key == SYNC:
-            self._expect(answer.error_code, SYNC)
+        elif api_key == ApiKey.SYNC_GROUP:
+            self._expect(answer.error_code, ApiKey.SYNC_GROUP)
             self.stable = True
         else:
-            self._expect(answer.error_code, LEAVE)
+            self._expect(answer.error_code, ApiKey.LEAVE_GROUP)
             self.member_id = ""
         return None
 
@@ -132,10 +141,10 @@ class ClassicMember(Member):
         self.member_id = answer.member_id
         if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
             return self.join()
-        self._expect(answer.error_code, JOIN)
+        self._expect(answer.error_code, ApiKey.JOIN_GROUP)
         self.generation = answer.generation_id
         beat = HeartbeatRequest(group_id=self.group_id, generation_id=self.generation, member_id=self.member_id)
-        self._beat = framed(API_BY_KEY[HEARTBEAT], VERSION[HEARTBEAT], beat)
+        self._beat = framed(API_BY_KEY[ApiKey.HEARTBEAT], VERSION[ApiKey.HEARTBEAT], beat)
         given = [SyncGroupRequestAssignment(member_id=one.member_id, assignment=SUBSCRIPTION) for one in answer.members]
         request = SyncGroupRequest(
             group_id=self.group_id,
@@ -145,7 +154,7 @@ class ClassicMember(Member):
             protocol_name="range",
             assignments=[] if answer.skip_assignment else given,
         )
-        return self._ask(SYNC, request)
+        return self._ask(ApiKey.SYNC_GROUP, request)
 
 
 class ConsumerMember(Member):
@@ -171,15 +180,15 @@ class ConsumerMember(Member):
             subscribed_topic_names=[self.topic],
             topic_partitions=[],
         )
-        self._ask(CONSUMER_HEARTBEAT, request)
+        self._ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, request)
 
     def leave(self) -> None:
         self.stable, self.held = False, []
         request = ConsumerGroupHeartbeatRequest(group_id=self.group_id, member_id=self.member_id, member_epoch=LEAVING)
-        self._ask(CONSUMER_HEARTBEAT, request)
+        self._ask(ApiKey.CONSUMER_GROUP_HEARTBEAT, request)
 
     def beat(self, now: float) -> None:
-        self.waits_for, self._sent = CONSUMER_HEARTBEAT, now
+        self.waits_for, self._sent = ApiKey.CONSUMER_GROUP_HEARTBEAT, now
         self.send(self._beat)
 
     def take(self) -> float | None:
@@ -217,4 +226,4 @@ class ConsumerMember(Member):
             member_epoch=self.generation,
             topic_partitions=partitions,
         )
-        return framed(API_BY_KEY[CONSUMER_HEARTBEAT], VERSION[CONSUMER_HEARTBEAT], request)
+        return framed(API_BY_KEY[ApiKey.CONSUMER_GROUP_HEARTBEAT], VERSION[ApiKey.CONSUMER_GROUP_HEARTBEAT], request)

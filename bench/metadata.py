@@ -23,14 +23,14 @@ from typing import Any
 from bench.pour import Pipe, framed
 from bench.report import Measured, circumstances, table, write
 from bench.target import OwnBroker, Target
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.headers import read_response_header
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.protocol.registry import API_BY_KEY
 
 OUT = Path(__file__).parent / "out"
-METADATA, METADATA_VERSION = 3, 12
-CREATE_TOPICS, CREATE_TOPICS_VERSION = 19, 7
+METADATA_VERSION, CREATE_TOPICS_VERSION = 12, 7
 ASKED = 15
 MILLION = 1_000_000
 
@@ -133,7 +133,7 @@ def measure(life: Life, options: argparse.Namespace) -> list[Measured]:
     began = time.perf_counter()
     life.start()
     pipe = Pipe(target.address)
-    answer = decoded(METADATA, METADATA_VERSION, exchange(pipe, metadata_of(None)))
+    answer = decoded(ApiKey.METADATA, METADATA_VERSION, exchange(pipe, metadata_of(None)))
     note(f"start with {size}", "s to all metadata", time.perf_counter() - began)
     note(f"start with {size}", "broker CPU s", target.cpu_seconds())
     there = {topic.name for topic in answer.topics}
@@ -149,8 +149,8 @@ def create(pipe: Pipe, names: list[str], partitions: int) -> None:
     """Create topics in one request; all of them must be new."""
     topics = [CreatableTopic(name=name, num_partitions=partitions, replication_factor=1) for name in names]
     request = CreateTopicsRequest(topics=topics, timeout_ms=600_000)
-    frame = framed(CREATE_TOPICS, CREATE_TOPICS_VERSION, request)
-    answer = decoded(CREATE_TOPICS, CREATE_TOPICS_VERSION, exchange(pipe, frame))
+    frame = framed(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, request)
+    answer = decoded(ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION, exchange(pipe, frame))
     refused = [(topic.name, topic.error_code, topic.error_message) for topic in answer.topics if topic.error_code]
     if refused:
         raise RuntimeError(f"{refused[0]}")
@@ -159,7 +159,7 @@ def create(pipe: Pipe, names: list[str], partitions: int) -> None:
 def metadata_of(names: list[str] | None) -> bytes:
     """A Metadata request for these topics, or for all."""
     topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
-    return framed(METADATA, METADATA_VERSION, MetadataRequest(topics=topics, allow_auto_topic_creation=False))
+    return framed(ApiKey.METADATA, METADATA_VERSION, MetadataRequest(topics=topics, allow_auto_topic_creation=False))
 
 
 def exchange(pipe: Pipe, frame: bytes) -> bytearray:

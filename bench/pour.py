@@ -5,13 +5,13 @@ import socket
 import time
 from collections.abc import Callable
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.registry import API_BY_KEY
 
-PRODUCE, CREATE_TOPICS = 0, 19
 PRODUCE_VERSION, CREATE_VERSION = 9, 5
 IN_FLIGHT = 5
 TIMEOUT_SECONDS = 120
@@ -59,8 +59,8 @@ def create_topic(address: str, partitions: int, name: str = TOPIC) -> None:
     """Make the topic that is poured into."""
     pipe = Pipe(address)
     topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1)
-    pipe.send(CREATE_TOPICS, CREATE_VERSION, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
-    answer = pipe.answer(CREATE_TOPICS, CREATE_VERSION)
+    pipe.send(ApiKey.CREATE_TOPICS, CREATE_VERSION, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+    answer = pipe.answer(ApiKey.CREATE_TOPICS, CREATE_VERSION)
     assert not answer.topics[0].error_code, answer  # type: ignore[attr-defined]
     pipe.socket.close()
 
@@ -73,7 +73,7 @@ def request_frames(partitions: int, request_bytes: int, value_bytes: int) -> lis
     for partition in range(partitions):
         data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=partition, records=batch)])
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
-        frames.append(framed(PRODUCE, PRODUCE_VERSION, request))
+        frames.append(framed(ApiKey.PRODUCE, PRODUCE_VERSION, request))
     return frames
 
 
@@ -103,7 +103,7 @@ def pour(
 
 
 def _take(pipe: Pipe) -> None:
-    answer = pipe.answer(PRODUCE, PRODUCE_VERSION)
+    answer = pipe.answer(ApiKey.PRODUCE, PRODUCE_VERSION)
     code = answer.responses[0].partition_responses[0].error_code  # type: ignore[attr-defined]
     if code:
         raise RuntimeError(f"a write was refused with code {code}")

@@ -6,6 +6,7 @@ import struct
 import time
 from typing import Any
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
@@ -73,7 +74,7 @@ class RawProducer(RawConnection):
         records = build_batch([(int(time.time() * 1000), None, b"x" * size_bytes, ())])
         data = TopicProduceData(name=topic, partition_data=[PartitionProduceData(index=0, records=bytes(records))])
         request = ProduceRequest(transactional_id=None, acks=-1, timeout_ms=30_000, topic_data=[data])
-        self.frame = framed(API_BY_KEY[0], PRODUCE_VERSION, request)
+        self.frame = framed(API_BY_KEY[ApiKey.PRODUCE], PRODUCE_VERSION, request)
 
     def begin(self) -> None:
         """Produce until it is accepted: a new topic may need a moment to find its leader."""
@@ -122,7 +123,7 @@ class RawFetcher(RawConnection):
             session_epoch=-1,
             topics=[FetchTopic(topic=self._topic, partitions=asks)],
         )
-        self.send(framed(API_BY_KEY[1], FETCH_VERSION, request))
+        self.send(framed(API_BY_KEY[ApiKey.FETCH], FETCH_VERSION, request))
 
     def take(self) -> int:
         """Receive an answer and note it; returns how many records came."""
@@ -130,7 +131,7 @@ class RawFetcher(RawConnection):
 
     def note(self, received: memoryview) -> int:
         """Go on behind what an answer brought; returns how many records that is."""
-        answer: Any = decoded(API_BY_KEY[1], FETCH_VERSION, received)
+        answer: Any = decoded(API_BY_KEY[ApiKey.FETCH], FETCH_VERSION, received)
         came = 0
         self.answers += 1
         for topic in answer.responses:
@@ -147,7 +148,7 @@ class RawFetcher(RawConnection):
 
 def produce_error(answer: memoryview) -> int:
     """The error code in the answer to a `RawProducer`'s request."""
-    value: Any = decoded(API_BY_KEY[0], PRODUCE_VERSION, answer)
+    value: Any = decoded(API_BY_KEY[ApiKey.PRODUCE], PRODUCE_VERSION, answer)
     return int(value.responses[0].partition_responses[0].error_code)
 
 

@@ -16,7 +16,6 @@ import threading
 import time
 
 from bench.pour import (
-    PRODUCE,
     PRODUCE_VERSION,
     REQUEST_BYTES,
     TOPIC,
@@ -25,9 +24,10 @@ from bench.pour import (
     pour,
     request_frames,
 )
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
 
-FETCH, FETCH_VERSION = 1, 11
+FETCH_VERSION = 11
 READY_PREFIX = "fencepost ready on "
 
 
@@ -81,12 +81,12 @@ def first_answers(address: str, partitions: int) -> None:
         wanted = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=1 << 20)
         topics = [FetchTopic(topic=TOPIC, partitions=[wanted])]
         request = FetchRequest(max_wait_ms=0, min_bytes=1, max_bytes=1 << 20, isolation_level=0, topics=topics)
-        pipe.send(FETCH, FETCH_VERSION, request)
-        found = pipe.answer(FETCH, FETCH_VERSION).responses[0].partitions[0]  # type: ignore[attr-defined]
+        pipe.send(ApiKey.FETCH, FETCH_VERSION, request)
+        found = pipe.answer(ApiKey.FETCH, FETCH_VERSION).responses[0].partitions[0]  # type: ignore[attr-defined]
         assert not found.error_code, found
         assert found.records, f"partition {partition} is empty"
         pipe.socket.sendall(frames[partition])
-        answer = pipe.answer(PRODUCE, PRODUCE_VERSION)
+        answer = pipe.answer(ApiKey.PRODUCE, PRODUCE_VERSION)
         assert not answer.responses[0].partition_responses[0].error_code  # type: ignore[attr-defined]
     pipe.socket.close()
 

@@ -11,13 +11,13 @@ import trio
 from bench.pour import Pipe
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.node import Node
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
 from fencepost.protocol.record_batch import build_batch
 
-PRODUCE, CREATE_TOPICS, INIT_PRODUCER_ID, END_TXN = 0, 19, 22, 26
 PRODUCE_VERSION, CREATE_VERSION, INIT_VERSION, END_VERSION = 12, 5, 4, 5
 """Of the second version of the transaction protocol (KIP-890): no AddPartitionsToTxn, an epoch for each transaction."""
 TOPIC, NAME = "rounds", "txn"
@@ -55,9 +55,9 @@ def _transact(address: str, node: Node, partitions: int, count: int) -> Figures:
         return pipe.answer(api_key, version)
 
     topic = CreatableTopic(name=TOPIC, num_partitions=partitions, replication_factor=1)
-    ask(CREATE_TOPICS, CREATE_VERSION, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+    ask(ApiKey.CREATE_TOPICS, CREATE_VERSION, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
     init = InitProducerIdRequest(transactional_id=NAME, transaction_timeout_ms=60_000)
-    answer = ask(INIT_PRODUCER_ID, INIT_VERSION, init)
+    answer = ask(ApiKey.INIT_PRODUCER_ID, INIT_VERSION, init)
     assert not answer.error_code, answer
     producer_id, epoch = answer.producer_id, answer.producer_epoch
     ends, flushing = [], []
@@ -68,7 +68,7 @@ def _transact(address: str, node: Node, partitions: int, count: int) -> Figures:
         _produce(ask, producer_id, epoch, partitions)
         slept, began = node.commit.sync_seconds, time.perf_counter()
         request = EndTxnRequest(transactional_id=NAME, producer_id=producer_id, producer_epoch=epoch, committed=True)
-        answer = ask(END_TXN, END_VERSION, request)
+        answer = ask(ApiKey.END_TXN, END_VERSION, request)
         assert not answer.error_code, answer
         ends.append(time.perf_counter() - began)
         flushing.append(node.commit.sync_seconds - slept)
@@ -87,6 +87,6 @@ def _produce(ask: Any, producer_id: int, epoch: int, partitions: int) -> None:
     data = [PartitionProduceData(index=partition, records=batch) for partition in range(partitions)]
     topics = [TopicProduceData(name=TOPIC, partition_data=data)]
     request = ProduceRequest(transactional_id=NAME, acks=-1, timeout_ms=30_000, topic_data=topics)
-    answer = ask(PRODUCE, PRODUCE_VERSION, request)
+    answer = ask(ApiKey.PRODUCE, PRODUCE_VERSION, request)
     for part in answer.responses[0].partition_responses:
         assert not part.error_code, answer

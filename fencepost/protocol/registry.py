@@ -5,6 +5,7 @@ from functools import cached_property
 from importlib import import_module
 from types import ModuleType
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import NO_VERSION, Message
 
 
@@ -17,8 +18,7 @@ class Api:
     for a broker without compression (KAFKA-18659).
     """
 
-    key: int
-    name: str
+    key: ApiKey
     served: tuple[int, int]
     advertised: tuple[int, int]
     flexible_since: int
@@ -33,6 +33,11 @@ class Api:
         return replace(
             self, served=(self.served[0], self.unstable), advertised=(self.advertised[0], self.unstable), unstable=None
         )
+
+    @cached_property
+    def name(self) -> str:
+        """Kafka's name of the API."""
+        return self.key.api_name
 
     @property
     def told_to_old_clients(self) -> tuple[int, int]:
@@ -79,80 +84,80 @@ class Api:
         return 1 if version >= self.flexible_since and self.key != API_VERSIONS else 0
 
 
-API_VERSIONS = 18
+API_VERSIONS = ApiKey.API_VERSIONS
 
-_ROWS: tuple[tuple[int, str, tuple[int, int], tuple[int, int] | None, int | None], ...] = (
-    # key, name, served, advertised where that differs, first flexible version
-    (0, "Produce", (3, 13), (0, 13), 9),
-    (1, "Fetch", (4, 18), None, 12),
-    (2, "ListOffsets", (0, 11), (1, 11), 6),
-    (3, "Metadata", (0, 13), None, 9),
-    (8, "OffsetCommit", (0, 10), (2, 10), 8),
-    (9, "OffsetFetch", (1, 10), None, 6),
-    (10, "FindCoordinator", (0, 6), None, 3),
-    (11, "JoinGroup", (0, 9), None, 6),
-    (12, "Heartbeat", (0, 4), None, 4),
-    (13, "LeaveGroup", (0, 5), None, 4),
-    (14, "SyncGroup", (0, 5), None, 4),
-    (15, "DescribeGroups", (0, 6), None, 5),
-    (16, "ListGroups", (0, 5), None, 3),
-    (17, "SaslHandshake", (0, 1), None, None),
-    (18, "ApiVersions", (0, 4), None, 3),
-    (19, "CreateTopics", (0, 7), (2, 7), 5),
-    (20, "DeleteTopics", (0, 6), (1, 6), 4),
-    (21, "DeleteRecords", (0, 2), None, 2),
-    (22, "InitProducerId", (0, 5), None, 2),
-    (23, "OffsetForLeaderEpoch", (0, 4), (2, 4), 4),
-    (24, "AddPartitionsToTxn", (0, 5), None, 3),
-    (25, "AddOffsetsToTxn", (0, 4), None, 3),
-    (26, "EndTxn", (0, 5), None, 3),
-    (27, "WriteTxnMarkers", (0, 2), (1, 2), 1),
-    (28, "TxnOffsetCommit", (0, 6), (0, 5), 3),  # 6 is Kafka 4.4's; what 4.3 does not know, nobody is told of
-    (32, "DescribeConfigs", (0, 4), (1, 4), 4),
-    (33, "AlterConfigs", (0, 2), None, 2),
-    (34, "AlterReplicaLogDirs", (1, 2), None, 2),
-    (35, "DescribeLogDirs", (1, 5), None, 2),
-    (36, "SaslAuthenticate", (0, 2), None, 2),
-    (37, "CreatePartitions", (0, 3), None, 2),
-    (42, "DeleteGroups", (0, 2), None, 2),
-    (43, "ElectLeaders", (0, 2), None, 2),
-    (44, "IncrementalAlterConfigs", (0, 1), None, 1),
-    (45, "AlterPartitionReassignments", (0, 1), None, 0),
-    (46, "ListPartitionReassignments", (0, 0), None, 0),
-    (47, "OffsetDelete", (0, 0), None, None),
-    (55, "DescribeQuorum", (0, 2), None, 0),
-    (57, "UpdateFeatures", (0, 2), None, 0),
-    (60, "DescribeCluster", (0, 2), None, 0),
-    (61, "DescribeProducers", (0, 0), None, 0),
-    (64, "UnregisterBroker", (0, 0), None, 0),
-    (65, "DescribeTransactions", (0, 0), None, 0),
-    (66, "ListTransactions", (0, 2), None, 0),
-    (68, "ConsumerGroupHeartbeat", (0, 1), None, 0),
-    (69, "ConsumerGroupDescribe", (0, 1), None, 0),
-    (74, "ListConfigResources", (0, 1), None, 0),
-    (75, "DescribeTopicPartitions", (0, 0), None, 0),
+_ROWS: tuple[tuple[ApiKey, tuple[int, int], tuple[int, int] | None, int | None], ...] = (
+    # key, served, advertised where that differs, first flexible version
+    (ApiKey.PRODUCE, (3, 13), (0, 13), 9),
+    (ApiKey.FETCH, (4, 18), None, 12),
+    (ApiKey.LIST_OFFSETS, (0, 11), (1, 11), 6),
+    (ApiKey.METADATA, (0, 13), None, 9),
+    (ApiKey.OFFSET_COMMIT, (0, 10), (2, 10), 8),
+    (ApiKey.OFFSET_FETCH, (1, 10), None, 6),
+    (ApiKey.FIND_COORDINATOR, (0, 6), None, 3),
+    (ApiKey.JOIN_GROUP, (0, 9), None, 6),
+    (ApiKey.HEARTBEAT, (0, 4), None, 4),
+    (ApiKey.LEAVE_GROUP, (0, 5), None, 4),
+    (ApiKey.SYNC_GROUP, (0, 5), None, 4),
+    (ApiKey.DESCRIBE_GROUPS, (0, 6), None, 5),
+    (ApiKey.LIST_GROUPS, (0, 5), None, 3),
+    (ApiKey.SASL_HANDSHAKE, (0, 1), None, None),
+    (ApiKey.API_VERSIONS, (0, 4), None, 3),
+    (ApiKey.CREATE_TOPICS, (0, 7), (2, 7), 5),
+    (ApiKey.DELETE_TOPICS, (0, 6), (1, 6), 4),
+    (ApiKey.DELETE_RECORDS, (0, 2), None, 2),
+    (ApiKey.INIT_PRODUCER_ID, (0, 5), None, 2),
+    (ApiKey.OFFSET_FOR_LEADER_EPOCH, (0, 4), (2, 4), 4),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, (0, 5), None, 3),
+    (ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), None, 3),
+    (ApiKey.END_TXN, (0, 5), None, 3),
+    (ApiKey.WRITE_TXN_MARKERS, (0, 2), (1, 2), 1),
+    (ApiKey.TXN_OFFSET_COMMIT, (0, 6), (0, 5), 3),  # 6 is Kafka 4.4's; what 4.3 does not know, nobody is told of
+    (ApiKey.DESCRIBE_CONFIGS, (0, 4), (1, 4), 4),
+    (ApiKey.ALTER_CONFIGS, (0, 2), None, 2),
+    (ApiKey.ALTER_REPLICA_LOG_DIRS, (1, 2), None, 2),
+    (ApiKey.DESCRIBE_LOG_DIRS, (1, 5), None, 2),
+    (ApiKey.SASL_AUTHENTICATE, (0, 2), None, 2),
+    (ApiKey.CREATE_PARTITIONS, (0, 3), None, 2),
+    (ApiKey.DELETE_GROUPS, (0, 2), None, 2),
+    (ApiKey.ELECT_LEADERS, (0, 2), None, 2),
+    (ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), None, 1),
+    (ApiKey.ALTER_PARTITION_REASSIGNMENTS, (0, 1), None, 0),
+    (ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), None, 0),
+    (ApiKey.OFFSET_DELETE, (0, 0), None, None),
+    (ApiKey.DESCRIBE_QUORUM, (0, 2), None, 0),
+    (ApiKey.UPDATE_FEATURES, (0, 2), None, 0),
+    (ApiKey.DESCRIBE_CLUSTER, (0, 2), None, 0),
+    (ApiKey.DESCRIBE_PRODUCERS, (0, 0), None, 0),
+    (ApiKey.UNREGISTER_BROKER, (0, 0), None, 0),
+    (ApiKey.DESCRIBE_TRANSACTIONS, (0, 0), None, 0),
+    (ApiKey.LIST_TRANSACTIONS, (0, 2), None, 0),
+    (ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), None, 0),
+    (ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), None, 0),
+    (ApiKey.LIST_CONFIG_RESOURCES, (0, 1), None, 0),
+    (ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), None, 0),
 )
 
-_UNSTABLE = {22: 6}
+_UNSTABLE = {ApiKey.INIT_PRODUCER_ID: 6}
 
 API_BY_KEY: dict[int, Api] = {
-    key: Api(key, name, served, advertised or served, NO_VERSION if flexible is None else flexible, _UNSTABLE.get(key))
-    for key, name, served, advertised, flexible in _ROWS
+    key: Api(key, served, advertised or served, NO_VERSION if flexible is None else flexible, _UNSTABLE.get(key))
+    for key, served, advertised, flexible in _ROWS
 }
-_ASKED_ROWS: tuple[tuple[int, str, tuple[int, int], int | None], ...] = (
-    # key, name, versions our client speaks, first flexible version
-    (29, "DescribeAcls", (1, 3), 2),
-    (30, "CreateAcls", (1, 3), 2),
-    (31, "DeleteAcls", (1, 3), 2),
-    (48, "DescribeClientQuotas", (0, 1), 1),
-    (49, "AlterClientQuotas", (0, 1), 1),
-    (50, "DescribeUserScramCredentials", (0, 0), 0),
-    (51, "AlterUserScramCredentials", (0, 0), 0),
+_ASKED_ROWS: tuple[tuple[ApiKey, tuple[int, int], int | None], ...] = (
+    # key, versions our client speaks, first flexible version
+    (ApiKey.DESCRIBE_ACLS, (1, 3), 2),
+    (ApiKey.CREATE_ACLS, (1, 3), 2),
+    (ApiKey.DELETE_ACLS, (1, 3), 2),
+    (ApiKey.DESCRIBE_CLIENT_QUOTAS, (0, 1), 1),
+    (ApiKey.ALTER_CLIENT_QUOTAS, (0, 1), 1),
+    (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, (0, 0), 0),
+    (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, (0, 0), 0),
 )
 
 ASKED_BY_KEY: dict[int, Api] = {
-    key: Api(key, name, versions, versions, NO_VERSION if flexible is None else flexible)
-    for key, name, versions, flexible in _ASKED_ROWS
+    key: Api(key, versions, versions, NO_VERSION if flexible is None else flexible)
+    for key, versions, flexible in _ASKED_ROWS
 }
 """What our client asks other brokers and our own broker does not serve (docs/decisions/0023-asked-but-not-served.md).
 

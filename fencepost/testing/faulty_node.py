@@ -18,6 +18,7 @@ from fencepost.broker.node import Node
 from fencepost.broker.transactions.markers import Markers
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.state import Ongoing
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.registry import Api
 from fencepost.protocol.topics import TopicPartition
@@ -25,8 +26,6 @@ from fencepost.testing.faults import Delay, Drop, Fault, Faults, Refuse, Step, S
 from fencepost.testing.journal import Journal, request_text
 from fencepost.testing.jumping_clock import JumpingClock
 from fencepost.testing.refusals import HARMLESS, overwrite, refusal
-
-PRODUCE = 0
 
 
 class FaultyNode(Node):
@@ -177,7 +176,7 @@ class FaultyDispatch(Dispatch):
 
     async def _refuse(self, refuse: Refuse, route: Route, request: Any, context: RequestContext) -> Any:
         api = route.api
-        unanswered = api.key == PRODUCE and request.acks == 0
+        unanswered = api.key == ApiKey.PRODUCE and request.acks == 0
         if refuse.took_effect or api.name in HARMLESS:
             if api.name == "Fetch":
                 request.max_wait_ms = 0

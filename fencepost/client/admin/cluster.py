@@ -15,6 +15,7 @@ from fencepost.client.admin.cluster_types import (
 from fencepost.client.admin.requests import AdminRequests, ToBroker, failure, is_unsupported
 from fencepost.client.errors import KafkaError, code_of
 from fencepost.client.group.requests import by_topic
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
@@ -29,8 +30,6 @@ from fencepost.protocol.messages.api57_update_features import FeatureUpdateKey, 
 from fencepost.protocol.messages.api60_describe_cluster import DescribeClusterRequest
 from fencepost.protocol.topics import TopicPartition
 
-METADATA, API_VERSIONS, ALTER_REPLICA_LOG_DIRS, DESCRIBE_LOG_DIRS = 3, 18, 34, 35
-DESCRIBE_QUORUM, UPDATE_FEATURES, DESCRIBE_CLUSTER = 55, 57, 60
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 METADATA_TOPIC: Final = "__cluster_metadata"
 _FENCED_SINCE, _FEATURES_SINCE, _VALIDATE_SINCE = 2, 3, 1
@@ -49,13 +48,15 @@ class ClusterAdmin(AdminRequests):
         async def ask(node: int | None) -> ClusterDescription | KafkaError:
             try:
                 answer = await self._ask(
-                    node, DESCRIBE_CLUSTER, request, at_least=_FENCED_SINCE if include_fenced else 0
+                    node, ApiKey.DESCRIBE_CLUSTER, request, at_least=_FENCED_SINCE if include_fenced else 0
                 )
             except KafkaError as too_old:
                 if include_fenced or not is_unsupported(too_old):
                     raise
                 return await self._cluster_by_metadata(node)
-            error = failure(answer.error_code, "describing the cluster", DESCRIBE_CLUSTER, node, answer.error_message)
+            error = failure(
+                answer.error_code, "describing the cluster", ApiKey.DESCRIBE_CLUSTER, node, answer.error_message
+            )
             brokers = (BrokerInfo(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in answer.brokers)
             return error or ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(brokers)))
 
@@ -63,7 +64,7 @@ class ClusterAdmin(AdminRequests):
 
     async def _cluster_by_metadata(self, node: int | None) -> ClusterDescription:
         """The same of brokers before KIP-700 (Kafka 2.8)."""
-        answer = await self._ask(node, METADATA, MetadataRequest(topics=[]), at_least=2)
+        answer = await self._ask(node, ApiKey.METADATA, MetadataRequest(topics=[]), at_least=2)
         brokers = (BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in answer.brokers)
         return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(brokers)))
 
@@ -73,13 +74,13 @@ class ClusterAdmin(AdminRequests):
         request = DescribeQuorumRequest(topics=[topic])
 
         async def ask(node: int | None) -> QuorumDescription | KafkaError:
-            answer = await self._ask(node, DESCRIBE_QUORUM, request)
+            answer = await self._ask(node, ApiKey.DESCRIBE_QUORUM, request)
             what = "describing the quorum"
-            error = failure(answer.error_code, what, DESCRIBE_QUORUM, node, answer.error_message)
+            error = failure(answer.error_code, what, ApiKey.DESCRIBE_QUORUM, node, answer.error_message)
             if error is not None:
                 return error
             told = answer.topics[0].partitions[0]
-            error = failure(told.error_code, what, DESCRIBE_QUORUM, node, told.error_message)
+            error = failure(told.error_code, what, ApiKey.DESCRIBE_QUORUM, node, told.error_message)
             return error or QuorumDescription(
                 told.leader_id,
                 told.leader_epoch,
@@ -102,12 +103,12 @@ class ClusterAdmin(AdminRequests):
 
         async def ask(node: int | None) -> FeatureLevels | KafkaError:
             try:
-                answer = await self._ask(node, API_VERSIONS, request, at_least=_FEATURES_SINCE)
+                answer = await self._ask(node, ApiKey.API_VERSIONS, request, at_least=_FEATURES_SINCE)
             except KafkaError as too_old:
                 if not is_unsupported(too_old):
                     raise
                 return FeatureLevels({}, {}, None)
-            error = failure(answer.error_code, "asking for features", API_VERSIONS, node)
+            error = failure(answer.error_code, "asking for features", ApiKey.API_VERSIONS, node)
             return error or FeatureLevels(
                 {one.name: one.max_version_level for one in answer.finalized_features},
                 {one.name: (one.min_version, one.max_version) for one in answer.supported_features},
@@ -132,9 +133,9 @@ class ClusterAdmin(AdminRequests):
         least = _VALIDATE_SINCE if validate_only or unsafe else 0
 
         async def ask(node: int | None) -> KafkaError | None:
-            answer = await self._ask(node, UPDATE_FEATURES, request, at_least=least)
+            answer = await self._ask(node, ApiKey.UPDATE_FEATURES, request, at_least=least)
             for one in [answer, *answer.results]:
-                error = failure(one.error_code, f"feature {name!r}", UPDATE_FEATURES, node, one.error_message)
+                error = failure(one.error_code, f"feature {name!r}", ApiKey.UPDATE_FEATURES, node, one.error_message)
                 if error is not None:
                     return error
             return None
@@ -160,8 +161,8 @@ class ClusterAdmin(AdminRequests):
         request = DescribeLogDirsRequest(topics=topics)
 
         async def ask(node: int | None, some: list[int]) -> dict[int, tuple[LogDir, ...] | KafkaError]:
-            answer = await self._ask(node, DESCRIBE_LOG_DIRS, request)
-            error = failure(answer.error_code, f"directories of broker {node}", DESCRIBE_LOG_DIRS, node)
+            answer = await self._ask(node, ApiKey.DESCRIBE_LOG_DIRS, request)
+            error = failure(answer.error_code, f"directories of broker {node}", ApiKey.DESCRIBE_LOG_DIRS, node)
             return {some[0]: error or tuple(_log_dir(one) for one in answer.results)}
 
         return await self._each(brokers, _Itself(self._cluster), ask, "describing directories")
@@ -184,12 +185,12 @@ class ClusterAdmin(AdminRequests):
                 )
                 for path, topics in by_path.items()
             ]
-            answer = await self._ask(node, ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest(dirs=dirs))
+            answer = await self._ask(node, ApiKey.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest(dirs=dirs))
             return {
                 TopicPartition(topic.topic_name, one.partition_index): failure(
                     one.error_code,
                     f"moving {topic.topic_name}-{one.partition_index}",
-                    ALTER_REPLICA_LOG_DIRS,
+                    ApiKey.ALTER_REPLICA_LOG_DIRS,
                     node,
                     final={ErrorCode.KAFKA_STORAGE_ERROR},
                 )

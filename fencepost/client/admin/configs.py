@@ -7,6 +7,7 @@ from fencepost.client.admin.requests import AdminRequests, Route, ToBroker, fail
 from fencepost.client.admin.topics import NO_TOPIC
 from fencepost.client.admin.types import ConfigEntry, ConfigSource, ConfigSynonym
 from fencepost.client.errors import KafkaError
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from fencepost.protocol.messages.api33_alter_configs import AlterableConfig as WholeConfig
 from fencepost.protocol.messages.api33_alter_configs import AlterConfigsRequest
@@ -18,7 +19,6 @@ from fencepost.protocol.messages.api44_incremental_alter_configs import (
 )
 from fencepost.protocol.messages.api74_list_config_resources import ListConfigResourcesRequest
 
-DESCRIBE_CONFIGS, ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS, LIST_CONFIG_RESOURCES = 32, 33, 44, 74
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 KINDS: Final = {
     TOPIC: "topic", BROKER: "broker", BROKER_LOGGER: "broker_logger", CLIENT_METRICS: "client_metrics", GROUP: "group"
@@ -54,9 +54,9 @@ class ConfigAdmin(AdminRequests):
 
         async def ask(node: int | None) -> dict[str, ConfigEntry] | KafkaError:
             least = _DOCUMENTATION_SINCE if documentation else 1
-            answer = await self._ask(node, DESCRIBE_CONFIGS, request, at_least=least)
+            answer = await self._ask(node, ApiKey.DESCRIBE_CONFIGS, request, at_least=least)
             one = answer.results[0]
-            error = failure(one.error_code, what, DESCRIBE_CONFIGS, node, one.error_message, final=NO_TOPIC)
+            error = failure(one.error_code, what, ApiKey.DESCRIBE_CONFIGS, node, one.error_message, final=NO_TOPIC)
             return {entry.name: _entry(entry) for entry in one.configs} if error is None else error
 
         return await self._one(name, self._route(broker), ask, what)
@@ -95,14 +95,14 @@ class ConfigAdmin(AdminRequests):
 
         async def ask(node: int | None) -> KafkaError | None:
             try:
-                answer = await self._ask(node, INCREMENTAL_ALTER_CONFIGS, request)
+                answer = await self._ask(node, ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
             except KafkaError as error:
                 if not is_unsupported(error) or kind not in _OWN:
                     raise
                 return await self._replace(node, kind, name, steps, validate_only)
             one = answer.responses[0]
             told = one.error_message
-            return failure(one.error_code, what, INCREMENTAL_ALTER_CONFIGS, node, told, final=NO_TOPIC)
+            return failure(one.error_code, what, ApiKey.INCREMENTAL_ALTER_CONFIGS, node, told, final=NO_TOPIC)
 
         await self._one(name, self._route(broker), ask, what)
 
@@ -126,9 +126,9 @@ class ConfigAdmin(AdminRequests):
             resources=[WholeResource(resource_type=kind, resource_name=name, configs=entries)],
             validate_only=validate_only,
         )
-        one = (await self._ask(node, ALTER_CONFIGS, request)).responses[0]
+        one = (await self._ask(node, ApiKey.ALTER_CONFIGS, request)).responses[0]
         what = f"changing settings of {name!r}"
-        return failure(one.error_code, what, ALTER_CONFIGS, node, one.error_message, final=NO_TOPIC)
+        return failure(one.error_code, what, ApiKey.ALTER_CONFIGS, node, one.error_message, final=NO_TOPIC)
 
     async def list_config_resources(self, *kinds: str) -> list[tuple[str, str]]:
         """(kind, name) of what has settings of its own (Kafka 4.1), sorted; of all kinds or only of these.
@@ -142,8 +142,8 @@ class ConfigAdmin(AdminRequests):
         request = ListConfigResourcesRequest(resource_types=[numbers[kind] for kind in kinds])
 
         async def ask(node: int | None) -> list[tuple[str, str]] | KafkaError:
-            answer = await self._ask(node, LIST_CONFIG_RESOURCES, request, at_least=1)
-            error = failure(answer.error_code, "listing resources", LIST_CONFIG_RESOURCES, node)
+            answer = await self._ask(node, ApiKey.LIST_CONFIG_RESOURCES, request, at_least=1)
+            error = failure(answer.error_code, "listing resources", ApiKey.LIST_CONFIG_RESOURCES, node)
             if error is not None:
                 return error
             return sorted(

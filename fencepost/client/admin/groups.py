@@ -11,6 +11,7 @@ from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.errors import KafkaError
 from fencepost.client.group.requests import BY_NAME, by_topic, fetch_committed
 from fencepost.client.network.cluster import GROUP
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api08_offset_commit import (
     OffsetCommitRequest,
@@ -32,8 +33,6 @@ from fencepost.protocol.topics import TopicPartition
 if TYPE_CHECKING:
     from fencepost.client.admin.lag import PartitionLag
 
-OFFSET_COMMIT, LEAVE_GROUP, DESCRIBE_GROUPS, LIST_GROUPS, DELETE_GROUPS, OFFSET_DELETE = 8, 13, 15, 16, 42, 47
-CONSUMER_GROUP_DESCRIBE = 69
 _STATES_SINCE, _KINDS_SINCE, _SEVERAL_LEAVE_SINCE = 4, 5, 3
 T = TypeVar("T")
 _NO_GROUP = ErrorCode.GROUP_ID_NOT_FOUND
@@ -58,8 +57,8 @@ class GroupAdmin(AdminRequests):
         for broker in sorted(self._cluster.brokers):
 
             async def ask(node: int | None) -> Any:
-                answer = await self._ask(node, LIST_GROUPS, request, at_least=least)
-                return failure(answer.error_code, "listing groups", LIST_GROUPS, node) or answer
+                answer = await self._ask(node, ApiKey.LIST_GROUPS, request, at_least=least)
+                return failure(answer.error_code, "listing groups", ApiKey.LIST_GROUPS, node) or answer
 
             answer = await self._one(broker, ToBroker(self._cluster, broker), ask, "listing groups")
             for group in answer.groups:
@@ -81,12 +80,12 @@ class GroupAdmin(AdminRequests):
         """As `describe_group` for several. Raises ItemErrors by group."""
 
         async def classic(node: int | None, some: list[str]) -> dict[str, GroupDescription | KafkaError]:
-            answer = await self._ask(node, DESCRIBE_GROUPS, DescribeGroupsRequest(groups=some))
+            answer = await self._ask(node, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=some))
             return {
                 one.group_id: failure(
                     0 if one.error_code == _NO_GROUP else one.error_code,
                     f"group {one.group_id!r}",
-                    DESCRIBE_GROUPS,
+                    ApiKey.DESCRIBE_GROUPS,
                     node,
                     one.error_message,
                 )
@@ -97,7 +96,7 @@ class GroupAdmin(AdminRequests):
         async def consumer(node: int | None, some: list[str]) -> dict[str, GroupDescription | KafkaError | None]:
             request = ConsumerGroupDescribeRequest(group_ids=some)
             try:
-                answer = await self._ask(node, CONSUMER_GROUP_DESCRIBE, request)
+                answer = await self._ask(node, ApiKey.CONSUMER_GROUP_DESCRIBE, request)
             except KafkaError as error:
                 if not is_unsupported(error):
                     raise
@@ -118,9 +117,9 @@ class GroupAdmin(AdminRequests):
         """As `delete_group` for several. Raises ItemErrors by group."""
 
         async def ask(node: int | None, some: list[str]) -> dict[str, KafkaError | None]:
-            answer = await self._ask(node, DELETE_GROUPS, DeleteGroupsRequest(groups_names=some))
+            answer = await self._ask(node, ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=some))
             return {
-                one.group_id: failure(one.error_code, f"group {one.group_id!r}", DELETE_GROUPS, node)
+                one.group_id: failure(one.error_code, f"group {one.group_id!r}", ApiKey.DELETE_GROUPS, node)
                 for one in answer.results
             }
 
@@ -151,13 +150,13 @@ class GroupAdmin(AdminRequests):
                 if name in some
             ]
             request = LeaveGroupRequest(group_id=group_id, members=members)
-            answer = await self._ask(node, LEAVE_GROUP, request, at_least=_SEVERAL_LEAVE_SINCE)
+            answer = await self._ask(node, ApiKey.LEAVE_GROUP, request, at_least=_SEVERAL_LEAVE_SINCE)
             what = f"removing from group {group_id!r}"
-            whole = failure(answer.error_code, what, LEAVE_GROUP, node)
+            whole = failure(answer.error_code, what, ApiKey.LEAVE_GROUP, node)
             if whole is not None:
                 raise whole
             return {
-                one.group_instance_id or one.member_id: failure(one.error_code, what, LEAVE_GROUP, node)
+                one.group_instance_id or one.member_id: failure(one.error_code, what, ApiKey.LEAVE_GROUP, node)
                 for one in answer.members
             }
 
@@ -203,9 +202,9 @@ class GroupAdmin(AdminRequests):
                 generation_id_or_member_epoch=-1,
                 topics=[OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()],
             )
-            answer = await self._ask(node, OFFSET_COMMIT, request, at_least=2, at_most=BY_NAME)
+            answer = await self._ask(node, ApiKey.OFFSET_COMMIT, request, at_least=2, at_most=BY_NAME)
             final = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-            return _by_partition(answer, f"offset of group {group_id!r} in", OFFSET_COMMIT, node, final)
+            return _by_partition(answer, f"offset of group {group_id!r} in", ApiKey.OFFSET_COMMIT, node, final)
 
         route = ToCoordinator(self._cluster, GROUP, group_id)
         await self._each(asked, route, ask, f"setting offsets of group {group_id!r}")
@@ -226,12 +225,12 @@ class GroupAdmin(AdminRequests):
                 for name, numbers in by_topic(some).items()
             ]
             request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-            answer = await self._ask(node, OFFSET_DELETE, request)
-            whole = failure(answer.error_code, f"group {group_id!r}", OFFSET_DELETE, node)
+            answer = await self._ask(node, ApiKey.OFFSET_DELETE, request)
+            whole = failure(answer.error_code, f"group {group_id!r}", ApiKey.OFFSET_DELETE, node)
             if whole is not None:
                 raise whole
             final = {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-            return _by_partition(answer, f"offset of group {group_id!r} in", OFFSET_DELETE, node, final)
+            return _by_partition(answer, f"offset of group {group_id!r} in", ApiKey.OFFSET_DELETE, node, final)
 
         route = ToCoordinator(self._cluster, GROUP, group_id)
         what = f"deleting offsets of group {group_id!r}"
@@ -294,5 +293,5 @@ def _consumer_group(group: Any, node: int | None) -> GroupDescription | KafkaErr
     if group.error_code == _NO_GROUP:
         return None
     what = f"group {group.group_id!r}"
-    error = failure(group.error_code, what, CONSUMER_GROUP_DESCRIBE, node, group.error_message)
+    error = failure(group.error_code, what, ApiKey.CONSUMER_GROUP_DESCRIBE, node, group.error_message)
     return error or consumer_group_description(group)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.client.errors import KafkaError, code_of, error_for
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.batch_header import CorruptBatch, iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.isolation import AbortedFilter
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin
     from fencepost.protocol.batch_header import BatchHeader
 
-FETCH = API_BY_KEY[1]
+FETCH = API_BY_KEY[ApiKey.FETCH]
 LAST_WITH_NAMES = 12
 """The last version of Fetch that names topics."""
 CHUNK_BYTES = 1 << 20

@@ -6,6 +6,7 @@ from typing import Any, Final
 from fencepost.client.admin.requests import AdminRequests, failure
 from fencepost.client.admin.types import OffsetInfo
 from fencepost.client.errors import KafkaError
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.messages.api21_delete_records import (
     DeleteRecordsPartition,
@@ -14,7 +15,6 @@ from fencepost.protocol.messages.api21_delete_records import (
 )
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
-LIST_OFFSETS, DELETE_RECORDS = 2, 21
 _PLACES: Final[Mapping[str, tuple[int, int]]] = {
     "earliest": (-2, 1),
     "latest": (-1, 1),
@@ -57,10 +57,10 @@ class OffsetAdmin(AdminRequests):
                 topics=[ListOffsetsTopic(name=name, partitions=entries) for name, entries in topics.items()],
                 timeout_ms=self._timeout_ms,
             )
-            answer = await self._ask(node, LIST_OFFSETS, request, at_least=least)
+            answer = await self._ask(node, ApiKey.LIST_OFFSETS, request, at_least=least)
             return {
                 TopicPartition(topic.name, one.partition_index): failure(
-                    one.error_code, f"offsets of {topic.name}-{one.partition_index}", LIST_OFFSETS, node
+                    one.error_code, f"offsets of {topic.name}-{one.partition_index}", ApiKey.LIST_OFFSETS, node
                 )
                 or OffsetInfo(one.offset, one.timestamp, one.leader_epoch)
                 for topic in answer.topics
@@ -85,12 +85,12 @@ class OffsetAdmin(AdminRequests):
                 topics=[DeleteRecordsTopic(name=name, partitions=entries) for name, entries in topics.items()],
                 timeout_ms=self._timeout_ms,
             )
-            answer = await self._ask(node, DELETE_RECORDS, request)
+            answer = await self._ask(node, ApiKey.DELETE_RECORDS, request)
             found: dict[TopicPartition, int | KafkaError] = {}
             for topic in answer.topics:
                 for one in topic.partitions:
                     what = f"deleting records of {topic.name}-{one.partition_index}"
-                    error = failure(one.error_code, what, DELETE_RECORDS, node)
+                    error = failure(one.error_code, what, ApiKey.DELETE_RECORDS, node)
                     low: int = one.low_watermark
                     found[TopicPartition(topic.name, one.partition_index)] = low if error is None else error
             return found

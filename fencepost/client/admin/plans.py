@@ -5,8 +5,9 @@ from typing import Any, Final
 from fencepost.client.admin.item_errors import ItemErrors
 from fencepost.client.admin.plan_types import Applied, ClusterPlan, PlannedChange, Settings, WantedAcl, shown_rule
 from fencepost.client.admin.requests import failure
-from fencepost.client.admin.topics import CREATE_TOPICS, TopicAdmin
+from fencepost.client.admin.topics import TopicAdmin
 from fencepost.client.errors import FatalError, KafkaError, RetriableError
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api19_create_topics import (
     CreateTopicsRequest,
@@ -33,7 +34,7 @@ class PlanAdmin(TopicAdmin):
         )
 
         async def ask(node: int | None) -> Applied | KafkaError:
-            answer = await self._ask(node, CREATE_TOPICS, request, at_least=TAGS_SINCE)
+            answer = await self._ask(node, ApiKey.CREATE_TOPICS, request, at_least=TAGS_SINCE)
             if answer.plan is None:
                 return FatalError(
                     "this broker can not change several things at once, as it is no fencepost; atomic=False does it"
@@ -113,7 +114,7 @@ def _subject(plan: ClusterPlan, one: Any) -> str:
 
 def _error(subject: str, one: Any, node: int | None) -> KafkaError:
     final = frozenset(ErrorCode) if one.kind else ()
-    error = failure(one.error_code, subject, CREATE_TOPICS, node, one.error_message, final=final)
+    error = failure(one.error_code, subject, ApiKey.CREATE_TOPICS, node, one.error_message, final=final)
     return error or KafkaError(f"{subject}: refused without a reason", api="CreateTopics", node=node)
 
 

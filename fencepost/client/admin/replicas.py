@@ -8,6 +8,7 @@ from fencepost.client.admin.item_errors import ItemErrors
 from fencepost.client.admin.requests import AdminRequests, failure
 from fencepost.client.errors import KafkaError
 from fencepost.client.group.requests import by_topic
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api43_elect_leaders import ElectLeadersRequest, TopicPartitions
 from fencepost.protocol.messages.api45_alter_partition_reassignments import (
@@ -21,7 +22,6 @@ from fencepost.protocol.messages.api46_list_partition_reassignments import (
 )
 from fencepost.protocol.topics import TopicPartition
 
-ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS = 43, 45, 46
 _UNCLEAN_SINCE, _KEEP_FACTOR_SINCE = 1, 1
 _FINAL = frozenset(
     {
@@ -54,8 +54,8 @@ class ReplicaAdmin(AdminRequests):
             request = ElectLeadersRequest(
                 election_type=int(unclean), topic_partitions=topics, timeout_ms=self._timeout_ms
             )
-            answer = await self._ask(node, ELECT_LEADERS, request, at_least=_UNCLEAN_SINCE if unclean else 0)
-            whole = failure(answer.error_code, what, ELECT_LEADERS, node)
+            answer = await self._ask(node, ApiKey.ELECT_LEADERS, request, at_least=_UNCLEAN_SINCE if unclean else 0)
+            whole = failure(answer.error_code, what, ApiKey.ELECT_LEADERS, node)
             if whole is not None:
                 raise whole
             return {
@@ -91,8 +91,8 @@ class ReplicaAdmin(AdminRequests):
         what = "listing reassignments"
 
         async def ask(node: int | None) -> dict[TopicPartition, Reassignment] | KafkaError:
-            answer = await self._ask(node, LIST_REASSIGNMENTS, request)
-            error = failure(answer.error_code, what, LIST_REASSIGNMENTS, node, answer.error_message)
+            answer = await self._ask(node, ApiKey.LIST_PARTITION_REASSIGNMENTS, request)
+            error = failure(answer.error_code, what, ApiKey.LIST_PARTITION_REASSIGNMENTS, node, answer.error_message)
             return error or {
                 TopicPartition(topic.name, one.partition_index): Reassignment(
                     tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
@@ -128,15 +128,15 @@ class ReplicaAdmin(AdminRequests):
                 topics=[ReassignableTopic(name=name, partitions=entries) for name, entries in topics.items()],
             )
             least = _KEEP_FACTOR_SINCE if keep_replication_factor else 0
-            answer = await self._ask(node, ALTER_REASSIGNMENTS, request, at_least=least)
-            whole = failure(answer.error_code, what, ALTER_REASSIGNMENTS, node, answer.error_message)
+            answer = await self._ask(node, ApiKey.ALTER_PARTITION_REASSIGNMENTS, request, at_least=least)
+            whole = failure(answer.error_code, what, ApiKey.ALTER_PARTITION_REASSIGNMENTS, node, answer.error_message)
             if whole is not None:
                 raise whole
             return {
                 TopicPartition(topic.name, one.partition_index): failure(
                     one.error_code,
                     f"{topic.name}-{one.partition_index}",
-                    ALTER_REASSIGNMENTS,
+                    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
                     node,
                     one.error_message,
                     final=_FINAL,
@@ -151,5 +151,7 @@ class ReplicaAdmin(AdminRequests):
 def _elected(topic: str, one: Any, node: int | None) -> bool | KafkaError:
     if one.error_code == ErrorCode.ELECTION_NOT_NEEDED:
         return False
-    error = failure(one.error_code, f"{topic}-{one.partition_id}", ELECT_LEADERS, node, one.error_message, final=_FINAL)
+    error = failure(
+        one.error_code, f"{topic}-{one.partition_id}", ApiKey.ELECT_LEADERS, node, one.error_message, final=_FINAL
+    )
     return True if error is None else error

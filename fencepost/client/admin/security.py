@@ -21,6 +21,7 @@ from fencepost.client.admin.security_types import (
     named,
 )
 from fencepost.client.errors import KafkaError
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api29_describe_acls import DescribeAclsRequest
 from fencepost.protocol.messages.api30_create_acls import AclCreation, CreateAclsRequest
 from fencepost.protocol.messages.api31_delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -41,9 +42,6 @@ from fencepost.protocol.messages.api51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 
-DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS = 29, 30, 31
-DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 48, 49
-DESCRIBE_USER_SCRAM_CREDENTIALS, ALTER_USER_SCRAM_CREDENTIALS = 50, 51
 EXACT, IS_DEFAULT, ANY_NAME = 0, 1, 2
 _ENTITY_TYPES: Final = {"user": "user", "client_id": "client-id", "ip": "ip"}
 _HASHES: Final = {ScramMechanism.SCRAM_SHA_256: "sha256", ScramMechanism.SCRAM_SHA_512: "sha512"}
@@ -62,8 +60,10 @@ class SecurityAdmin(AdminRequests):
         request = DescribeAclsRequest(**_filter_fields(which))
 
         async def ask(node: int | None) -> list[Acl] | KafkaError:
-            answer = await self._ask(node, DESCRIBE_ACLS, request)
-            error = failure(answer.error_code, "describing access rules", DESCRIBE_ACLS, node, answer.error_message)
+            answer = await self._ask(node, ApiKey.DESCRIBE_ACLS, request)
+            error = failure(
+                answer.error_code, "describing access rules", ApiKey.DESCRIBE_ACLS, node, answer.error_message
+            )
             if error is not None:
                 return error
             return sorted(acl_of(resource, one) for resource in answer.resources for one in resource.acls)
@@ -86,9 +86,9 @@ class SecurityAdmin(AdminRequests):
                 )
                 for rule in some
             ]
-            answer = await self._ask(node, CREATE_ACLS, CreateAclsRequest(creations=creations))
+            answer = await self._ask(node, ApiKey.CREATE_ACLS, CreateAclsRequest(creations=creations))
             return {
-                rule: failure(one.error_code, "creating an access rule", CREATE_ACLS, node, one.error_message)
+                rule: failure(one.error_code, "creating an access rule", ApiKey.CREATE_ACLS, node, one.error_message)
                 for rule, one in zip(some, answer.results, strict=False)
             }
 
@@ -102,7 +102,7 @@ class SecurityAdmin(AdminRequests):
 
         async def ask(node: int | None, some: list[AclFilter]) -> dict[AclFilter, list[Acl] | KafkaError]:
             filters = [DeleteAclsFilter(**_filter_fields(one)) for one in some]
-            answer = await self._ask(node, DELETE_ACLS, DeleteAclsRequest(filters=filters))
+            answer = await self._ask(node, ApiKey.DELETE_ACLS, DeleteAclsRequest(filters=filters))
             return {asked: _deleted(told, node) for asked, told in zip(some, answer.filter_results, strict=False)}
 
         return await self._each(which, self._controller, ask, "deleting access rules")
@@ -127,9 +127,9 @@ class SecurityAdmin(AdminRequests):
         request = DescribeClientQuotasRequest(components=components, strict=strict)
 
         async def ask(node: int | None) -> dict[QuotaEntity, dict[str, float]] | KafkaError:
-            answer = await self._ask(node, DESCRIBE_CLIENT_QUOTAS, request)
+            answer = await self._ask(node, ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
             told = answer.error_message
-            error = failure(answer.error_code, "describing quotas", DESCRIBE_CLIENT_QUOTAS, node, told)
+            error = failure(answer.error_code, "describing quotas", ApiKey.DESCRIBE_CLIENT_QUOTAS, node, told)
             return error or {
                 _entity(entry.entity): {one.key: one.value for one in entry.values} for entry in answer.entries or ()
             }
@@ -160,10 +160,10 @@ class SecurityAdmin(AdminRequests):
                 for entity in some
             ]
             request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-            answer = await self._ask(node, ALTER_CLIENT_QUOTAS, request)
+            answer = await self._ask(node, ApiKey.ALTER_CLIENT_QUOTAS, request)
             return {
                 _entity(one.entity): failure(
-                    one.error_code, "altering a quota", ALTER_CLIENT_QUOTAS, node, one.error_message
+                    one.error_code, "altering a quota", ApiKey.ALTER_CLIENT_QUOTAS, node, one.error_message
                 )
                 for one in answer.entries
             }
@@ -183,8 +183,8 @@ class SecurityAdmin(AdminRequests):
             request = DescribeUserScramCredentialsRequest(
                 users=None if some is None else [UserName(name=name) for name in some]
             )
-            answer = await self._ask(node, DESCRIBE_USER_SCRAM_CREDENTIALS, request)
-            key = DESCRIBE_USER_SCRAM_CREDENTIALS
+            answer = await self._ask(node, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, request)
+            key = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
             whole = failure(answer.error_code, what, key, node, answer.error_message)
             if whole is not None:
                 raise whole
@@ -225,10 +225,10 @@ class SecurityAdmin(AdminRequests):
                 ],
                 upsertions=[one for one in salted if one.name in some],
             )
-            answer = await self._ask(node, ALTER_USER_SCRAM_CREDENTIALS, request)
+            answer = await self._ask(node, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, request)
             return {
                 one.user: failure(
-                    one.error_code, f"user {one.user!r}", ALTER_USER_SCRAM_CREDENTIALS, node, one.error_message
+                    one.error_code, f"user {one.user!r}", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, node, one.error_message
                 )
                 for one in answer.results
             }
@@ -251,7 +251,7 @@ def _filter_fields(which: AclFilter) -> dict[str, Any]:
 
 def _deleted(told: Any, node: int | None) -> list[Acl] | KafkaError:
     for one in (told, *told.matching_acls):
-        error = failure(one.error_code, "deleting access rules", DELETE_ACLS, node, one.error_message)
+        error = failure(one.error_code, "deleting access rules", ApiKey.DELETE_ACLS, node, one.error_message)
         if error is not None:
             return error
     return sorted(acl_of(one, one) for one in told.matching_acls)

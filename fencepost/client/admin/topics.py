@@ -9,6 +9,7 @@ from fencepost.client.admin.requests import AdminRequests, failure
 from fencepost.client.admin.types import CreatedTopic, NewTopic, TopicDescription
 from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
 from fencepost.client.network.cluster import PartitionInfo
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api19_create_topics import (
@@ -24,7 +25,6 @@ from fencepost.protocol.messages.api37_create_partitions import (
     CreatePartitionsTopic,
 )
 
-METADATA, CREATE_TOPICS, DELETE_TOPICS, CREATE_PARTITIONS = 3, 19, 20, 37
 NO_ID = bytes(16)
 NO_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 _DEFAULTS_SINCE, _DELETE_BY_ID_SINCE, _DESCRIBE_BY_ID_SINCE = 4, 6, 12
@@ -75,10 +75,10 @@ class TopicAdmin(AdminRequests):
                 timeout_ms=self._timeout_ms,
                 validate_only=validate_only,
             )
-            answer = await self._ask(node, CREATE_TOPICS, request, at_least=_DEFAULTS_SINCE if defaults else 1)
+            answer = await self._ask(node, ApiKey.CREATE_TOPICS, request, at_least=_DEFAULTS_SINCE if defaults else 1)
             return {
                 one.name: failure(
-                    one.error_code, f"creating topic {one.name!r}", CREATE_TOPICS, node, one.error_message
+                    one.error_code, f"creating topic {one.name!r}", ApiKey.CREATE_TOPICS, node, one.error_message
                 )
                 or CreatedTopic(one.name, one.topic_id, one.num_partitions, one.replication_factor)
                 for one in answer.topics
@@ -131,12 +131,14 @@ class TopicAdmin(AdminRequests):
                 topic_names=[one for one in some if isinstance(one, str)],
                 timeout_ms=self._timeout_ms,
             )
-            answer = await self._ask(node, DELETE_TOPICS, request, at_least=_DELETE_BY_ID_SINCE if by_id else 0)
+            answer = await self._ask(node, ApiKey.DELETE_TOPICS, request, at_least=_DELETE_BY_ID_SINCE if by_id else 0)
             found: dict[str | bytes, KafkaError | None] = {}
             for one in answer.responses:
                 item = one.topic_id if one.topic_id in some else one.name
                 what = f"deleting topic {_shown(item)}"
-                found[item] = failure(one.error_code, what, DELETE_TOPICS, node, one.error_message, final=NO_TOPIC)
+                found[item] = failure(
+                    one.error_code, what, ApiKey.DELETE_TOPICS, node, one.error_message, final=NO_TOPIC
+                )
                 if one.name is not None:
                     self._cluster.forget_topic(one.name)
             return found
@@ -164,9 +166,9 @@ class TopicAdmin(AdminRequests):
         what = f"adding partitions to {topic!r}"
 
         async def ask(node: int | None) -> KafkaError | None:
-            answer = await self._ask(node, CREATE_PARTITIONS, request)
+            answer = await self._ask(node, ApiKey.CREATE_PARTITIONS, request)
             one = answer.results[0]
-            return failure(one.error_code, what, CREATE_PARTITIONS, node, one.error_message, final=NO_TOPIC)
+            return failure(one.error_code, what, ApiKey.CREATE_PARTITIONS, node, one.error_message, final=NO_TOPIC)
 
         await self._one(topic, self._controller, ask, what)
         if not validate_only:
@@ -190,7 +192,7 @@ class TopicAdmin(AdminRequests):
             for answer in await self._metadata(topics):
                 for one in answer.topics:
                     item = one.topic_id if one.topic_id in topics else one.name
-                    error = failure(one.error_code, f"topic {_shown(item)}", METADATA, final=NO_TOPIC)
+                    error = failure(one.error_code, f"topic {_shown(item)}", ApiKey.METADATA, final=NO_TOPIC)
                     if error is None:
                         found[one.name] = _described(one)
                     elif topics and isinstance(error, RetriableError):
@@ -213,7 +215,7 @@ class TopicAdmin(AdminRequests):
         answers = []
         for entries, least in asked or [(None, 1)]:
             request = MetadataRequest(topics=entries, allow_auto_topic_creation=False)
-            answer = await self._ask(None, METADATA, request, at_least=least)
+            answer = await self._ask(None, ApiKey.METADATA, request, at_least=least)
             if answer.error_code:
                 raise error_for(code_of(answer.error_code), "describing topics", api="Metadata")
             answers.append(answer)

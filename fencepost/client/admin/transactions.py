@@ -14,6 +14,7 @@ from fencepost.client.admin.types import (
 )
 from fencepost.client.errors import KafkaError, code_of
 from fencepost.client.network.cluster import TRANSACTION
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
@@ -27,8 +28,6 @@ from fencepost.protocol.messages.api65_describe_transactions import DescribeTran
 from fencepost.protocol.messages.api66_list_transactions import ListTransactionsRequest
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
-LIST_OFFSETS, INIT_PRODUCER_ID, WRITE_TXN_MARKERS = 2, 22, 27
-DESCRIBE_PRODUCERS, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS = 61, 65, 66
 LATEST = -1
 FENCE_TIMEOUT_MS = 1
 """The timeout that a fence leaves on the id, as in Kafka's Admin: whoever uses the id next brings its own."""
@@ -62,8 +61,8 @@ class TransactionAdmin(AdminRequests):
         for broker in sorted(self._cluster.brokers):
 
             async def ask(node: int | None) -> Any:
-                answer = await self._ask(node, LIST_TRANSACTIONS, request, at_least=least)
-                return failure(answer.error_code, "listing transactions", LIST_TRANSACTIONS, node) or answer
+                answer = await self._ask(node, ApiKey.LIST_TRANSACTIONS, request, at_least=least)
+                return failure(answer.error_code, "listing transactions", ApiKey.LIST_TRANSACTIONS, node) or answer
 
             answer = await self._one(broker, ToBroker(self._cluster, broker), ask, "listing transactions")
             if answer.unknown_state_filters:
@@ -97,9 +96,9 @@ class TransactionAdmin(AdminRequests):
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id], explain=True)
 
         async def ask(node: int | None) -> Any:
-            answer = await self._ask(node, DESCRIBE_TRANSACTIONS, request)
+            answer = await self._ask(node, ApiKey.DESCRIBE_TRANSACTIONS, request)
             one = answer.transaction_states[0]
-            return failure(one.error_code, what, DESCRIBE_TRANSACTIONS, node) or one
+            return failure(one.error_code, what, ApiKey.DESCRIBE_TRANSACTIONS, node) or one
 
         told = await self._one(transactional_id, ToCoordinator(self._cluster, TRANSACTION), ask, what)
         partitions = tuple(TopicPartition(topic.topic, p) for topic in told.topics for p in topic.partitions)
@@ -136,8 +135,8 @@ class TransactionAdmin(AdminRequests):
         request = DescribeProducersRequest(topics=[TopicRequest(name=place.topic, partition_indexes=[place.partition])])
 
         async def ask(node: int | None) -> list[Any] | KafkaError:
-            one = (await self._ask(node, DESCRIBE_PRODUCERS, request)).topics[0].partitions[0]
-            error = failure(one.error_code, what, DESCRIBE_PRODUCERS, node, one.error_message)
+            one = (await self._ask(node, ApiKey.DESCRIBE_PRODUCERS, request)).topics[0].partitions[0]
+            error = failure(one.error_code, what, ApiKey.DESCRIBE_PRODUCERS, node, one.error_message)
             return list(one.active_producers) if error is None else error
 
         return [
@@ -163,9 +162,9 @@ class TransactionAdmin(AdminRequests):
         what = f"the last stable offset of {partition}"
 
         async def ask(node: int | None) -> int | KafkaError:
-            one = (await self._ask(node, LIST_OFFSETS, request, at_least=2)).topics[0].partitions[0]
+            one = (await self._ask(node, ApiKey.LIST_OFFSETS, request, at_least=2)).topics[0].partitions[0]
             offset: int = one.offset
-            error = failure(one.error_code, what, LIST_OFFSETS, node)
+            error = failure(one.error_code, what, ApiKey.LIST_OFFSETS, node)
             return offset if error is None else error
 
         return await self._one(partition, self._leader, ask, what)
@@ -185,8 +184,8 @@ class TransactionAdmin(AdminRequests):
         what = f"fencing {transactional_id!r}"
 
         async def ask(node: int | None) -> Any:
-            answer = await self._ask(node, INIT_PRODUCER_ID, request)
-            return failure(answer.error_code, what, INIT_PRODUCER_ID, node) or answer
+            answer = await self._ask(node, ApiKey.INIT_PRODUCER_ID, request)
+            return failure(answer.error_code, what, ApiKey.INIT_PRODUCER_ID, node) or answer
 
         answer = await self._one(transactional_id, ToCoordinator(self._cluster, TRANSACTION), ask, what)
         return answer.producer_id, answer.producer_epoch
@@ -213,8 +212,8 @@ class TransactionAdmin(AdminRequests):
         request = WriteTxnMarkersRequest(markers=[marker])
 
         async def ask(node: int | None) -> KafkaError | None:
-            answer = await self._ask(node, WRITE_TXN_MARKERS, request, at_least=1)
-            return failure(answer.markers[0].topics[0].partitions[0].error_code, what, WRITE_TXN_MARKERS, node)
+            answer = await self._ask(node, ApiKey.WRITE_TXN_MARKERS, request, at_least=1)
+            return failure(answer.markers[0].topics[0].partitions[0].error_code, what, ApiKey.WRITE_TXN_MARKERS, node)
 
         await self._one(place, self._leader, ask, what)
 

@@ -9,6 +9,7 @@ from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.fetch_session import SessionRequest
 from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.network.cluster import NO_LEADER, Cluster
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -20,7 +21,11 @@ from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
-FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH = API_BY_KEY[1], API_BY_KEY[2], API_BY_KEY[23]
+FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH = (
+    API_BY_KEY[ApiKey.FETCH],
+    API_BY_KEY[ApiKey.LIST_OFFSETS],
+    API_BY_KEY[ApiKey.OFFSET_FOR_LEADER_EPOCH],
+)
 FETCH_WITHOUT_IDS = 12
 EPOCH_ENDS_SINCE = 3
 """Before that a consumer needed a right on the cluster to ask for the ends of epochs, as Java's client has it."""

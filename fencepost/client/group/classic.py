@@ -14,6 +14,7 @@ from fencepost.client.errors import KafkaError, RetriableError, code_of, error_f
 from fencepost.client.group.interest import Interest
 from fencepost.client.group.membership import Membership, Reader
 from fencepost.client.network.cluster import Cluster
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fencepost.protocol.messages.api12_heartbeat import HeartbeatRequest
@@ -21,7 +22,8 @@ from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, Mem
 from fencepost.protocol.messages.api14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from fencepost.protocol.registry import API_BY_KEY
 
-JOIN_GROUP, HEARTBEAT, LEAVE_GROUP, SYNC_GROUP = (API_BY_KEY[key] for key in (11, 12, 13, 14))
+JOIN_GROUP, HEARTBEAT = API_BY_KEY[ApiKey.JOIN_GROUP], API_BY_KEY[ApiKey.HEARTBEAT]
+LEAVE_GROUP, SYNC_GROUP = API_BY_KEY[ApiKey.LEAVE_GROUP], API_BY_KEY[ApiKey.SYNC_GROUP]
 PROTOCOL_TYPE = "consumer"
 _JOIN_SLACK_S = 5.0
 _STATIC_SINCE = {"JoinGroup": 5}

@@ -14,6 +14,7 @@ from fencepost.client.errors import FencedError, KafkaError, RetriableError, cod
 from fencepost.client.group.interest import Interest
 from fencepost.client.group.membership import Membership, Reader
 from fencepost.client.network.cluster import Cluster
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
@@ -21,7 +22,7 @@ from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
 )
 from fencepost.protocol.registry import API_BY_KEY
 
-CONSUMER_GROUP_HEARTBEAT = API_BY_KEY[68]
+CONSUMER_GROUP_HEARTBEAT = API_BY_KEY[ApiKey.CONSUMER_GROUP_HEARTBEAT]
 _PATTERN_SINCE = OWN_ID_SINCE = 1
 _FIRST_INTERVAL_S = 1.0
 

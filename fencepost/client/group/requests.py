@@ -6,6 +6,7 @@ from typing import Any
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.errors import STALE_MEMBER, RetriableError, code_of, error_for
 from fencepost.client.network.cluster import GROUP, Cluster
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api08_offset_commit import (
     OffsetCommitRequest,
@@ -21,7 +22,7 @@ from fencepost.protocol.messages.api09_offset_fetch import (
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
 
-OFFSET_COMMIT, OFFSET_FETCH = API_BY_KEY[8], API_BY_KEY[9]
+OFFSET_COMMIT, OFFSET_FETCH = API_BY_KEY[ApiKey.OFFSET_COMMIT], API_BY_KEY[ApiKey.OFFSET_FETCH]
 BY_NAME = 9
 """From version 10 on these two APIs name topics by id; groups remember names, so names are what we send."""
 

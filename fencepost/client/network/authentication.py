@@ -12,10 +12,11 @@ from fencepost.client.errors import AuthenticationError, KafkaError, RetriableEr
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.retry import Random
 from fencepost.client.network.security import SecurityConfig
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.registry import API_BY_KEY
 
-SASL_HANDSHAKE, SASL_AUTHENTICATE = API_BY_KEY[17], API_BY_KEY[36]
+SASL_HANDSHAKE, SASL_AUTHENTICATE = API_BY_KEY[ApiKey.SASL_HANDSHAKE], API_BY_KEY[ApiKey.SASL_AUTHENTICATE]
 _NONCE_BYTES = 24
 _EARLIEST, _SPREAD = 0.85, 0.10
 """At which part of a session's life it is renewed: the same as Kafka's own client."""

@@ -19,6 +19,7 @@ from fencepost.client.network.connection import Connection
 from fencepost.client.network.connections import Address, Connections
 from fencepost.client.network.retry import Random, RetryPolicy
 from fencepost.client.network.wire import Dial, open_socket
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRequest
@@ -26,7 +27,7 @@ from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.protocol.topics import TopicPartition
 
 _LOG = logging.getLogger(__name__)
-METADATA, FIND_COORDINATOR = API_BY_KEY[3], API_BY_KEY[10]
+METADATA, FIND_COORDINATOR = API_BY_KEY[ApiKey.METADATA], API_BY_KEY[ApiKey.FIND_COORDINATOR]
 GROUP, TRANSACTION = 0, 1
 LOST_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
 Request = Any | Callable[[int], Any]

@@ -19,6 +19,7 @@ from fencepost.client.errors import (
 from fencepost.client.network.frames import FRAMES
 from fencepost.client.network.pending import Pending as Pending
 from fencepost.client.network.wire import Wire
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.registry import API_BY_KEY, Api
@@ -28,7 +29,7 @@ from fencepost.version import __version__
 _SIZE = struct.Struct(">i")
 _READ_BYTES = 64 << 10
 _FAIRNESS = 16
-_API_VERSIONS = API_BY_KEY[18]
+_API_VERSIONS = API_BY_KEY[ApiKey.API_VERSIONS]
 SOFTWARE_NAME = "fencepost"
 MOST_PENDING = 1000
 """Requests without an answer on one connection. Nothing that is written as it should be comes near it."""

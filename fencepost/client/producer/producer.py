@@ -16,6 +16,7 @@ from fencepost.client.producer.base_producer import BATCH_LINGER_S, BaseProducer
 from fencepost.client.producer.deliveries import Delivery, RecordMetadata, Tracker
 from fencepost.client.producer.sender import Sender
 from fencepost.client.producer.undelivered import unanswered
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
 from fencepost.protocol.registry import API_BY_KEY
 
@@ -31,7 +32,7 @@ __all__ = [
     "Tracker",
 ]
 
-INIT_PRODUCER_ID = API_BY_KEY[22]
+INIT_PRODUCER_ID = API_BY_KEY[ApiKey.INIT_PRODUCER_ID]
 NO_LIMIT = 1 << 15
 K = TypeVar("K")
 V = TypeVar("V")

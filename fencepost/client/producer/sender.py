@@ -19,12 +19,13 @@ from fencepost.client.producer.accumulator import Accumulator, Batch, Queue
 from fencepost.client.producer.lane import Identity, Lane, level_of
 from fencepost.client.producer.produce_requests import produce_request, told_of
 from fencepost.client.producer.undelivered import place_lost, refusal, too_late, unanswered
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.registry import API_BY_KEY
 
-PRODUCE = API_BY_KEY[0]
+PRODUCE = API_BY_KEY[ApiKey.PRODUCE]
 ZSTD_PRODUCE_VERSION = 7
 _IDLE_CHECK_S = 1.0
 Pauses = dict[Backoff, float]

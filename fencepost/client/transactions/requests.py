@@ -14,6 +14,7 @@ from fencepost.client.errors import AbortableError, KafkaError, code_of
 from fencepost.client.network.cluster import GROUP, TRANSACTION, Cluster
 from fencepost.client.network.connection import Connection
 from fencepost.client.transactions.failures import raise_for
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (
@@ -30,8 +31,16 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
 
-PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS = API_BY_KEY[0], API_BY_KEY[22], API_BY_KEY[24]
-ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = API_BY_KEY[25], API_BY_KEY[26], API_BY_KEY[28]
+PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS = (
+    API_BY_KEY[ApiKey.PRODUCE],
+    API_BY_KEY[ApiKey.INIT_PRODUCER_ID],
+    API_BY_KEY[ApiKey.ADD_PARTITIONS_TO_TXN],
+)
+ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = (
+    API_BY_KEY[ApiKey.ADD_OFFSETS_TO_TXN],
+    API_BY_KEY[ApiKey.END_TXN],
+    API_BY_KEY[ApiKey.TXN_OFFSET_COMMIT],
+)
 FEATURE = "transaction.version"
 TWO_PHASE_SINCE = 6
 BUMPS_SINCE = 3

@@ -1,16 +1,27 @@
 """Which error code a client of a given request version may be shown (row T11, KIP-588, KIP-890)."""
 
 from fencepost.coordinator.txn.commands import Answer
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
-PRODUCER_FENCED_SINCE = {22: 4, 24: 2, 25: 2, 26: 2}
+PRODUCER_FENCED_SINCE: dict[int, int] = {
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 2,
+    ApiKey.ADD_OFFSETS_TO_TXN: 2,
+    ApiKey.END_TXN: 2,
+}
 """By API key: the first version whose clients know PRODUCER_FENCED; before, it was INVALID_PRODUCER_EPOCH."""
 
-ABORTABLE_SINCE = {22: 5, 24: 5, 25: 4, 26: 4}
+ABORTABLE_SINCE: dict[int, int] = {
+    ApiKey.INIT_PRODUCER_ID: 5,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 5,
+    ApiKey.ADD_OFFSETS_TO_TXN: 4,
+    ApiKey.END_TXN: 4,
+}
 """By API key: the first version whose clients know TRANSACTION_ABORTABLE."""
 
-WRITES = {0: (12, 11), 28: (5, 4)}
+WRITES: dict[int, tuple[int, int]] = {ApiKey.PRODUCE: (12, 11), ApiKey.TXN_OFFSET_COMMIT: (5, 4)}
 """Produce and TxnOffsetCommit: the first version of TV2, and the first whose clients know TRANSACTION_ABORTABLE."""
 
 
