@@ -191,7 +191,7 @@ class LoopThread:
             self._journal.note(f"died of {error!r}")
         finally:
             self._journal.thread_ids.discard(ident)
-            self._token = None
+            self._node = self._nursery = self._token = None
             self._comes_back = False
             self._ready.set()
             self._refuse(list(self._calls))

@@ -3,6 +3,7 @@
 import struct
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -112,6 +113,29 @@ def test_the_next_fetch_is_asked_for_before_the_current_one_is_handed_out() -> N
         assert list(fetches) == []
         cluster.close()
     assert broker.fetch_offsets() == [0, 1, 2]
+
+
+def test_an_answer_is_not_kept_in_memory_while_the_next_one_is_waited_for() -> None:
+    answers: list[Any] = []
+    kept: list[int] = []
+
+    class Watched(RangeReader):
+        def _receive(self) -> Any:
+            kept.append(sum(answer() is not None for answer in answers))
+            return super()._receive()
+
+        def _fetched(self, data: Any) -> Any:
+            fetched = super()._fetched(data)
+            answers.append(weakref.ref(fetched.buffer))
+            return fetched
+
+    log = FakeLog().data(b"a").data(b"b").data(b"c")
+    with FakeBroker({TP: log}) as broker:
+        cluster = Cluster(broker.settings(), {TP: broker.address})
+        for _ in Watched(cluster, TP, 0, 3, settings(fetch_bytes=1)).arrow_batches():
+            pass  # what the task had of the answer is gone before it asks for more
+        cluster.close()
+    assert kept == [0, 0, 0]
 
 
 def test_the_planners_leader_spares_the_question_for_it() -> None:

@@ -153,10 +153,14 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
             if too_large is not None:
                 raise too_large
             if not self._assembler.wants_fence():
-                raw = await consumer.next_raw()
-                state = self._states()[raw.partition]
-                self._waiting.append((raw, state, state.turn))
-                consumer._rest()
+                await self._read_more()
+
+    async def _read_more(self) -> None:
+        """Have one more answer wait to be fed; in a call of its own, so no variable holds it during the next wait."""
+        raw = await self._consumer.next_raw()
+        state = self._states()[raw.partition]
+        self._waiting.append((raw, state, state.turn))
+        self._consumer._rest()
 
     # -- partitions
 

@@ -94,23 +94,24 @@ class RangeReader:
                 self._lost(f"the partition is gone, and offsets {self._position} to {self._stop} with it")
                 return
             fetched = self._fetched(data) if data is not None else None
-            if fetched is None:
-                continue
-            self._position = fetched.next_offset
-            self._last_progress = time.monotonic()
-            if self._ahead and self._position < self._stop:
-                self._ask_ahead()
-            yield fetched
+            if fetched is not None:
+                self._position = fetched.next_offset
+                self._last_progress = time.monotonic()
+                if self._ahead and self._position < self._stop:
+                    self._ask_ahead()
+                yield fetched
+            del data, fetched  # else this answer stays in memory while the task waits for the next one
 
     def arrow_batches(self) -> Iterator[Any]:
         """The visible records of the range as Arrow batches of the chosen columns."""
         columns = self._settings.columns
         maker, fields = BatchMaker(self.tp, columns), fields_of(columns)
         for fetched in self.fetches():
-            for records in iter_columns(
+            found = iter_columns(
                 fetched.buffer, fetched.batches, first_offset=self._start, stop_offset=self._stop, fields=fields
-            ):
-                yield maker.batch(records)
+            )
+            yield from map(maker.batch, found)
+            del fetched, found  # as in `fetches`
 
     def _ask_ahead(self) -> None:
         # Nothing is lost when this fails: the next _receive finds nothing under way and asks anew.

@@ -120,6 +120,7 @@ class VisibleScan:
                 ]
                 if found:
                     yield _Run(found[0], len(found), header.size_bytes, before, found)
+            del fetched  # else it stays in memory while the next answer is waited for
 
 
 def limited_ends(

@@ -1,6 +1,8 @@
 """Group commit: who waits for which round (performance.md, structure 3; reliability.md on fsync)."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 import trio
@@ -116,6 +118,22 @@ async def test_schedule_makes_durable_without_anyone_waiting():
         send(log, batch())
         commit.schedule(log)
         await until(lambda: log.high_watermark == 1)
+        nursery.cancel_scope.cancel()
+
+
+async def test_between_rounds_a_log_that_was_flushed_is_not_kept_alive():
+    """A topic may be deleted then: nothing but the directory may refer to its logs."""
+    log = over(MemoryStore(), durability="fsync")
+    commit = GroupCommit("fsync")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(commit.run)
+        info = send(log, batch())
+        await commit.wait(log, info.last_offset + 1)
+        await trio.testing.wait_all_tasks_blocked()
+        gone = weakref.ref(log)
+        del log
+        gc.collect()
+        assert gone() is None
         nursery.cancel_scope.cancel()
 
 

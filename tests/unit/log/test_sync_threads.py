@@ -1,8 +1,10 @@
 """The threads that wait for the disk: side by side where that pays, none where the disk is quick (decision 0018)."""
 
 import threading
+import weakref
 
 import pytest
+import trio
 
 from fencepost.broker.log.durability.sync_threads import SyncThreads
 from fencepost.broker.log.storage.store import FlushFailed
@@ -36,6 +38,25 @@ async def test_files_are_flushed_side_by_side_once_the_disk_is_known_to_be_slow(
     failures = await threads.sync([Slow(10, False), *(Slow(n, True) for n in range(4))])
     assert sorted(number for number, _ in failures) == [2, 4]
     assert (peak[0], running[0]) == (4, 0)
+    threads.close()
+
+
+async def test_a_thread_that_waits_for_work_keeps_nothing_of_the_last_alive():
+    """Else a deleted topic's file stayed open, and its room on the disk taken, until something else was flushed."""
+
+    class File:
+        def sync(self):
+            threading.Event().wait(0.001)
+
+    threads = SyncThreads(helpers_max=2, worth_seconds=0.0)
+    files = [File() for _ in range(6)]
+    gone = [weakref.ref(file) for file in files]
+    assert await threads.sync(list(files)) == []
+    files.clear()
+    deadline = trio.current_time() + 10
+    while any(ref() is not None for ref in gone) and trio.current_time() < deadline:
+        await trio.lowlevel.checkpoint()  # a thread may still be on its way out of the call
+    assert [ref() for ref in gone] == [None] * 6
     threads.close()
 
 

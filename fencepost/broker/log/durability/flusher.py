@@ -99,7 +99,8 @@ class GroupCommit:
         self._asked = trio.Event()
         self._threads: FlushThreads = threads or SyncThreads()
         self._waiting = False
-        self._last_asker: object = None
+        self._last_asker = 0
+        """The id of who asked last for a round on the spot; the object itself would outlive its connection here."""
         self._failures: list[tuple[PartitionLog, OSError]] = []
         self._lazy = durability == "os"
         self._unflushed = Unflushed(bytes_max() if unflushed_bytes_max is None else unflushed_bytes_max)
@@ -152,8 +153,8 @@ class GroupCommit:
         Alone is who asked last time, too, while nobody waits: he would gain nothing by a round shared with others, and
         saves the way to the task that runs the rounds. With False, or for logs gone offline, `wait` tells the rest.
         """
-        alone = asker is self._last_asker
-        self._last_asker = asker
+        alone = id(asker) == self._last_asker
+        self._last_asker = id(asker)
         if not alone or self._lazy or self._waiting or self._ended or self._asked.is_set():
             return False
         logs = [log for log in logs if not log.offline]
@@ -239,18 +240,23 @@ class GroupCommit:
     async def _rounds(self) -> NoReturn:
         while True:
             await self._asked.wait()
-            self._asked = trio.Event()
+            await self._do_round()
+
+    async def _do_round(self) -> None:
+        """One round. When it is done nothing here refers to its logs: one of them may be deleted before the next."""
+        self._asked = trio.Event()
+        if self._lazy:
+            await self._relieve_some()
+        current = self._current = self._next
+        self._next = _Round()
+        self._lose_failed()
+        for logs in [[log] for log in current.logs] if self._lazy else [list(current.logs)]:
+            await self._flush_logs(logs)
             if self._lazy:
                 await self._relieve_some()
-            current = self._current = self._next
-            self._next = _Round()
-            self._lose_failed()
-            for logs in [[log] for log in current.logs] if self._lazy else [list(current.logs)]:
-                await self._flush_logs(logs)
-                if self._lazy:
-                    await self._relieve_some()
-            self.rounds += 1
-            current.done.set()
+        self.rounds += 1
+        current.done.set()
+        self._current = self._next
 
     async def _flush_logs(self, logs: Sequence[PartitionLog]) -> None:
         batch = _Batch([log for log in logs if not log.offline], self.durability == "fsync")

@@ -136,22 +136,39 @@ class SyncThreads:
             self._calls.put(None)
         self._helpers.clear()
 
-    # In the threads
+    # In the threads. What one job needs is held by the variables of one call, which are gone when the thread waits for
+    # the next job: else the files of a deleted topic stayed open until something else was flushed.
 
     def _lead(self) -> None:
-        while (order := self._jobs.get()) is not None:
-            token, task, job = order
-            result = outcome.capture(job)
-            try:
-                token.run_sync_soon(trio.lowlevel.reschedule, task, result)
-            except trio.RunFinishedError:
-                logger.debug("the event loop ended before a flush did")
-                return
+        while self._do_job():
+            pass  # `_do_job` does it all
+
+    def _do_job(self) -> bool:
+        """Wait for one job and do it; False when the thread must end."""
+        order = self._jobs.get()
+        if order is None:
+            return False
+        token, task, job = order
+        result = outcome.capture(job)
+        try:
+            token.run_sync_soon(trio.lowlevel.reschedule, task, result)
+        except trio.RunFinishedError:
+            logger.debug("the event loop ended before a flush did")
+            return False
+        return True
 
     def _help(self) -> None:
-        while (share := self._calls.get()) is not None:
-            share.helped.append(outcome.capture(share.work))
-            share.helpers_done.release()
+        while self._do_share():
+            pass  # `_do_share` does it all
+
+    def _do_share(self) -> bool:
+        """Wait for one call and help with it; False when the thread must end."""
+        share = self._calls.get()
+        if share is None:
+            return False
+        share.helped.append(outcome.capture(share.work))
+        share.helpers_done.release()
+        return True
 
     def _sync_all(self, pins: Sequence[Syncable]) -> list[Failure]:
         share = _Share(pins)
