@@ -20,7 +20,7 @@ from fencepost.coordinator.metadata.ports import Bounds, ClusterFacts
 if TYPE_CHECKING:
     from fencepost.broker.log.compaction.cleaner import CleanerSettings
     from fencepost.broker.log.config import LogConfig
-    from fencepost.broker.node import Node
+    from fencepost.broker.ports import HasMetadata
     from fencepost.coordinator.txn.config import TxnConfig
 
 
@@ -92,7 +92,7 @@ class TopicRules:
         return found
 
 
-def rules_of(node: "Node") -> TopicRules:
+def rules_of(node: "HasMetadata") -> TopicRules:
     """The rules that a node's metadata service works with."""
     rules = node.metadata.rules
     assert isinstance(rules, TopicRules), "the node was put together with others"

@@ -23,7 +23,7 @@ from fencepost.protocol.messages.api19_create_topics import PlanChange, PlanOutc
 
 if TYPE_CHECKING:
     from fencepost.broker.network.context import RequestContext
-    from fencepost.broker.node import Node
+    from fencepost.broker.ports import HasMetadata
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class _Part(NamedTuple):
     edit: ClusterEdit
 
 
-async def apply_plan(node: "Node", plan: Any, validate_only: bool, context: "RequestContext") -> Any:
+async def apply_plan(node: "HasMetadata", plan: Any, validate_only: bool, context: "RequestContext") -> Any:
     """Make the metadata as the plan says, or say why not; the answer leaves once that is durable."""
     problems = _malformed(plan)
     parts: list[_Part] = []

@@ -1,7 +1,7 @@
 """The broker's state in Prometheus' words, gathered when somebody asks; names are those that Kafka dashboards know."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -16,13 +16,26 @@ from prometheus_client.registry import Collector
 
 from fencepost.broker.metrics.groups import group_metrics
 from fencepost.broker.metrics.transactions import transaction_metrics
+from fencepost.broker.ports import (
+    HasClock,
+    HasConfig,
+    HasFlusher,
+    HasGroups,
+    HasLogs,
+    HasMetadata,
+    HasMetrics,
+    HasPartitions,
+    HasTransactions,
+)
 from fencepost.protocol.registry import API_BY_KEY
 
 if TYPE_CHECKING:
+    from fencepost.broker.log.compaction.cleaner import LogCleaner
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.metrics.counters import TopicCounters
     from fencepost.broker.metrics.server import Render
-    from fencepost.broker.node import Node
+    from fencepost.broker.purgatory import Purgatory
+    from fencepost.broker.transactions.hanging import HangingCheck
 
 TOPIC_COUNTERS = {
     "messagesin": ("messages_in", "Records appended"),
@@ -37,10 +50,37 @@ LISTENER_LABELS = ("listener", "networkProcessor")
 LISTENER_VALUES = ("PLAINTEXT", "0")
 
 
+class Scraped(
+    HasClock,
+    HasConfig,
+    HasFlusher,
+    HasGroups,
+    HasLogs,
+    HasMetadata,
+    HasMetrics,
+    HasPartitions,
+    HasTransactions,
+    Protocol,
+):
+    """All that a scrape reads: nearly everything that a broker has, and none of what changes it."""
+
+    @property
+    def offline_count(self) -> int: ...
+
+    @property
+    def cleaner(self) -> "LogCleaner": ...
+
+    @property
+    def hanging(self) -> "HangingCheck": ...
+
+    @property
+    def purgatory(self) -> "Purgatory": ...
+
+
 class BrokerCollector(Collector):
     """Walks over a node's counters, logs and coordinators at scrape time."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: Scraped) -> None:
         self._node = node
 
     def describe(self) -> list[Metric]:
@@ -212,7 +252,7 @@ def _log_values(log: "PartitionLog") -> tuple[int, ...]:
     )
 
 
-def renderer(node: "Node") -> "Render":
+def renderer(node: Scraped) -> "Render":
     """What a scrape of this node gives, its process's memory, CPU time and garbage collector included."""
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)

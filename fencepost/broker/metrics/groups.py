@@ -1,14 +1,12 @@
 """Groups in Prometheus' words: Kafka's own beans, kafka-exporter's positions and lag, and groups by state."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from fencepost.broker.ports import HasGroups, HasPartitions
 from fencepost.protocol.topics import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 BEAN = "kafka_coordinator_group_groupmetadatamanager"
 COUNTS = "kafka_server_group_coordinator_metrics"
@@ -16,7 +14,11 @@ CONSUMER_STATES = ("Empty", "Assigning", "Reconciling", "Stable", "Dead")
 CLASSIC_STATES = ("PreparingRebalance", "CompletingRebalance", "Stable", "Dead", "Empty")
 
 
-def group_metrics(node: "Node") -> Iterator[Metric]:
+class _Broker(HasGroups, HasPartitions, Protocol):
+    """The groups, and the logs that their lag is measured by."""
+
+
+def group_metrics(node: _Broker) -> Iterator[Metric]:
     """All families about groups, read when somebody scrapes."""
     groups = node.groups
     states = groups.groups_by_state()
@@ -52,7 +54,7 @@ def group_metrics(node: "Node") -> Iterator[Metric]:
     yield from _positions(node)
 
 
-def _positions(node: "Node") -> Iterator[Metric]:
+def _positions(node: _Broker) -> Iterator[Metric]:
     """Lag is counted from the LSO: what a read_committed reader can not see yet is nobody's delay."""
     labels = ("consumergroup", "topic", "partition")
     current = GaugeMetricFamily("kafka_consumergroup_current_offset", "Committed offset", labels=labels)

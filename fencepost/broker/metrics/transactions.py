@@ -1,15 +1,24 @@
 """Transactions in Prometheus' words: states, ends, durations, refusals, what is open for long and what nobody ends."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+from fencepost.broker.ports import HasClock, HasLogs, HasMetrics, HasTransactions
+
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+    from fencepost.broker.transactions.hanging import HangingCheck
 
 
-def transaction_metrics(node: "Node") -> Iterator[Metric]:
+class _Broker(HasClock, HasLogs, HasMetrics, HasTransactions, Protocol):
+    """The coordinator, and what the broker does about transactions beside it."""
+
+    @property
+    def hanging(self) -> "HangingCheck": ...
+
+
+def transaction_metrics(node: _Broker) -> Iterator[Metric]:
     """All families about transactions, read when somebody scrapes."""
     transactions = node.transactions
     states = GaugeMetricFamily("fencepost_transactions", "Transactional ids by state", labels=("state",))
@@ -37,7 +46,7 @@ def transaction_metrics(node: "Node") -> Iterator[Metric]:
     yield CounterMetricFamily("fencepost_markers_written", "Markers written", value=node.metrics.markers_written)
 
 
-def _ends(node: "Node") -> Iterator[Metric]:
+def _ends(node: HasTransactions) -> Iterator[Metric]:
     tallies = node.transactions.tallies
     ended = CounterMetricFamily(
         "fencepost_transactions_ended", "Transactions ended since the start", labels=("result", "reason")
@@ -56,7 +65,7 @@ def _ends(node: "Node") -> Iterator[Metric]:
     yield durations
 
 
-def _refusals(node: "Node") -> Iterator[Metric]:
+def _refusals(node: HasTransactions) -> Iterator[Metric]:
     stories = node.transactions.stories
     fenced = CounterMetricFamily(
         "fencepost_producer_fenced", "Requests refused for a stale producer identity", labels=("reason",)
@@ -72,5 +81,5 @@ def _refusals(node: "Node") -> Iterator[Metric]:
     yield refused
 
 
-def _producer_ids(node: "Node") -> int:
+def _producer_ids(node: HasLogs) -> int:
     return len({entry.producer_id for log in node.logs.logs() for entry in log.producer_states()})

@@ -1,14 +1,15 @@
 """Transactions that are open on a partition and that nobody will ever end: found by a periodic check, with proof."""
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from fencepost.broker.ports import HasClock, HasConfig, HasLogs, HasPartitions, HasTransactions
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+    from fencepost.broker.transactions.markers import Markers
 
 logger = logging.getLogger(__name__)
 audit = logging.getLogger("fencepost.audit")
@@ -33,6 +34,13 @@ class Hanging(NamedTuple):
     coordinator_says: str
 
 
+class _Broker(HasClock, HasConfig, HasLogs, HasPartitions, HasTransactions, Protocol):
+    """What the check looks at, and what ends a transaction."""
+
+    @property
+    def markers(self) -> "Markers": ...
+
+
 class HangingCheck:
     """Row T20, by proof. All of this must hold, or nothing is done:
 
@@ -49,7 +57,7 @@ class HangingCheck:
     somebody has asked for since the start: in the others nobody waits.
     """
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: _Broker) -> None:
         self._node = node
         self._since: dict[Open, float] = {}
         self.hanging: tuple[Hanging, ...] = ()

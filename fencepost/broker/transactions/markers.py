@@ -2,19 +2,22 @@
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from fencepost.broker.ports import HasClock, HasFlusher, HasGroups, HasMetrics, HasPartitions
+from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
-    from fencepost.broker.node import Node
 
 logger = logging.getLogger(__name__)
 
-GROUP_TOPIC = "__consumer_offsets"
+
+class _Broker(HasClock, HasFlusher, HasGroups, HasMetrics, HasPartitions, Protocol):
+    """The logs that take markers, and the groups whose offsets they decide."""
 
 
 class _Appended:
@@ -31,7 +34,7 @@ class _Appended:
 class Markers:
     """The coordinator's `MarkerWriter`, over this node's own logs."""
 
-    def __init__(self, node: "Node") -> None:
+    def __init__(self, node: _Broker) -> None:
         self._node = node
 
     async def write_markers(

@@ -1,19 +1,30 @@
-"""Why a partition refused a producer's batch, remembered with the coordinator's explanations. Never on the way of a
-batch that is taken."""
+"""Why a partition refused a producer's batch, kept with the coordinator's explanations."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
+from fencepost.broker.ports import HasTransactions
 from fencepost.coordinator.txn.causes import EXPLAINED
 from fencepost.coordinator.txn.state import DEAD
 from fencepost.protocol.record_batch import CorruptBatch, read_header
 
 if TYPE_CHECKING:
-    from fencepost.broker.handlers.api00_produce import Write
-    from fencepost.broker.node import Node
     from fencepost.coordinator.txn.causes import Caller
+    from fencepost.protocol.errors import ErrorCode
+    from fencepost.protocol.topics import TopicPartition
 
 
-def explain_refused(node: "Node", transactional_id: str | None, write: "Write", caller: "Caller | None") -> None:
+class RefusedWrite(Protocol):
+    """A batch that a partition refused."""
+
+    tp: "TopicPartition"
+    batch: bytes | bytearray | memoryview
+    error: "ErrorCode"
+    message: str | None
+
+
+def explain_refused(
+    node: HasTransactions, transactional_id: str | None, write: RefusedWrite, caller: "Caller | None"
+) -> None:
     """Remember who was refused and why, where the code is one of those that are explained."""
     if write.error not in EXPLAINED:
         return

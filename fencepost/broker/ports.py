@@ -1,0 +1,110 @@
+"""What the parts of a broker ask of it: one narrow protocol per question, which `Node` answers as a whole.
+
+A part names those that it needs, `class _Broker(HasClock, HasPartitions, Protocol)`. So its signature says what it can
+touch, and a test's double has to answer no more than that.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.broker.config.broker_config import BrokerConfig
+    from fencepost.broker.log.directory import LogDirectory
+    from fencepost.broker.log.durability.flusher import GroupCommit
+    from fencepost.broker.log.partition import PartitionLog
+    from fencepost.broker.metrics.counters import Metrics
+    from fencepost.coordinator.group.service import GroupService
+    from fencepost.coordinator.metadata.service import MetadataService
+    from fencepost.coordinator.ports import Clock
+    from fencepost.coordinator.txn.service import TransactionService
+
+
+class HasClock(Protocol):
+    """The time."""
+
+    @property
+    def clock(self) -> "Clock":
+        """The only source of time."""
+        ...
+
+
+class HasConfig(Protocol):
+    """The settings."""
+
+    @property
+    def config(self) -> "BrokerConfig":
+        """What holds now: as started, with what was altered at run time over it."""
+        ...
+
+
+class HasMetrics(Protocol):
+    """The counters."""
+
+    @property
+    def metrics(self) -> "Metrics":
+        """Plain numbers, counted where they arise."""
+        ...
+
+
+class HasPartitions(Protocol):
+    """The partitions that this broker serves."""
+
+    def partition(self, tp: TopicPartition) -> "PartitionLog | None":
+        """The log of a partition, opened on first use; None where there is none, and `absence` says why."""
+        ...
+
+    def absence(self, tp: TopicPartition) -> ErrorCode:
+        """The error that a client gets where `partition` gave None."""
+        ...
+
+
+class HasLogs(Protocol):
+    """Every open log of this broker, internal topics included."""
+
+    @property
+    def logs(self) -> "LogDirectory":
+        """The data directory."""
+        ...
+
+
+class HasFlusher(Protocol):
+    """What makes appended batches durable."""
+
+    @property
+    def commit(self) -> "GroupCommit":
+        """The rounds of flushes."""
+        ...
+
+    async def commit_all(self, waits: "Mapping[PartitionLog, int]") -> "Collection[PartitionLog]":
+        """Return when each log is durable below the offset beside it, or offline: the latter are in the result."""
+        ...
+
+
+class HasMetadata(Protocol):
+    """The cluster's metadata."""
+
+    @property
+    def metadata(self) -> "MetadataService":
+        """The controller and the newest durable image."""
+        ...
+
+
+class HasGroups(Protocol):
+    """The group coordinator."""
+
+    @property
+    def groups(self) -> "GroupService":
+        """Classic and consumer groups, and their committed offsets."""
+        ...
+
+
+class HasTransactions(Protocol):
+    """The transaction coordinator."""
+
+    @property
+    def transactions(self) -> "TransactionService":
+        """Every transactional id of this broker."""
+        ...
