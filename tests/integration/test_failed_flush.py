@@ -58,6 +58,8 @@ def test_with_the_other_policy_only_that_log_goes_offline(start_broker: StartBro
             answers = [wire.receive(0, 9)[1].responses[0].partition_responses[0] for _ in range(3)]
         assert [answer.error_code for answer in answers] == [0, ErrorCode.KAFKA_STORAGE_ERROR, 0]
         assert [answer.base_offset for answer in answers] == [1, -1, 2]
+        ends = [wire.offset_of("t", -1, partition=partition).offset for partition in range(2)]
+        assert ends == [3, 1], "the end of a log that is offline is what was durable, and nobody waits for more"
         for _ in range(2):  # the disk is well again, and still nothing is taken: what is on it nobody knows
             assert wire.produce("t", batch_of(b"more"), partition=1).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         answer = wire.fetch("t", partition=1)

@@ -127,6 +127,25 @@ def test_i6_offsets_by_their_names_in_every_version_that_has_them(wire: Wire, to
     assert wire.offset_of(topic, -7, version=11).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
+def test_i6_the_end_covers_what_was_just_acknowledged_without_a_flush(file_broker: BrokerProcess) -> None:
+    """Kafka answers acks=1 when the record is below the high watermark of a partition with one replica.
+
+    Here the flush comes after the answer, and whoever asks for the end waits for it: the latest offset in both
+    isolation levels, a leader epoch's end, and the high watermark that DeleteRecords stands at.
+    """
+    with Wire(file_broker.connect()) as wire:
+        for number in range(40):
+            topic = f"t{number}"
+            wire.create_topic(topic)
+            assert wire.produce(topic, batch_of(b"a", b"b"), acks=1).error_code == ErrorCode.NONE
+            if number % 4 == 3:
+                assert delete_records(wire, topic, -1) == (ErrorCode.NONE, 2)
+            elif number % 4 == 2:
+                assert end_of_epoch(wire, topic, 0) == (0, 2)
+            else:
+                assert wire.offset_of(topic, LATEST, isolation=number % 4).offset == 2
+
+
 def test_l10_the_epoch_of_a_log_is_known_before_its_first_record(wire: Wire, topic: str) -> None:
     assert wire.offset_of(topic, EARLIEST).leader_epoch == wire.offset_of(topic, LATEST).leader_epoch == 0
     assert end_of_epoch(wire, topic, 0) == (0, 0)

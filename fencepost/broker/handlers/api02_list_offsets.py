@@ -6,8 +6,10 @@ versions). v1 answers one offset and its timestamp, v2 brings isolation, v4 lead
 """
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.durable_ends import at_durable_ends
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile
@@ -33,11 +35,16 @@ _Found = tuple[int, int, int]
 
 
 def handle(node: "Node", request: Any, context: RequestContext) -> Any:
-    """Answer each partition for itself; one named twice is an error of its own, as in Kafka."""
+    """Answer each partition for itself, once its log's end is durable."""
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
         raise CloseConnection(f"isolation level {request.isolation_level} does not exist")
-    isolation = IsolationLevel(request.isolation_level)
     asked = [TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
+    return at_durable_ends(node, map(node.partition, asked), partial(_answer_all, node, request, context, asked))
+
+
+def _answer_all(node: "Node", request: Any, context: RequestContext, asked: list[TopicPartition]) -> Any:
+    """A partition named twice is an error of its own, as in Kafka."""
+    isolation = IsolationLevel(request.isolation_level)
     twice = {tp for tp in asked if asked.count(tp) > 1} if len(set(asked)) < len(asked) else set()
     topics = []
     for topic in request.topics:

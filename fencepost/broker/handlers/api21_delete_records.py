@@ -47,6 +47,7 @@ async def _delete(node: "Node", tp: TopicPartition, offset: int) -> Any:
     elif not log.config.deletes:
         code, start = ErrorCode.POLICY_VIOLATION, UNKNOWN_LOW_WATERMARK
     else:
+        await node.commit.flush_all([log])
         code, start = await in_threads(log.deleting_records(offset), node.upkeep_threads)
     low_watermark = start if code is ErrorCode.NONE else UNKNOWN_LOW_WATERMARK
     return DeleteRecordsPartitionResult(partition_index=tp.partition, low_watermark=low_watermark, error_code=code)

@@ -3,8 +3,10 @@
 v0-4 are served; librdkafka asks with v2 exactly. v1 answers the epoch, too, v2 sends the reader's own leader epoch.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from fencepost.broker.durable_ends import at_durable_ends
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
 from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.errors import ErrorCode
@@ -20,7 +22,12 @@ if TYPE_CHECKING:
 
 
 def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
-    """Answer each partition's end of the asked epoch, or of the largest one before it."""
+    """Answer the end of the asked epoch, or of the largest one before it, once each log's end is durable."""
+    asked = [TopicPartition(topic.topic, ask.partition) for topic in request.topics for ask in topic.partitions]
+    return at_durable_ends(node, map(node.partition, asked), partial(_answer_all, node, request))
+
+
+def _answer_all(node: "Node", request: Any) -> Any:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -141,6 +141,12 @@ class GroupCommit:
         if log.offline or self._ended:
             raise LogOffline(log.tp)
 
+    async def flush_all(self, logs: Iterable[PartitionLog]) -> None:
+        """Return when what these logs hold now is durable, but for those that are offline by then."""
+        waits = [self._enlist(log) for log in logs if awaits_flush(log)]
+        if waits and not self._ended:
+            await waits[0].done.wait()
+
     def settled(self, log: PartitionLog, end_offset: int, held_back: bool = True) -> bool:
         """Whether `wait` would return at once and have nothing flushed either."""
         return log.high_watermark >= end_offset and (
@@ -341,6 +347,11 @@ class GroupCommit:
         self._next.logs[log] = None
         self._asked.set()
         return self._next
+
+
+def awaits_flush(log: PartitionLog) -> bool:
+    """Whether the log holds what is not durable yet and will be with the next flush."""
+    return log.high_watermark < log.log_end_offset and not log.offline
 
 
 def _is_crowded(log: PartitionLog, closed_max: int) -> bool:

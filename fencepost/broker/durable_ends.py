@@ -1,0 +1,32 @@
+"""Answers that show where logs end: they wait for the flush of what is already acknowledged.
+
+Kafka's high watermark includes a record before its Produce with acks=1 is answered, on a partition with one replica.
+Here it follows the flush, which acks=1 does not wait for; so whoever asks for the end right after it waits instead.
+"""
+
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from fencepost.broker.log.durability.flusher import awaits_flush
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.partition import PartitionLog
+    from fencepost.broker.node import Node
+
+T = TypeVar("T")
+
+
+def at_durable_ends(
+    node: "Node", logs: Iterable["PartitionLog | None"], answer: Callable[[], T]
+) -> T | Coroutine[Any, Any, T]:
+    """What `answer` returns once all that `logs` hold now is durable: at once where it is, else a coroutine.
+
+    A log that is offline, or goes offline meanwhile, is not waited for.
+    """
+    waited_for = [log for log in logs if log is not None and awaits_flush(log)]
+    return _later(node, waited_for, answer) if waited_for else answer()
+
+
+async def _later(node: "Node", logs: list["PartitionLog"], answer: Callable[[], T]) -> T:
+    await node.commit.flush_all(logs)
+    return answer()
