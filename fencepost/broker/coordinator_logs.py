@@ -4,8 +4,9 @@ import os
 from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from fencepost.broker.log.durability.flusher import GroupCommit, LogOffline
+from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.store import CorruptLogFile, FileRegion, Piece
 from fencepost.coordinator.ports import (
     CoordinatorLog,
@@ -42,7 +43,7 @@ _CLIENT_CODES = {
 class PartitionCoordinatorLog:
     """One internal partition as a `CoordinatorLog`."""
 
-    def __init__(self, log: PartitionLog, commit: GroupCommit) -> None:
+    def __init__(self, log: PartitionLog, commit: LogFlusher) -> None:
         self._log = log
         self._commit = commit
 
@@ -69,16 +70,16 @@ class PartitionCoordinatorLog:
             if self._log.offline:
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             raise LogWriteFailed(code, f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}")
-        return info.last_offset + 1
+        return info.end_offset
 
     def is_durable(self, end_offset: int) -> bool:
         """Whether `durable` would return at once."""
-        return self._commit.settled(self._log, end_offset, held_back=False)
+        return self._commit.is_settled(Ticket(self._log, end_offset), held_back=False)
 
     async def durable(self, end_offset: int) -> None:
         """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
         try:
-            await self._commit.wait(self._log, end_offset, held_back=False)
+            await self._commit.wait(Ticket(self._log, end_offset), held_back=False)
         except LogOffline as error:
             raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
 
@@ -121,7 +122,7 @@ class InternalTopicLogs:
         self,
         topic: str,
         count: int,
-        commit: GroupCommit,
+        commit: LogFlusher,
         open_log: "Callable[[TopicPartition], PartitionLog]",
         existing: "Callable[[], Collection[TopicPartition]]",
     ) -> None:

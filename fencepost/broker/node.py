@@ -4,7 +4,7 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
 import trio
@@ -23,10 +23,11 @@ from fencepost.broker.log.compaction.cleaner import LogCleaner
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.checkpointing import Checkpointer
-from fencepost.broker.log.durability.flusher import Durability, GroupCommit, LogOffline
+from fencepost.broker.log.durability.flusher import Durability, LogFlusher, LogOffline
 from fencepost.broker.log.durability.large_writes import LargeWrites
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.store import CorruptLogFile, Store
 from fencepost.broker.metadata.answers import MetadataAnswers
 from fencepost.broker.metadata.identity import cluster_id_of, new_topic_id
@@ -118,7 +119,7 @@ class Node:
             )
         only_that_log = config.log_failure_policy == "offline"
         unflushed_max = config.log_unflushed_max_bytes
-        self.commit = GroupCommit(
+        self.commit = LogFlusher(
             durability,
             self._log_lost if only_that_log else None,
             threads,
@@ -220,20 +221,20 @@ class Node:
         """How many partitions are offline, for the metrics."""
         return len(self._offline) + sum(log.offline for log in self._partitions.values())
 
-    async def commit_all(self, waits: Mapping[PartitionLog, int]) -> Collection[PartitionLog]:
-        """Return when each log is durable below the offset beside it, or offline: the latter are in the answer.
+    async def commit_all(self, tickets: Collection[Ticket]) -> bool:
+        """Return when every ticket is settled, or its log offline. One flush covers them all.
 
-        One flush covers them all.
+        True where an answer may have changed meanwhile, so each has to be looked at again.
         """
-        for log in waits:
-            self.commit.schedule(log)
-        lost = []
-        for log, end_offset in waits.items():
+        for ticket in tickets:
+            self.commit.schedule(ticket.log)
+        changed = False
+        for ticket in tickets:
             try:
-                await self.commit.wait(log, end_offset)
+                await self.commit.wait(ticket)
             except LogOffline:
-                lost.append(log)
-        return lost
+                changed = True
+        return changed
 
     def _log_lost(self, log: PartitionLog, error: OSError) -> None:
         """A log went offline. The broker can do without, except for the metadata. Raises `error` then."""

@@ -4,7 +4,7 @@ A part names those that it needs, `class _Broker(HasClock, HasPartitions, Protoc
 touch, and a test's double has to answer no more than that.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.protocol.errors import ErrorCode
@@ -13,8 +13,9 @@ from fencepost.protocol.topics import TopicPartition
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.log.directory import LogDirectory
-    from fencepost.broker.log.durability.flusher import GroupCommit
+    from fencepost.broker.log.durability.flusher import LogFlusher
     from fencepost.broker.log.partition import PartitionLog
+    from fencepost.broker.log.results import Ticket
     from fencepost.broker.metrics.counters import Metrics
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
@@ -74,12 +75,12 @@ class HasFlusher(Protocol):
     """What makes appended batches durable."""
 
     @property
-    def commit(self) -> "GroupCommit":
+    def commit(self) -> "LogFlusher":
         """The rounds of flushes."""
         ...
 
-    async def commit_all(self, waits: "Mapping[PartitionLog, int]") -> "Collection[PartitionLog]":
-        """Return when each log is durable below the offset beside it, or offline: the latter are in the result."""
+    async def commit_all(self, tickets: "Collection[Ticket]") -> bool:
+        """Return when every ticket is settled, or its log offline; True where an answer may have changed."""
         ...
 
 

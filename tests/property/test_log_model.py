@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.producer_state import AppendOrigin
-from fencepost.broker.log.results import AppendInfo
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
@@ -86,7 +86,7 @@ class LogMachine(RuleBasedStateMachine):
         self.log = self.directory.create(TP, TOPIC_ID, self.config)
         self.housekeep()  # a crash may have brought back producers that had been forgotten
 
-    def _send(self, data: bytearray) -> AppendInfo:
+    def _send(self, data: bytearray) -> Ticket:
         return self.log.append(data, AppendOrigin.CLIENT, self.now_ms)
 
     def _batch(self, count: int, lateness_ms: int, *producer: int, transactional: bool = False) -> bytearray:

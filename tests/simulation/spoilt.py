@@ -5,7 +5,7 @@ from typing import Any
 
 import trio
 
-from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.service import TransactionService
@@ -15,11 +15,11 @@ from fencepost.protocol.errors import ErrorCode
 def answer_before_the_flush() -> None:
     """Whoever waits for the disk goes on at once; the flush comes later (durability, L2)."""
 
-    async def wait(self: Any, log: Any, end_offset: int, **_how: Any) -> None:
-        self.schedule(log)
+    async def wait(self: Any, ticket: Any, **_how: Any) -> None:
+        self.schedule(ticket.log)
         await trio.lowlevel.checkpoint()
 
-    GroupCommit.wait = wait  # type: ignore[method-assign]
+    LogFlusher.wait = wait  # type: ignore[method-assign]
 
 
 def markers_before_prepare() -> None:

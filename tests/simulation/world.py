@@ -14,7 +14,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.durability.large_writes import stage
-from fencepost.broker.log.partition import AppendInfo, PartitionLog
+from fencepost.broker.log.partition import PartitionLog, Ticket
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from fencepost.broker.log.storage.segments import Segments
@@ -173,7 +173,7 @@ class World:
         if self._took(partition, log, info.error, info.base_offset, info.last_offset, bytes(data)) and producer >= 0:
             self._sequences[(*who, epoch)] = sequence + count
 
-    def _append(self, log: PartitionLog, data: bytearray) -> AppendInfo:
+    def _append(self, log: PartitionLog, data: bytearray) -> Ticket:
         """In turn as a small batch, as a large one that a thread has written before, and as one that lost its room."""
         self._appends += 1
         write = Write(log.tp, log, data, ErrorCode.NONE)

@@ -5,11 +5,12 @@ v5 answers the log start offset, v7 may carry zstd, v8 answers per-record errors
 TRANSACTION_ABORTABLE, v12 adds partitions to the transaction by itself (KIP-890, T16), v13 names topics by id.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.broker.log.partition import AppendInfo, AppendOrigin, PartitionLog
+from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.producer_state import ALREADY_OPEN, VerificationGuard
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.validation import Accepted
 from fencepost.broker.network.context import CloseConnection, DurableReply, RequestContext
 from fencepost.broker.transactions.refused_writes import explain_refused
@@ -46,7 +47,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 class Write:
     """One partition of the request: what to append, where, and the answer that is filled in."""
 
-    __slots__ = ("answer", "batch", "checked", "counters", "error", "guard", "log", "message", "tp")
+    __slots__ = ("answer", "batch", "checked", "counters", "error", "guard", "log", "message", "ticket", "tp")
 
     def __init__(self, tp: TopicPartition, log: PartitionLog | None, batch: Any, error: ErrorCode) -> None:
         self.tp = tp
@@ -58,6 +59,8 @@ class Write:
         self.checked: Accepted | None = None
         """What became known of the batch while it was staged."""
         self.answer: Any = PartitionProduceResponse.cls(index=tp.partition, base_offset=-1)
+        self.ticket: Ticket | None = None
+        """What the log answered, unless it refused at once."""
         self.counters: TopicCounters | None = None
 
     @property
@@ -77,24 +80,15 @@ class _Durable(DurableReply):
 
     __slots__ = ("_node", "_writes")
 
-    def __init__(
-        self, response: Any, waits: Mapping[PartitionLog, int], node: "Node", writes: "Sequence[Write]"
-    ) -> None:
-        super().__init__(response, waits)
+    def __init__(self, response: Any, tickets: Collection[Ticket], node: "Node", writes: Sequence[Write]) -> None:
+        super().__init__(response, tickets)
         self._node = node
         self._writes = writes
 
-    def refuse(self, lost: Collection[PartitionLog]) -> None:
+    def revise(self) -> None:
         """No ack for what was appended to a log that went offline before it was durable."""
         for write in self._writes:
-            log = write.log
-            if (
-                log is not None
-                and log in lost
-                and log.high_watermark < self.waits.get(log, -1)
-                and write.error is ErrorCode.NONE
-            ):
-                note_loss(self._node, write)
+            revise(self._node, write)
 
 
 def handle(node: "Node", request: Any, context: RequestContext) -> Any:
@@ -164,16 +158,16 @@ def _large_among(node: "Node", writes: list[Write]) -> list[Write]:
 
 
 async def _ease_first(
-    node: "Node", request: Any, topics: list[Any], writes: list[Write], waits: dict[PartitionLog, int]
+    node: "Node", request: Any, topics: list[Any], writes: list[Write], waits: dict[PartitionLog, Ticket]
 ) -> Any:
     if request.acks != ACKS_ALL:
         await node.commit.ease(waits)
     return _answer(node, request, topics, writes, waits)
 
 
-def _append_all(node: "Node", request: Any, context: RequestContext, writes: list[Write]) -> dict[PartitionLog, int]:
-    """Append what has not failed; how far each log must be durable for it."""
-    waits: dict[PartitionLog, int] = {}
+def _append_all(node: "Node", request: Any, context: RequestContext, writes: list[Write]) -> dict[PartitionLog, Ticket]:
+    """Append what has not failed; the newest ticket of each log, on which the answer waits."""
+    waits: dict[PartitionLog, Ticket] = {}
     now_ms = node.clock.now_ms()
     version = transaction_version(context.api_version)
     for write in writes:
@@ -323,35 +317,49 @@ async def _settle(node: "Node", transactional_id: str, unsettled: _Unsettled, co
             write.fail(code, f"The transaction of {transactional_id!r} takes no batch for {write.tp}: {code.name}")
 
 
-def note_outcome(node: "Node", write: Write, info: AppendInfo, waits: dict[PartitionLog, int]) -> None:
+def note_outcome(node: "Node", write: Write, ticket: Ticket, waits: dict[PartitionLog, Ticket]) -> None:
     """Take what the log said to the batch into the answer, the counters, and what must become durable."""
     log, answer = write.log, write.answer
     assert log is not None
-    if info.error is not _OK:
-        write.fail(info.error, info.message)
+    if ticket.error is not _OK:
+        write.fail(ticket.error, ticket.message)
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-            for index, message in info.record_errors
+            for index, message in ticket.record_errors
         ]
         _fill_error(node, write)
         return
-    answer.base_offset = info.base_offset
-    answer.log_append_time_ms = info.log_append_time_ms
-    answer.log_start_offset = info.log_start_offset
-    end_offset = info.last_offset + 1
-    if end_offset > waits.get(log, -1):
-        waits[log] = end_offset
+    write.ticket = ticket
+    _fill_offsets(answer, ticket)
+    newest = waits.get(log)
+    if newest is None or ticket.end_offset > newest.end_offset:
+        waits[log] = ticket
     counters = write.counters
-    if counters is not None and not info.duplicate:
-        counters.messages_in += end_offset - info.base_offset
+    if counters is not None and not ticket.duplicate:
+        counters.messages_in += ticket.end_offset - ticket.base_offset
         counters.bytes_in += len(write.batch)
 
 
-def note_loss(node: "Node", write: Write) -> None:
-    """The log went offline before the batch was durable."""
-    write.fail(ErrorCode.KAFKA_STORAGE_ERROR, f"{write.tp} went offline: a flush failed")
+def revise(node: "Node", write: Write) -> None:
+    """Take into the answer what became of the ticket; one that did not settle is of a log that went offline."""
+    ticket = write.ticket
+    if ticket is None:
+        return
+    if ticket.is_settled and ticket.error is _OK:
+        _fill_offsets(write.answer, ticket)
+        return
+    if ticket.is_settled:
+        write.fail(ticket.error, ticket.message)
+    else:
+        write.fail(ErrorCode.KAFKA_STORAGE_ERROR, f"{write.tp} went offline: a flush failed")
     write.answer.base_offset = write.answer.log_append_time_ms = write.answer.log_start_offset = -1
     _fill_error(node, write)
+
+
+def _fill_offsets(answer: Any, ticket: Ticket) -> None:
+    answer.base_offset = ticket.base_offset
+    answer.log_append_time_ms = ticket.log_append_time_ms
+    answer.log_start_offset = ticket.log_start_offset
 
 
 def _fill_error(node: "Node", write: Write) -> None:
@@ -361,11 +369,13 @@ def _fill_error(node: "Node", write: Write) -> None:
     (write.counters or node.metrics.no_topic).failed_produce_requests += 1
 
 
-def _answer(node: "Node", request: Any, topics: list[Any], writes: list[Write], waits: dict[PartitionLog, int]) -> Any:
+def _answer(
+    node: "Node", request: Any, topics: list[Any], writes: list[Write], waits: dict[PartitionLog, Ticket]
+) -> Any:
     """By acks: when durable, at once, or never."""
     if request.acks == ACKS_ALL:
         response = ProduceResponse.cls(responses=topics)
-        return _Durable(response, waits, node, writes) if waits else response
+        return _Durable(response, waits.values(), node, writes) if waits else response
     if request.acks == ACKS_NONE:
         failed = next((write for write in writes if write.error is not ErrorCode.NONE), None)
         if failed is not None:

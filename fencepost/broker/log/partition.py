@@ -13,7 +13,7 @@ from fencepost.broker.log.producer_state import AppendOrigin, Refusal, Verificat
 from fencepost.broker.log.reading import ReadableLog
 from fencepost.broker.log.recovery.opening import ALL_TRUSTED
 from fencepost.broker.log.recovery.snapshot_files import SnapshotFiles
-from fencepost.broker.log.results import AppendInfo, ReadResult, TimestampOffset, Watcher
+from fencepost.broker.log.results import ReadResult, Ticket, TimestampOffset, Watcher
 from fencepost.broker.log.retention import deletable
 from fencepost.broker.log.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from fencepost.broker.log.storage.store import FileRegion, FlushFailed, Store, Syncable
@@ -24,7 +24,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader, assign_offset
 from fencepost.protocol.topics import TopicPartition
 
-__all__ = ["AppendInfo", "AppendOrigin", "FileRegion", "PartitionLog", "ReadResult", "TimestampOffset", "Watcher"]
+__all__ = ["AppendOrigin", "FileRegion", "PartitionLog", "ReadResult", "Ticket", "TimestampOffset", "Watcher"]
 
 RESERVE_BYTES = 256 << 10
 """By so much a file is made larger ahead of small flushes."""
@@ -37,8 +37,7 @@ logger = logging.getLogger(__name__)
 class PartitionLog(ReadableLog):
     """A log of record batches with its producers, transactions and bounds. Made by `LogDirectory`.
 
-    Nothing here waits: an append is in the file (or in memory) when it returns, and durable when the high watermark has
-    passed it, which `GroupCommit` sees to.
+    Nothing here waits: an append answers with a `Ticket` at once, which `LogFlusher` makes durable.
     """
 
     def __init__(
@@ -91,7 +90,7 @@ class PartitionLog(ReadableLog):
         header: BatchHeader | None = None,
         checked: Accepted | None = None,
         expected_offset: int | None = None,
-    ) -> AppendInfo:
+    ) -> Ticket:
         """Append one whole batch (rows P2 to P5, L7 to L9); offsets go into `batch` itself where it is writable.
 
         With `expected_offset` only if the log ends there, else NOT_LEADER_OR_FOLLOWER: somebody else wrote.
@@ -118,10 +117,10 @@ class PartitionLog(ReadableLog):
             return self._refused(refusal)
         if entry is not None:
             self.producers.commit_data(entry)
-        last_offset = base_offset + header.last_offset_delta
+        end_offset = base_offset + header.last_offset_delta + 1
         if self._durable_at_once:
-            self.advance_high_watermark(last_offset + 1)
-        return AppendInfo(ErrorCode.NONE, None, base_offset, last_offset, append_time_ms, self._log_start_offset)
+            self.advance_high_watermark(end_offset)
+        return Ticket(self, end_offset, base_offset, append_time_ms)
 
     def append_marker(
         self,
@@ -131,7 +130,7 @@ class PartitionLog(ReadableLog):
         coordinator_epoch: int,
         transaction_version: int,
         now_ms: int,
-    ) -> AppendInfo:
+    ) -> Ticket:
         """End the producer's transaction here (rows T8, T9, T16, T25); without one the marker only notes the epoch."""
         refusal = self.producers.check_marker(producer_id, producer_epoch, coordinator_epoch, transaction_version)
         if refusal is not None:
@@ -150,7 +149,7 @@ class PartitionLog(ReadableLog):
             )
         if self._durable_at_once:
             self.advance_high_watermark(offset + 1)
-        return AppendInfo(ErrorCode.NONE, None, offset, offset, -1, self._log_start_offset)
+        return Ticket(self, offset + 1, offset)
 
     def verify(
         self, producer_id: int, producer_epoch: int, base_sequence: int, transaction_version: int
@@ -199,15 +198,17 @@ class PartitionLog(ReadableLog):
         self.producers.shrink(self.config.producer_ids_max)
         self.later(self._take_snapshot())
 
-    def _refused(self, refusal: Refusal) -> AppendInfo:
+    def _refused(self, refusal: Refusal) -> Ticket:
         code, message, record_errors = refusal
-        return AppendInfo(code, message, -1, -1, -1, self._log_start_offset, False, record_errors)
+        return Ticket(self, 0, error=code, message=message, record_errors=record_errors)
 
-    def _duplicate(self, batch: BatchMetadata) -> AppendInfo:
+    def _duplicate(self, batch: BatchMetadata) -> Ticket:
         append_time_ms = batch.timestamp_ms if self.config.stamps_append_time else -1
-        return AppendInfo(
-            ErrorCode.NONE, None, batch.first_offset, batch.last_offset, append_time_ms, self._log_start_offset, True
-        )
+        return Ticket(self, batch.last_offset + 1, batch.first_offset, append_time_ms, duplicate=True)
+
+    def newest_ticket(self) -> Ticket:
+        """A ticket that is settled when all that was appended so far is."""
+        return Ticket(self, self.log_end_offset)
 
     # Producers and transactions
 

@@ -1,9 +1,12 @@
 """What a log answers, and who may wait for it."""
 
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fencepost.broker.log.storage.store import Piece
 from fencepost.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.partition import PartitionLog
 
 
 class Watcher(Protocol):
@@ -14,21 +17,68 @@ class Watcher(Protocol):
         ...
 
 
-class AppendInfo(NamedTuple):
-    """What became of an append."""
+class Ticket:
+    """One append: what the log answered, and when that is durable.
 
-    error: ErrorCode
-    message: str | None
-    base_offset: int
-    """-1 where nothing was appended."""
-    last_offset: int
-    log_append_time_ms: int
-    """-1 where the producer's timestamps hold (CreateTime)."""
-    log_start_offset: int
-    duplicate: bool = False
-    """The batch is in the log since an earlier request; the offsets are those of then (row P3)."""
-    record_errors: tuple[tuple[int, str], ...] = ()
-    """(index in the batch, reason) of records that were refused (KIP-467)."""
+    A store that binds offsets late (`StoredLog.binds_late`) may still change the answer of an unsettled ticket: another
+    writer's rows can move it, or refuse it. The tickets of one log settle in the order of their `end_offset`.
+    """
+
+    __slots__ = (
+        "base_offset",
+        "duplicate",
+        "end_offset",
+        "error",
+        "log",
+        "log_append_time_ms",
+        "log_start_offset",
+        "message",
+        "record_errors",
+    )
+
+    def __init__(
+        self,
+        log: "PartitionLog",
+        end_offset: int,
+        base_offset: int = -1,
+        log_append_time_ms: int = -1,
+        *,
+        error: ErrorCode = ErrorCode.NONE,
+        message: str | None = None,
+        duplicate: bool = False,
+        record_errors: tuple[tuple[int, str], ...] = (),
+    ) -> None:
+        self.log = log
+        self.end_offset = end_offset
+        """The offset after the last record; of a refused append where what it was refused for ends, 0 at first."""
+        self.error = error
+        self.message = message
+        self.base_offset = base_offset
+        """-1 where nothing was appended."""
+        self.log_append_time_ms = log_append_time_ms
+        """-1 where the producer's timestamps hold (CreateTime)."""
+        self.log_start_offset = log.log_start_offset
+        self.duplicate = duplicate
+        """The batch is in the log since an earlier request; the offsets are those of then (row P3)."""
+        self.record_errors = record_errors
+        """(index in the batch, reason) of records that were refused (KIP-467)."""
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record; -1 where nothing was appended."""
+        return -1 if self.error is not ErrorCode.NONE else self.end_offset - 1
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the answer is final: durable, or refused for good."""
+        return self.log.high_watermark >= self.end_offset
+
+    def refuse(self, error: ErrorCode, message: str | None, end_offset: int = 0) -> None:
+        """Nothing of the append exists. The refusal is final when the log is durable below `end_offset`."""
+        self.error = error
+        self.message = message
+        self.base_offset = self.log_append_time_ms = -1
+        self.end_offset = end_offset
 
 
 class ReadResult(NamedTuple):

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.recovery.scanning import need_no_batch_after_damage
 from fencepost.broker.log.storage.store import CorruptLogFile
@@ -39,7 +39,7 @@ class MetadataPartitionLog:
     Several may stand over one log: the LogStore's Conflict tells them apart (docs/decisions/0015-the-log-seam.md).
     """
 
-    def __init__(self, log: PartitionLog, commit: GroupCommit) -> None:
+    def __init__(self, log: PartitionLog, commit: LogFlusher) -> None:
         self._log = log
         self._records = PartitionCoordinatorLog(log, commit)
         self._end_offset = log.log_start_offset
@@ -84,7 +84,7 @@ class MetadataPartitionLog:
         self._end_offset = offset
 
 
-def open_metadata_log(logs: LogDirectory, commit: GroupCommit, config: LogConfig) -> PartitionLog:
+def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig) -> PartitionLog:
     """The metadata log up to its first damaged batch, or behind a snapshot that knows more. Raises OSError."""
     try:
         if not logs.clean:

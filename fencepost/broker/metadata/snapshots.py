@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.durability.upkeep import in_threads, sync_all, syncing
 from fencepost.broker.log.partition import PartitionLog
@@ -49,7 +49,7 @@ class MetadataSnapshots:
     def __init__(
         self,
         log: PartitionLog,
-        commit: GroupCommit,
+        commit: LogFlusher,
         threads: FlushThreads,
         clock: Clock,
         config: Callable[[], "BrokerConfig"],

@@ -1,6 +1,6 @@
 """Answers on their way out: their bytes, what they wait for, and how they are written anew when a log is lost."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.network.context import DurableReply, EncodedReply
@@ -9,22 +9,22 @@ from fencepost.protocol.registry import Api
 from fencepost.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
+    from fencepost.broker.log.results import Ticket
 
 
 class Answer:
     """One response frame, its length in front, as pieces to be sent in order (bytes-like objects and FileRegions)."""
 
-    __slots__ = ("parts", "size_bytes", "waits")
+    __slots__ = ("parts", "size_bytes", "tickets")
 
-    def __init__(self, parts: list[Any], size_bytes: int, waits: "Iterable[tuple[PartitionLog, int]]" = ()) -> None:
+    def __init__(self, parts: list[Any], size_bytes: int, tickets: "Iterable[Ticket]" = ()) -> None:
         self.parts = parts
         self.size_bytes = size_bytes
-        self.waits = waits
-        """The logs that must be durable before this leaves, each below the offset beside it."""
+        self.tickets = tickets
+        """What must be settled before this leaves."""
 
-    def refuse(self, lost: "Collection[PartitionLog]") -> None:
-        """Write it anew: these logs went offline before what it acknowledges was durable there."""
+    def revise(self) -> None:
+        """Encode it again where a ticket says something else than before: its log went offline, or binds late."""
 
 
 class DurableAnswer(Answer):
@@ -34,14 +34,14 @@ class DurableAnswer(Answer):
 
     def __init__(self, api: Api, version: int, correlation_id: int, reply: DurableReply) -> None:
         parts, size_bytes = framed(api, version, correlation_id, reply.response)
-        super().__init__(parts, size_bytes, reply.waits.items())
+        super().__init__(parts, size_bytes, reply.tickets)
         self._api = api
         self._version = version
         self._correlation_id = correlation_id
         self._reply = reply
 
-    def refuse(self, lost: "Collection[PartitionLog]") -> None:
-        self._reply.refuse(lost)
+    def revise(self) -> None:
+        self._reply.revise()
         self.parts, self.size_bytes = framed(self._api, self._version, self._correlation_id, self._reply.response)
 
 

@@ -1,10 +1,10 @@
 """What a request handler is told about the request, and the answer that waits for the disk."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
+    from fencepost.broker.log.results import Ticket
 
 
 class Endpoint(NamedTuple):
@@ -44,20 +44,20 @@ class RequestContext:
 
 
 class DurableReply:
-    """An answer that may leave only when each log in `waits` is durable below the offset beside it.
+    """An answer that may leave only when every one of `tickets` is settled: the newest of each log.
 
     A handler returns it instead of waiting itself, so that requests which stand behind each other in one
     connection's buffer are all appended first and then share one flush.
     """
 
-    __slots__ = ("response", "waits")
+    __slots__ = ("response", "tickets")
 
-    def __init__(self, response: Any, waits: "Mapping[PartitionLog, int]") -> None:
+    def __init__(self, response: Any, tickets: "Collection[Ticket]") -> None:
         self.response = response
-        self.waits = waits
+        self.tickets = tickets
 
-    def refuse(self, lost: "Collection[PartitionLog]") -> None:
-        """Say in the answer that these logs went offline before it could leave."""
+    def revise(self) -> None:
+        """Bring the answer in line with its tickets: a log went offline, or binds offsets late."""
         raise NotImplementedError
 
 

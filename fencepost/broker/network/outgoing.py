@@ -2,7 +2,6 @@
 
 import socket
 from collections.abc import Coroutine
-from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.log.storage.store import FileRegion
@@ -11,6 +10,7 @@ from fencepost.broker.network.transmission import JOIN_BYTES_MAX, Rest, send_par
 
 if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
+    from fencepost.broker.log.results import Ticket
     from fencepost.broker.network.server import Server
     from fencepost.broker.node import Node
 
@@ -36,7 +36,7 @@ class Outgoing:
         self._socket = sock
         self._out: list[Answer] = []
         self._out_bytes = 0
-        self._waits: dict[PartitionLog, int] = {}
+        self._waits: dict[PartitionLog, Ticket] = {}
         self._rest: Rest | None = None
         """What `_flushed_at_once` began to send and `_flush` has to finish."""
 
@@ -55,11 +55,10 @@ class Outgoing:
         return self._enqueue(Answer([answer], len(answer)))
 
     def _enqueue(self, answer: Answer) -> Unfinished | None:
-        if answer.waits:
-            waits = self._waits
-            for log, end_offset in answer.waits:
-                if end_offset > waits.get(log, -1):
-                    waits[log] = end_offset
+        for ticket in answer.tickets:
+            newest = self._waits.get(ticket.log)
+            if newest is None or ticket.end_offset > newest.end_offset:
+                self._waits[ticket.log] = ticket
         self._out.append(answer)
         self._out_bytes += answer.size_bytes
         if self._out_bytes >= OUTPUT_FLUSH_BYTES or len(self._out) >= OUTPUT_FLUSH_ANSWERS:
@@ -90,13 +89,12 @@ class Outgoing:
         self._out, self._out_bytes = [], 0
         return True
 
-    def _settled(self, waits: "dict[PartitionLog, int]") -> bool:
-        """Whether the answers may leave; where only a brief flush is missing, it is done on the spot."""
+    def _settled(self, waits: "dict[PartitionLog, Ticket]") -> bool:
+        """Whether the answers may leave as they are; where only a brief flush is missing, it is done on the spot."""
         commit = self._node.commit
-        settled = commit.settled
-        if all(starmap(settled, waits.items())):
+        if all(map(commit.is_settled, waits.values())):
             return True
-        return commit.settle_here(self, waits) and all(starmap(settled, waits.items()))
+        return commit.settle_here(self, waits) and all(map(commit.is_settled, waits.values()))
 
     async def _flush(self) -> None:
         """Wait until the answers may leave, and send them all."""
@@ -107,10 +105,9 @@ class Outgoing:
         waits = self._waits
         if waits:
             self._waits = {}
-            lost = await self._node.commit_all(waits)
-            if lost:
+            if await self._node.commit_all(waits.values()):
                 for answer in self._out:
-                    answer.refuse(lost)
+                    answer.revise()
         out, self._out, self._out_bytes = self._out, [], 0
         await send_parts(self._socket, [part for answer in out for part in answer.parts], self._made_progress)
 

@@ -13,7 +13,6 @@ words.
 """
 
 import struct
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.broker.handlers.api00_produce import (
@@ -23,11 +22,12 @@ from fencepost.broker.handlers.api00_produce import (
     TRANSACTIONAL,
     ZSTD_SINCE,
     Write,
-    note_loss,
     note_outcome,
+    revise,
     transaction_version,
 )
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.network.answers import Answer, framed
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.transactions.refused_writes import explain_refused
@@ -225,9 +225,8 @@ class RepeatedProduce:
             explain_refused(node, known.transactional_id, write, known.caller)
             answer = Answer(*_framed(known, correlation_id, write.answer))
         else:
-            end_offset = info.last_offset + 1
             if not info.duplicate:
-                counters.messages_in += end_offset - info.base_offset
+                counters.messages_in += info.end_offset - info.base_offset
                 counters.bytes_in += len(batch)
             data = known.pack(
                 known.size,
@@ -238,7 +237,7 @@ class RepeatedProduce:
                 info.log_start_offset,
                 known.after,
             )
-            answer = _Appended(self._node, known, data, end_offset)
+            answer = _Appended(self._node, known, data, info)
         node.metrics.count_request(PRODUCE.key, clock.monotonic() - began)
         return answer
 
@@ -248,21 +247,19 @@ class _Appended(Answer):
 
     __slots__ = ("_known", "_node")
 
-    def __init__(self, node: "Node", known: _Known, data: bytes, end_offset: int) -> None:
+    def __init__(self, node: "Node", known: _Known, data: bytes, ticket: Ticket) -> None:
         self.parts = [data]
         self.size_bytes = len(data)
-        self.waits = ((known.log, end_offset),)
+        self.tickets = (ticket,)
         self._node = node
         self._known = known
 
-    def refuse(self, lost: Collection[PartitionLog]) -> None:
-        known, log = self._known, self._known.log
-        ((_, end_offset),) = self.waits
-        if log in lost and log.high_watermark < end_offset:
-            write = known.write(b"")
-            note_loss(self._node, write)
-            correlation_id = self.parts[0][_LENGTH.size : 2 * _LENGTH.size]
-            self.parts, self.size_bytes = _framed(known, correlation_id, write.answer)
+    def revise(self) -> None:
+        write = self._known.write(b"")
+        (write.ticket,) = self.tickets
+        revise(self._node, write)
+        correlation_id = self.parts[0][_LENGTH.size : 2 * _LENGTH.size]
+        self.parts, self.size_bytes = _framed(self._known, correlation_id, write.answer)
 
 
 def _only_partition(request: Any) -> Any:

@@ -11,7 +11,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
+    from fencepost.broker.log.results import Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -21,14 +21,13 @@ class _Broker(HasClock, HasFlusher, HasGroups, HasMetrics, HasPartitions, Protoc
 
 
 class _Appended:
-    """Markers in their logs: what each partition answered, and how far the logs must be durable."""
+    """Markers in their logs: what each partition answered, and the tickets of those that were appended."""
 
-    __slots__ = ("results", "waits", "written")
+    __slots__ = ("results", "tickets")
 
     def __init__(self) -> None:
         self.results: dict[TopicPartition, ErrorCode] = {}
-        self.written: list[TopicPartition] = []
-        self.waits: dict[PartitionLog, int] = {}
+        self.tickets: dict[TopicPartition, Ticket] = {}
 
 
 class Markers:
@@ -46,8 +45,8 @@ class Markers:
         could not load its log the marker has to wait: in a copy that is restored later, it would be missing.
         """
         appended = self._append(marker, partitions)
-        lost = await self._node.commit_all(appended.waits)
-        return self._finished(appended, marker, lost)
+        changed = await self._node.commit_all(appended.tickets.values())
+        return self._finished(appended, marker, changed)
 
     def write_at_once(
         self, marker: Marker, partitions: Collection[TopicPartition]
@@ -57,15 +56,15 @@ class Markers:
         if node.commit.durability != "os":
             return None
         appended = self._append(marker, partitions)
-        for log in appended.waits:
-            node.commit.schedule(log)
-        return self._finished(appended, marker, ())
+        for ticket in appended.tickets.values():
+            node.commit.schedule(ticket.log)
+        return self._finished(appended, marker, False)
 
     def _append(self, marker: Marker, partitions: Collection[TopicPartition]) -> _Appended:
         node = self._node
         now_ms = node.clock.now_ms()
         appended = _Appended()
-        results, written, waits = appended.results, appended.written, appended.waits
+        results = appended.results
         for tp in sorted(partitions):  # the same order in every run: sets of names have another in each
             log = node.partition(tp)
             if log is None:
@@ -74,25 +73,24 @@ class Markers:
             if tp.topic == GROUP_TOPIC and not node.groups.takes_markers(tp.partition):
                 results[tp] = ErrorCode.NOT_LEADER_OR_FOLLOWER
                 continue
-            info = log.append_marker(*marker, now_ms)
-            results[tp] = info.error
-            if info.error is ErrorCode.NONE:
-                written.append(tp)
-                waits[log] = info.last_offset + 1
+            ticket = log.append_marker(*marker, now_ms)
+            results[tp] = ticket.error
+            if ticket.error is ErrorCode.NONE:
+                appended.tickets[tp] = ticket
             else:
                 logger.warning(
-                    "marker refused partition=%s producer_id=%d code=%s", tp, marker.producer_id, info.error.name
+                    "marker refused partition=%s producer_id=%d code=%s", tp, marker.producer_id, ticket.error.name
                 )
-        node.metrics.markers_written += len(written)
+        node.metrics.markers_written += len(appended.tickets)
         return appended
 
-    def _finished(
-        self, appended: _Appended, marker: Marker, lost: "Collection[PartitionLog]"
-    ) -> Mapping[TopicPartition, ErrorCode]:
+    def _finished(self, appended: _Appended, marker: Marker, changed: bool) -> Mapping[TopicPartition, ErrorCode]:
         node, results = self._node, appended.results
-        for tp in appended.written:
-            if lost and node.partition(tp) in lost:
-                results[tp] = ErrorCode.KAFKA_STORAGE_ERROR
+        for tp, ticket in appended.tickets.items():
+            if changed:
+                results[tp] = ticket.error if ticket.is_settled else ErrorCode.KAFKA_STORAGE_ERROR
+            if results[tp] is not ErrorCode.NONE:
+                logger.warning("marker lost partition=%s code=%s", tp, results[tp].name)
             elif tp.topic == GROUP_TOPIC:
                 node.groups.complete_transaction(tp.partition, marker.producer_id, marker.commit)
         return results

@@ -9,7 +9,7 @@ import trio
 from fencepost.broker.coordinator_logs import InternalTopicLogs, PartitionCoordinatorLog
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.coordinator.ports import LogUnreadable, LogWriteFailed, ProducerTag
 from fencepost.protocol.errors import ErrorCode
@@ -21,8 +21,8 @@ NOW_MS = 1_000
 
 
 @pytest.fixture
-async def commit(nursery: trio.Nursery) -> AsyncIterator[GroupCommit]:
-    group_commit = GroupCommit("fsync")
+async def commit(nursery: trio.Nursery) -> AsyncIterator[LogFlusher]:
+    group_commit = LogFlusher("fsync")
     await nursery.start(group_commit.run)
     yield group_commit
     nursery.cancel_scope.cancel()
@@ -33,7 +33,7 @@ def open_log(path: Path, config: LogConfig | None = None) -> tuple[LogDirectory,
     return directory, directory.create(TP, bytes(15) + b"x", config or LogConfig())
 
 
-async def test_records_come_back_in_order_with_their_tags(tmp_path: Path, commit: GroupCommit) -> None:
+async def test_records_come_back_in_order_with_their_tags(tmp_path: Path, commit: LogFlusher) -> None:
     directory, partition = open_log(tmp_path)
     log = PartitionCoordinatorLog(partition, commit)
     assert log.append([(b"a", b"1"), (b"b", None)], NOW_MS) == 2
@@ -55,7 +55,7 @@ async def test_records_come_back_in_order_with_their_tags(tmp_path: Path, commit
     directory.close()
 
 
-async def test_a_flipped_bit_in_a_trusted_log_stops_the_replay(tmp_path: Path, commit: GroupCommit) -> None:
+async def test_a_flipped_bit_in_a_trusted_log_stops_the_replay(tmp_path: Path, commit: LogFlusher) -> None:
     directory, partition = open_log(tmp_path)
     log = PartitionCoordinatorLog(partition, commit)
     log.append([(b"key", b"value")], NOW_MS)
@@ -72,7 +72,7 @@ async def test_a_flipped_bit_in_a_trusted_log_stops_the_replay(tmp_path: Path, c
     directory.close()
 
 
-async def test_a_refused_batch_is_told_as_clients_know_it(tmp_path: Path, commit: GroupCommit) -> None:
+async def test_a_refused_batch_is_told_as_clients_know_it(tmp_path: Path, commit: LogFlusher) -> None:
     """T7: too large for the log is UNKNOWN_SERVER_ERROR for the client."""
     directory, partition = open_log(tmp_path, LogConfig(max_message_bytes=100))
     log = PartitionCoordinatorLog(partition, commit)
@@ -84,7 +84,7 @@ async def test_a_refused_batch_is_told_as_clients_know_it(tmp_path: Path, commit
 
 
 async def test_internal_topics_open_logs_on_first_use_and_know_those_on_disk(
-    tmp_path: Path, commit: GroupCommit
+    tmp_path: Path, commit: LogFlusher
 ) -> None:
     directory = LogDirectory.open(tmp_path)
     opened: list[int] = []
@@ -107,7 +107,7 @@ async def test_internal_topics_open_logs_on_first_use_and_know_those_on_disk(
 
 @pytest.mark.parametrize("config", [LogConfig(), LogConfig(message_timestamp_type="LogAppendTime")])
 async def test_a_single_record_is_kept_as_it_would_be_were_its_batch_checked(
-    tmp_path: Path, commit: GroupCommit, config: LogConfig
+    tmp_path: Path, commit: LogFlusher, config: LogConfig
 ) -> None:
     """L9: what the broker makes itself is not looked at again, and becomes the same bytes."""
     kept = []

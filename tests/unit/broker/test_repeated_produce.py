@@ -110,7 +110,8 @@ async def test_answers_and_counters_are_those_of_the_general_way(nursery: trio.N
         assert answer is not None
         assert b"".join(answer.parts) == b"".join(expected.parts)
         assert answer.size_bytes == expected.size_bytes
-        assert list(answer.waits) == [(special.partition(TopicPartition("t", 0)), number + 2)]
+        [ticket] = answer.tickets
+        assert (ticket.log, ticket.end_offset) == (special.partition(TopicPartition("t", 0)), number + 2)
     for name in ("messages_in", "bytes_in", "produce_requests", "failed_produce_requests"):
         assert getattr(special.metrics.topic("t"), name) == getattr(general.metrics.topic("t"), name)
     stop(nursery, general, special)
@@ -129,7 +130,7 @@ async def test_what_the_log_refuses_is_refused_in_the_same_words(nursery: trio.N
         answer = short.answer(asked)
         assert answer is not None
         assert b"".join(answer.parts) == b"".join(expected.parts)
-        assert not list(answer.waits)
+        assert not list(answer.tickets)
     assert special.metrics.topic("t").failed_produce_requests == 4
     stop(nursery, general, special)
 
@@ -326,7 +327,8 @@ async def test_a_log_that_goes_offline_before_it_is_durable_takes_the_ack_back(n
         log = node.partition(TopicPartition("t", 0))
         assert log is not None
         log._high_watermark = 1
-        one.refuse([log])
+        log.take_offline(OSError(5, "a flush failed"))
+        one.revise()
     assert b"".join(answer.parts) == b"".join(expected.parts)
     assert read(answer).error_code == ErrorCode.KAFKA_STORAGE_ERROR
     stop(nursery, general, special)

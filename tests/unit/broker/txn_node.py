@@ -65,7 +65,7 @@ class TxnNode:
         if isawaitable(answer):
             answer = await answer
         if isinstance(answer, DurableReply):
-            await self.node.commit_all(answer.waits)
+            await self.node.commit_all(answer.tickets)
             answer = answer.response
         return route.api.response.decode(route.api.response.encode(answer, version), version)
 

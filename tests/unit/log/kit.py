@@ -8,7 +8,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
-from fencepost.broker.log.results import AppendInfo
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
 from fencepost.broker.log.storage.store import Bytes, FileRegion, Piece
 from fencepost.protocol.record_batch import BatchHeader, build_batch, iter_headers
@@ -43,19 +43,19 @@ def batch(
     )
 
 
-def send(log: PartitionLog, data: Bytes, *, version: int = 0, origin: AppendOrigin = AppendOrigin.CLIENT) -> AppendInfo:
+def send(log: PartitionLog, data: Bytes, *, version: int = 0, origin: AppendOrigin = AppendOrigin.CLIENT) -> Ticket:
     """Append at the usual time."""
     return log.append(data, origin, NOW_MS, transaction_version=version)
 
 
-def transact(log: PartitionLog, producer_id: int, epoch: int, sequence: int, count: int = 1) -> AppendInfo:
+def transact(log: PartitionLog, producer_id: int, epoch: int, sequence: int, count: int = 1) -> Ticket:
     """Append a transactional batch, which must go in."""
     info = send(log, batch(count, producer_id, epoch, sequence, transactional=True))
     assert not info.error, info
     return info
 
 
-def end(log: PartitionLog, producer_id: int, epoch: int, *, commit: bool, version: int = 1) -> AppendInfo:
+def end(log: PartitionLog, producer_id: int, epoch: int, *, commit: bool, version: int = 1) -> Ticket:
     """Append a marker, which must go in."""
     info = log.append_marker(producer_id, epoch, commit, 0, version, NOW_MS)
     assert not info.error, info

@@ -7,7 +7,7 @@ import trio
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability import checkpoint_pace
 from fencepost.broker.log.durability.checkpointing import Checkpointer, ReplacedFile
-from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.recovery.opening import recover
 from fencepost.broker.log.storage.checkpoints import RECOVERY_POINTS, decode_offsets
 from fencepost.broker.log.storage.memory import MemoryStore
@@ -21,7 +21,7 @@ OTHER = TP._replace(partition=1)
 @asynccontextmanager
 async def running(directory, lost=None):
     """A checkpointer beside a group commit; it is made to look by `run_once`."""
-    commit = GroupCommit("os", lost)
+    commit = LogFlusher("os", lost)
     seconds = [10.0]
     async with trio.open_nursery() as nursery:
         await nursery.start(commit.run)

@@ -15,7 +15,7 @@ from fencepost.broker.log.compaction.cleaner import CleanerSettings, LogCleaner
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningInterrupted, CleaningLimits, Steps
 from fencepost.broker.log.compaction.record_work import Offload, Work
 from fencepost.broker.log.directory import LogDirectory
-from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.checkpoints import decode_offsets
 from fencepost.broker.log.storage.memory import MemoryStore
@@ -254,7 +254,7 @@ async def test_the_cleaner_rests_and_can_be_turned_off(autojump_clock: MockClock
 def test_a_coordinator_replays_what_compaction_left() -> None:
     """G8, L5, L6: gaps, empty batches, missing and emptied markers; the fold is the same."""
     log = directory_over(MemoryStore()).create(TP, TOPIC_ID, COMPACT)
-    coordinator = PartitionCoordinatorLog(log, GroupCommit("os"))
+    coordinator = PartitionCoordinatorLog(log, LogFlusher("os"))
     for turn in range(8):
         coordinator.append([(b"a", b"%d" % turn), (b"b", b"%d" % turn)], NOW_MS)
         coordinator.append([(b"t", b"%d" % turn)], NOW_MS, ProducerTag(turn % 2, 0))

@@ -11,7 +11,8 @@ import trio.testing
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability import flusher as commit_module
-from fencepost.broker.log.durability.flusher import GroupCommit, LogOffline
+from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.checkpoints import RECOVERY_POINTS, decode_offsets
 from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
 from fencepost.broker.log.storage.store import FlushFailed
@@ -63,12 +64,12 @@ async def until(condition):
 async def test_wait_returns_when_durable_and_not_before():
     disk = SlowDisk()
     log = over(disk, durability="fsync")
-    commit = GroupCommit("fsync")
+    commit = LogFlusher("fsync")
     async with trio.open_nursery() as nursery:
         await nursery.start(commit.run)
         info = send(log, batch())
         assert log.high_watermark == 0
-        await commit.wait(log, info.last_offset + 1)
+        await commit.wait(info)
         assert log.high_watermark == log.recovery_point == 1
         assert disk.syncs == 1
         nursery.cancel_scope.cancel()
@@ -77,12 +78,12 @@ async def test_wait_returns_when_durable_and_not_before():
 async def test_who_asks_during_a_round_waits_for_the_next_and_rounds_are_shared():
     disk = SlowDisk()
     log = over(disk, durability="fsync")
-    commit = GroupCommit("fsync")
+    commit = LogFlusher("fsync")
     done = []
 
     async def produce(name):
         info = send(log, batch())
-        await commit.wait(log, info.last_offset + 1)
+        await commit.wait(info)
         done.append(name)
 
     async with trio.open_nursery() as nursery:
@@ -103,16 +104,16 @@ async def test_who_asks_during_a_round_waits_for_the_next_and_rounds_are_shared(
 
 async def test_wait_does_not_yield_when_already_durable():
     log = over(MemoryStore(), durability="os")
-    commit = GroupCommit("os")
+    commit = LogFlusher("os")
     info = send(log, batch())
     with trio.testing.assert_no_checkpoints():
-        await commit.wait(log, info.last_offset + 1)
+        await commit.wait(info)
 
 
 async def test_schedule_makes_durable_without_anyone_waiting():
     disk = SlowDisk()
     log = over(disk, durability="fsync")
-    commit = GroupCommit("fsync")
+    commit = LogFlusher("fsync")
     async with trio.open_nursery() as nursery:
         await nursery.start(commit.run)
         send(log, batch())
@@ -124,14 +125,14 @@ async def test_schedule_makes_durable_without_anyone_waiting():
 async def test_between_rounds_a_log_that_was_flushed_is_not_kept_alive():
     """A topic may be deleted then: nothing but the directory may refer to its logs."""
     log = over(MemoryStore(), durability="fsync")
-    commit = GroupCommit("fsync")
+    commit = LogFlusher("fsync")
     async with trio.open_nursery() as nursery:
         await nursery.start(commit.run)
         info = send(log, batch())
-        await commit.wait(log, info.last_offset + 1)
+        await commit.wait(info)
         await trio.testing.wait_all_tasks_blocked()
         gone = weakref.ref(log)
-        del log
+        del log, info
         gc.collect()
         assert gone() is None
         nursery.cancel_scope.cancel()
@@ -140,12 +141,12 @@ async def test_between_rounds_a_log_that_was_flushed_is_not_kept_alive():
 async def test_a_failed_fsync_is_fatal_and_nobody_is_told_his_bytes_are_safe():
     disk = SlowDisk()
     log = over(disk, durability="fsync")
-    commit = GroupCommit("fsync")
+    commit = LogFlusher("fsync")
     told = []
 
     async def produce():
         info = send(log, batch())
-        await commit.wait(log, info.last_offset + 1)
+        await commit.wait(info)
         told.append(info)
 
     async def broker():
@@ -163,13 +164,13 @@ async def test_a_failed_fsync_is_fatal_and_nobody_is_told_his_bytes_are_safe():
 
 async def test_one_round_serves_many_logs(tmp_path):
     directory = LogDirectory.open(tmp_path / "data")
-    commit = GroupCommit("fsync")
+    commit = LogFlusher("fsync")
     logs = [directory.create(TP._replace(partition=n), TOPIC_ID, LogConfig()) for n in range(5)]
     async with trio.open_nursery() as nursery:
         await nursery.start(commit.run)
         async with trio.open_nursery() as producers:
             for log in logs:
-                producers.start_soon(commit.wait, log, send(log, batch()).last_offset + 1)
+                producers.start_soon(commit.wait, send(log, batch()))
         assert commit.rounds == 1
         assert all(log.high_watermark == 1 for log in logs)
         nursery.cancel_scope.cancel()
@@ -180,12 +181,12 @@ async def test_what_a_reader_saw_is_still_there_after_losing_everything_unsynced
     """fsync durability: drop every byte that no fsync covered; what was visible stays."""
     disk = SlowDisk()
     log = over(disk, durability="fsync")
-    commit = GroupCommit("fsync")
+    commit = LogFlusher("fsync")
     async with trio.open_nursery() as nursery:
         await nursery.start(commit.run)
         for n in range(3):
             info = send(log, batch(1, 7, 0, n))
-            await commit.wait(log, info.last_offset + 1)
+            await commit.wait(info)
         seen = headers(log)
         synced = crashed(disk)
         send(log, batch(1, 7, 0, 3))
@@ -235,19 +236,19 @@ async def test_only_the_log_of_the_failed_file_goes_offline_where_somebody_is_to
     disk = OneBadFile()
     directory, logs = three_logs(disk)
     told = []
-    commit = GroupCommit("fsync", lambda log, error: told.append((log, error.filename)))
+    commit = LogFlusher("fsync", lambda log, error: told.append((log, error.filename)))
     async with trio.open_nursery() as nursery:
         await nursery.start(commit.run)
         for log in logs:
-            await commit.wait(log, send(log, batch()).last_offset + 1)
+            await commit.wait(send(log, batch()))
         disk.bad = "events-1/00000000000000000000.log"
         ends = [send(log, batch()).last_offset + 1 for log in logs]
         for log in logs:
             commit.schedule(log)
         with pytest.raises(LogOffline, match="events-1"):
-            await commit.wait(logs[1], ends[1])
-        await commit.wait(logs[0], ends[0])
-        await commit.wait(logs[2], ends[2])
+            await commit.wait(Ticket(logs[1], ends[1]))
+        await commit.wait(Ticket(logs[0], ends[0]))
+        await commit.wait(Ticket(logs[2], ends[2]))
         disk.bad = "nothing"
         assert told == [(logs[1], f"{logs[1].store.place}/00000000000000000000.log")]
         assert [log.offline for log in logs] == [False, True, False]
@@ -256,7 +257,7 @@ async def test_only_the_log_of_the_failed_file_goes_offline_where_somebody_is_to
         assert send(logs[1], batch()).error is ErrorCode.KAFKA_STORAGE_ERROR
         assert logs[1].delete_records(1)[0] is ErrorCode.KAFKA_STORAGE_ERROR
         with pytest.raises(LogOffline):
-            await commit.wait(logs[1], ends[1])
+            await commit.wait(Ticket(logs[1], ends[1]))
         nursery.cancel_scope.cancel()
     directory.close()
     again = directory_over(crashed(disk), "fsync")
@@ -269,7 +270,7 @@ async def test_only_the_log_of_the_failed_file_goes_offline_where_somebody_is_to
 async def test_a_failure_that_is_no_log_s_own_ends_the_process_in_any_case():
     disk = OneBadFile()
     _, logs = three_logs(disk)
-    commit = GroupCommit("fsync", lambda log, error: None)
+    commit = LogFlusher("fsync", lambda log, error: None)
 
     class Root:
         def sync(self):
@@ -286,14 +287,14 @@ async def test_whoever_no_cancellation_reaches_is_woken_when_the_rounds_end():
     """A change of the metadata waits in a shielded scope: the process could not end while it waited for ever."""
     disk = SlowDisk()
     log = over(disk, durability="fsync")
-    commit = GroupCommit("fsync")
+    commit = LogFlusher("fsync")
     disk.error = OSError(5, "Input/output error")
     refused = []
 
     async def shielded():
         with trio.CancelScope(shield=True):
             try:
-                await commit.wait(log, send(log, batch()).last_offset + 1)
+                await commit.wait(send(log, batch()))
             except LogOffline as error:
                 refused.append(error)
 
@@ -313,7 +314,7 @@ async def test_writers_with_acks_1_wait_when_the_disk_falls_behind(monkeypatch):
     monkeypatch.setattr(commit_module, "BACKLOG_BYTES", 600)
     disk = SlowDisk()
     log = over(disk, durability="fsync")
-    commit = GroupCommit("fsync")
+    commit = LogFlusher("fsync")
     async with trio.open_nursery() as nursery:
         await nursery.start(commit.run)
         disk.gate.clear()

@@ -3,7 +3,8 @@
 import pytest
 import trio
 
-from fencepost.broker.log.durability.flusher import GroupCommit, LogOffline
+from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
 from fencepost.broker.log.storage.store import FlushFailed
 from tests.unit.log.kit import batch, over, send
@@ -67,7 +68,7 @@ class _File(MemoryFile):
 def log_and_commit(brief=True, lost=None):
     disk = Disk("disk:")
     threads = Brief(brief)
-    return disk, over(disk, durability="fsync"), threads, GroupCommit("fsync", lost, threads)
+    return disk, over(disk, durability="fsync"), threads, LogFlusher("fsync", lost, threads)
 
 
 def test_who_asked_last_time_too_has_his_round_at_once():
@@ -106,14 +107,14 @@ async def test_a_round_under_way_is_waited_for():
         await nursery.start(commit.run)
         commit.settle_here("me", [log])
         send(log, batch())
-        nursery.start_soon(commit.wait, log, 1)
+        nursery.start_soon(commit.wait, Ticket(log, 1))
         while not threads.waits:
             await trio.lowlevel.checkpoint()
         threads.brief = True
         send(log, batch())
         assert not commit.settle_here("me", [log])
         threads.gate.set()
-        await commit.wait(log, 2)
+        await commit.wait(Ticket(log, 2))
         assert log.high_watermark == 2
         nursery.cancel_scope.cancel()
 
@@ -131,7 +132,7 @@ async def test_a_flush_that_fails_on_the_spot_ends_the_rounds_and_is_not_tried_a
     assert threads.here == 1
     assert log.high_watermark == 0
     with pytest.raises(LogOffline):
-        await commit.wait(log, 1)
+        await commit.wait(Ticket(log, 1))
 
 
 async def test_a_log_whose_flush_failed_on_the_spot_goes_offline_where_that_is_the_policy():
@@ -144,7 +145,7 @@ async def test_a_log_whose_flush_failed_on_the_spot_goes_offline_where_that_is_t
     async with trio.open_nursery() as nursery:
         await nursery.start(commit.run)
         with pytest.raises(LogOffline):
-            await commit.wait(log, 1)
+            await commit.wait(Ticket(log, 1))
         nursery.cancel_scope.cancel()
     assert lost == [log]
     assert log.offline

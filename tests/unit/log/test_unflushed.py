@@ -15,8 +15,9 @@ from fencepost.broker.log.durability import checkpoint_pace, unflushed
 from fencepost.broker.log.durability import flusher as commit_module
 from fencepost.broker.log.durability.checkpoint_pace import CheckpointPace
 from fencepost.broker.log.durability.checkpointing import Checkpointer
-from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.unflushed import Unflushed, bytes_max, kept_seconds
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.disk import SystemDisk
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from fencepost.broker.log.storage.memory import MemoryStore
@@ -81,18 +82,18 @@ def write(commit, log, size_bytes):
     while log.segments.written_bytes < stop:
         info = send(log, batch())
         assert not info.error
-        commit.settled(log, info.last_offset + 1)
+        commit.is_settled(info)
 
 
 async def test_what_is_little_is_left_to_the_kernel(tmp_path):
     """A test's topic need never reach the disk: nobody flushes it for its first batch, nor for a new segment."""
     disk = Watched()
-    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX)
     log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig(segment_bytes=400))
     async with running(commit):
         for _ in range(10):
             end_offset = send(log, batch()).last_offset + 1
-            assert commit.settled(log, end_offset)
+            assert commit.is_settled(Ticket(log, end_offset))
             commit.schedule(log)
         await trio.testing.wait_all_tasks_blocked()
         assert len(log.segments) > 1
@@ -101,7 +102,7 @@ async def test_what_is_little_is_left_to_the_kernel(tmp_path):
 
 async def test_too_much_is_written_a_little_at_a_time_and_in_order(tmp_path):
     disk = Watched()
-    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX)
     log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig())
     async with running(commit):
         write(commit, log, MAX * 2)
@@ -117,7 +118,7 @@ async def test_too_much_is_written_a_little_at_a_time_and_in_order(tmp_path):
 
 async def test_segments_that_were_closed_go_before_the_one_that_is_written_to(tmp_path):
     disk = Watched()
-    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX)
     log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig(segment_bytes=700))
     async with running(commit):
         write(commit, log, MAX * 2)
@@ -130,7 +131,7 @@ async def test_segments_that_were_closed_go_before_the_one_that_is_written_to(tm
 
 async def test_the_logs_that_hold_most_are_relieved(tmp_path):
     disk = Watched()
-    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX)
     directory = logs_on(disk, tmp_path)
     log, other = (directory.create(tp, TOPIC_ID, LogConfig()) for tp in (TP, OTHER))
     async with running(commit):
@@ -146,7 +147,7 @@ async def test_the_logs_that_hold_most_are_relieved(tmp_path):
 async def test_writers_wait_when_the_disk_falls_behind(tmp_path, acks):
     """Or the kernel would stop the event loop in the middle of a write, when too much of its memory is dirty."""
     disk = Watched()
-    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX)
     log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig())
     written = 0
 
@@ -155,8 +156,8 @@ async def test_writers_wait_when_the_disk_falls_behind(tmp_path, acks):
         while True:
             written = send(log, batch()).last_offset + 1
             if acks == "all":
-                if not commit.settled(log, written):
-                    await commit.wait(log, written)
+                if not commit.is_settled(Ticket(log, written)):
+                    await commit.wait(Ticket(log, written))
             else:
                 commit.schedule(log)
                 if commit.is_behind([log]):
@@ -174,34 +175,34 @@ async def test_writers_wait_when_the_disk_falls_behind(tmp_path, acks):
         assert log.high_watermark == written, "readers see what is in the page cache"
         disk.gate.set()
         await commit.ease([log])
-        assert commit.settled(log, written)
+        assert commit.is_settled(Ticket(log, written))
 
 
 async def test_what_is_kept_in_memory_holds_nobody_back():
     log = over(MemoryStore(), durability="os")
-    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX)
     async with running(commit):
         for _ in range(100):
             end_offset = send(log, batch()).last_offset + 1
-            if not commit.settled(log, end_offset):
-                await commit.wait(log, end_offset)
+            if not commit.is_settled(Ticket(log, end_offset)):
+                await commit.wait(Ticket(log, end_offset))
         await until(lambda: log.unflushed_bytes <= MAX + UNSEEN)
 
 
 async def test_a_deleted_topic_holds_nobody_back_and_is_never_written(tmp_path):
     disk = Watched()
-    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX)
     directory = logs_on(disk, tmp_path)
     for number in range(5):
         tp = TP._replace(partition=number)
         log = directory.create(tp, TOPIC_ID, LogConfig())
-        async with running(GroupCommit("os", unflushed_bytes_max=MAX)):
+        async with running(LogFlusher("os", unflushed_bytes_max=MAX)):
             write(commit, log, MAX // 2)
         directory.delete(tp)
     left = directory.create(OTHER._replace(partition=9), TOPIC_ID, LogConfig())
     async with running(commit):
         end_offset = send(left, batch()).last_offset + 1
-        await commit.wait(left, end_offset)
+        await commit.wait(Ticket(left, end_offset))
         await trio.testing.wait_all_tasks_blocked()
     assert disk.calls == []
 
@@ -211,7 +212,7 @@ async def test_a_relief_that_fails_is_a_failed_flush(tmp_path):
     disk = Watched()
     disk.error = OSError(errno.EIO, "Input/output error")
     lost = []
-    commit = GroupCommit("os", lambda log, error: lost.append(error), unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", lambda log, error: lost.append(error), unflushed_bytes_max=MAX)
     log = logs_on(disk, tmp_path / "a").create(TP, TOPIC_ID, LogConfig())
     async with running(commit):
         write(commit, log, MAX + 200)
@@ -220,7 +221,7 @@ async def test_a_relief_that_fails_is_a_failed_flush(tmp_path):
     assert [type(error) for error in lost] == [FlushFailed]
     assert "sync_file_range" in str(lost[0])
 
-    fatal = GroupCommit("os", unflushed_bytes_max=MAX)
+    fatal = LogFlusher("os", unflushed_bytes_max=MAX)
     log = logs_on(disk, tmp_path / "b").create(TP, TOPIC_ID, LogConfig())
     write(fatal, log, MAX + 200)
     with pytest.raises(FlushFailed):
@@ -231,7 +232,7 @@ async def test_a_checkpoint_is_prepared_a_little_at_a_time(tmp_path, monkeypatch
     """A flush of hundreds of MiB at once would fill the disk's queue, and whatever else is wanted of it waits (44)."""
     monkeypatch.setattr(checkpoint_pace, "LAZY_BYTES", 100)
     disk = Watched()
-    commit = GroupCommit("os", unflushed_bytes_max=MAX * 10)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX * 10)
     directory = logs_on(disk, tmp_path)
     log = directory.create(TP, TOPIC_ID, LogConfig())
     async with running(commit):
@@ -330,7 +331,7 @@ def test_what_the_kernel_has_written_by_itself_is_not_counted(tmp_path, monkeypa
 async def test_only_the_log_that_is_relieved_is_being_flushed(tmp_path):
     """Large batches for others need no thread meanwhile (decision 46)."""
     disk = Watched()
-    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX)
     directory = logs_on(disk, tmp_path)
     log, other = (directory.create(tp, TOPIC_ID, LogConfig()) for tp in (TP, OTHER))
     write(commit, other, 100)
@@ -346,7 +347,7 @@ async def test_only_the_log_that_is_relieved_is_being_flushed(tmp_path):
 @pytest.mark.parametrize("gone", ["deleted", "offline"])
 async def test_no_round_follows_another_for_a_log_that_is_gone(tmp_path, gone):
     """Its closed segments stay closed and unflushed: nothing that can be done, nor should be tried again and again."""
-    commit = GroupCommit("os", lambda log, error: None, unflushed_bytes_max=1 << 20)
+    commit = LogFlusher("os", lambda log, error: None, unflushed_bytes_max=1 << 20)
     directory = logs_on(Watched(), tmp_path)
     log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=200))
     while log.segments.closed_since_pins <= commit_module.CLOSED_MAX:

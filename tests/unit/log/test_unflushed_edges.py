@@ -11,9 +11,10 @@ import trio.testing
 from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability import flusher as commit_module
-from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.sync_threads import SyncThreads
 from fencepost.broker.log.durability.unflushed import Unflushed
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
 from fencepost.broker.log.storage.disk_file import DiskFile
 from fencepost.broker.log.storage.memory import MemoryStore
@@ -45,7 +46,7 @@ class Gated(Watched):
 async def test_who_waits_goes_on_when_the_count_falls_without_a_relief(tmp_path):
     """A flush, or the end of a topic, leaves nothing to relieve: then nobody else would ever wake who waits for it."""
     disk = Gated()
-    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX)
     directory = logs_on(disk, tmp_path)
     log, large, flushed = (directory.create(TP._replace(partition=n), TOPIC_ID, LogConfig()) for n in range(3))
     async with running(commit), trio.open_nursery() as nursery:
@@ -55,7 +56,7 @@ async def test_who_waits_goes_on_when_the_count_falls_without_a_relief(tmp_path)
         await until(disk.flushing.is_set)
         write(commit, large, MAX * 2)
         end_offset = send(log, batch()).last_offset + 1
-        nursery.start_soon(commit.wait, log, end_offset)
+        nursery.start_soon(commit.wait, Ticket(log, end_offset))
         await trio.testing.wait_all_tasks_blocked()
         directory.delete(large.tp)
         await commit.ease([large])  # of a request that was under way
@@ -64,7 +65,7 @@ async def test_who_waits_goes_on_when_the_count_falls_without_a_relief(tmp_path)
 
 async def test_what_a_flush_took_is_not_counted_any_more(tmp_path):
     disk = Watched()
-    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX)
     directory = logs_on(disk, tmp_path)
     log, other = (directory.create(tp, TOPIC_ID, LogConfig()) for tp in (TP, OTHER))
     async with running(commit):
@@ -77,7 +78,7 @@ async def test_what_a_flush_took_is_not_counted_any_more(tmp_path):
 
 async def test_what_comes_after_a_flush_is_counted_as_before(tmp_path):
     disk = Watched()
-    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX)
     log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig())
     async with running(commit):
         write(commit, log, 100)
@@ -134,7 +135,7 @@ class Counted(Watched):
 async def test_a_relief_opens_a_bounded_number_of_files(tmp_path, monkeypatch):
     """They are held open until it is done: of very many logs with a little each it takes but some at a time."""
     disk = Counted()
-    commit = GroupCommit("os", unflushed_bytes_max=100)
+    commit = LogFlusher("os", unflushed_bytes_max=100)
     monkeypatch.setattr(commit_module, "RELIEF_BYTES", 1 << 20)
     directory = logs_on(disk, tmp_path)
     logs = [directory.create(TP._replace(partition=number), TOPIC_ID, LogConfig()) for number in range(300)]
@@ -168,7 +169,7 @@ async def test_what_was_relieved_is_never_flushed_by_the_event_loop(tmp_path):
         fdatasync(fd)
 
     disk.fdatasync = note_and_flush
-    commit = GroupCommit("os", threads=AlwaysBrief(), unflushed_bytes_max=0)
+    commit = LogFlusher("os", threads=AlwaysBrief(), unflushed_bytes_max=0)
     log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig())
     async with running(commit):
         write(commit, log, MAX * 2)
@@ -216,7 +217,7 @@ def test_what_is_written_behind_a_cut_is_relieved_as_well(tmp_path):
 async def test_coordinators_are_not_held_back(tmp_path):
     """They write little, and many wait for them: only who produces waits for the disk."""
     disk = Watched()
-    commit = GroupCommit("os", unflushed_bytes_max=MAX)
+    commit = LogFlusher("os", unflushed_bytes_max=MAX)
     directory = logs_on(disk, tmp_path)
     log, own = (directory.create(tp, TOPIC_ID, LogConfig()) for tp in (TP, OTHER))
     books = PartitionCoordinatorLog(own, commit)
@@ -234,7 +235,7 @@ async def test_coordinators_are_not_held_back(tmp_path):
 async def test_closed_segments_are_flushed_before_there_are_too_many_to_open(tmp_path, monkeypatch):
     """A flush holds all their files open at once, four of each; writers wait where the disk is slow."""
     disk = Gated()
-    commit = GroupCommit("os", unflushed_bytes_max=1 << 30)
+    commit = LogFlusher("os", unflushed_bytes_max=1 << 30)
     log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig(segment_bytes=100))
     pinned = []
     pins = log.segments.pins
@@ -252,8 +253,8 @@ async def test_closed_segments_are_flushed_before_there_are_too_many_to_open(tmp
         while True:
             end_offset = send(log, batch()).last_offset + 1
             count += 1
-            if not commit.settled(log, end_offset):
-                await commit.wait(log, end_offset)
+            if not commit.is_settled(Ticket(log, end_offset)):
+                await commit.wait(Ticket(log, end_offset))
             await trio.lowlevel.checkpoint()
 
     async with running(commit), trio.open_nursery() as writer:
@@ -288,7 +289,7 @@ async def test_the_first_flush_after_a_start_does_not_open_all_segments_at_once(
     log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=100))
     assert len(log.segments) == 200
     send(log, batch())
-    commit = GroupCommit(durability)
+    commit = LogFlusher(durability)
     flushed, disk.calls, disk.most = len(disk.calls), [], 0
     assert flushed
     async with running(commit):
@@ -299,14 +300,14 @@ async def test_the_first_flush_after_a_start_does_not_open_all_segments_at_once(
 
 async def test_a_deleted_topic_with_many_closed_segments_holds_nobody_back(tmp_path):
     disk = Watched()
-    commit = GroupCommit("os", unflushed_bytes_max=1 << 30)
+    commit = LogFlusher("os", unflushed_bytes_max=1 << 30)
     directory = logs_on(disk, tmp_path)
     log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=100))
     for _ in range(200):
         end_offset = send(log, batch()).last_offset + 1
     directory.delete(TP)
     async with running(commit):
-        await commit.wait(log, end_offset)
+        await commit.wait(Ticket(log, end_offset))
         await commit.ease([log])
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.checkpointing import Checkpointer
-from fencepost.broker.log.durability.flusher import GroupCommit
+from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.sync_threads import Failure, SyncThreads
 from fencepost.broker.log.durability.upkeep import at_once, in_threads
 from fencepost.broker.log.partition import PartitionLog
@@ -179,7 +179,7 @@ async def test_the_broker_waits_for_no_disk_in_its_upkeep(few_at_once):
     disk = SimDisk()
     directory, log = written(disk)
     threads = Watched(disk)
-    checkpointer = Checkpointer(directory, GroupCommit("fsync", None, threads), count(step=120.0).__next__, threads)
+    checkpointer = Checkpointer(directory, LogFlusher("fsync", None, threads), count(step=120.0).__next__, threads)
     await checkpointer.run_once()
     assert await in_threads(log.deleting_records(5), threads) == (ErrorCode.NONE, 5)
     log.config = replace(TINY, retention_bytes=300, retention_ms=-1)

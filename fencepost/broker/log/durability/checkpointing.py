@@ -7,7 +7,7 @@ from typing import Protocol
 
 import trio
 
-from fencepost.broker.log.durability.flusher import GroupCommit, LogOffline
+from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import FlushFailed, Store, Syncable
@@ -78,7 +78,7 @@ class Checkpointer:
     def __init__(
         self,
         directory: Checkpoints,
-        commit: GroupCommit,
+        commit: LogFlusher,
         monotonic: Callable[[], float],
         threads: FlushThreads | None = None,
     ) -> None:
@@ -88,7 +88,7 @@ class Checkpointer:
         self._threads: FlushThreads = threads or SyncThreads(0)
 
     async def run(self) -> None:
-        """Look every few seconds, until cancelled. Raises OSError as `GroupCommit.run` does."""
+        """Look every few seconds, until cancelled. Raises OSError as `LogFlusher.run` does."""
         try:
             while True:
                 await trio.sleep(INTERVAL_SECONDS)

@@ -1,4 +1,4 @@
-"""Group commit: one round of flushes in threads makes durable what everybody waits for."""
+"""One round of flushes in threads makes durable what all waiting tickets stand for (group commit)."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -9,6 +9,7 @@ import trio
 from fencepost.broker.log.durability.sync_threads import Failure, FlushThreads, SyncThreads
 from fencepost.broker.log.durability.unflushed import RELIEF_BYTES, Unflushed, bytes_max
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.store import Syncable
 from fencepost.protocol.topics import TopicPartition
 
@@ -67,7 +68,7 @@ class _Batch:
                 log.finish_sync(end_offset)
 
 
-class GroupCommit:
+class LogFlusher:
     """Makes logs durable: in `fsync` before the answer; in `os` when a checkpoint asks for it. Until then the kernel
     writes, and where that would become too much for it, it is relieved of some (`Unflushed`).
 
@@ -114,13 +115,14 @@ class GroupCommit:
         """
         return self._waiting and (not self._being_relieved or log in self._being_relieved)
 
-    async def wait(self, log: PartitionLog, end_offset: int, held_back: bool = True) -> None:
-        """Return when everything of `log` below `end_offset` is durable; without a checkpoint if it already is.
+    async def wait(self, ticket: Ticket, held_back: bool = True) -> None:
+        """Return when `ticket` is settled; without a checkpoint if it already is. It may have been refused meanwhile.
 
-        In `os` who is `held_back` waits for the disk where too much is unflushed; coordinators are not, for what they
-        write is little, and many wait for it. Raises LogOffline: then it never will be.
+        In `os` a writer that is `held_back` waits for the disk where too much is unflushed. Coordinators are not: they
+        write little, and many requests wait for it. Raises LogOffline: then the ticket never settles.
         """
-        while log.high_watermark < end_offset:
+        log = ticket.log
+        while not ticket.is_settled:
             if log.offline or self._ended:
                 raise LogOffline(log.tp)
             await self._enlist(log).done.wait()
@@ -147,9 +149,10 @@ class GroupCommit:
         if waits and not self._ended:
             await waits[0].done.wait()
 
-    def settled(self, log: PartitionLog, end_offset: int, held_back: bool = True) -> bool:
+    def is_settled(self, ticket: Ticket, held_back: bool = True) -> bool:
         """Whether `wait` would return at once and have nothing flushed either."""
-        return log.high_watermark >= end_offset and (
+        log = ticket.log
+        return log.high_watermark >= ticket.end_offset and (
             log.segments.written_bytes < log.flush_at_bytes or (self._lazy and not (self._is_behind(log) and held_back))
         )
 

@@ -23,7 +23,7 @@ class FlushFailed(OSError):
     """An fsync failed. What was written since the last one that succeeded may be lost, and a second try would lie.
 
     The kernel marks pages clean that it could not write, so flushing again succeeds and proves nothing. Whoever meets
-    this gives the file up: see `GroupCommit`.
+    this gives the file up: see `LogFlusher`.
     """
 
 
