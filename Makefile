@@ -13,7 +13,7 @@ AT_ONCE := $(if $(ARGS),,-n $(WORKERS) --dist loadscope --no-loadscope-reorder)
 SEEDS ?= 2000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test sim check format bench pins clean
+.PHONY: help setup demo test sim check format stubs bench pins clean
 
 help: ## This text
 	@echo "fencepost: a broker that speaks Kafka's protocol, with true transactions and no JVM"
@@ -47,6 +47,10 @@ check: setup ## What to run before a commit: format, lint, types, architecture, 
 format: setup ## Let ruff write the code's form
 	$(BIN)/ruff format $(wildcard $(SOURCES))
 	$(BIN)/ruff check --fix $(wildcard $(SOURCES))
+
+stubs: setup ## Write the type stubs anew after a change of a message or of the async client
+	$(PY) -m tests.architecture.message_stubs
+	$(PY) -m tests.architecture.sync_stub
 
 bench: setup ## Load against fencepost, beside a Kafka where KAFKA=host:port names one; table into bench/out
 	$(PY) -m bench $(if $(KAFKA),--kafka $(KAFKA)) $(if $(KAFKA_PID),--kafka-pid $(KAFKA_PID)) $(ARGS)

@@ -1,5 +1,6 @@
-"""The numbers of Kafka's APIs, as they stand in a request's header."""
+"""Kafka's APIs: their numbers, names and versions. The one place where these stand; everything else asks here."""
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 
@@ -66,3 +67,88 @@ class ApiKey(IntEnum):
     def api_name(self) -> str:
         """Kafka's name of the API: `LIST_OFFSETS` is `ListOffsets`."""
         return "".join(part.capitalize() for part in self.name.split("_"))
+
+
+@dataclass(frozen=True)
+class Versions:
+    """Which versions of one API are known here, each range from its first to its last."""
+
+    served: tuple[int, int]
+    """What can be decoded and answered; for the APIs in `ASKED`, what our client speaks."""
+    flexible_since: int | None
+    """The first version with compact lengths and tagged fields (KIP-482); None: there is none."""
+    advertised: tuple[int, int] | None = None
+    """What ApiVersions lists, where that is not `served`."""
+    unstable: int | None = None
+    """A version above `served` that Kafka may still change (its latestVersionUnstable)."""
+
+    @property
+    def declared(self) -> tuple[int, int]:
+        """The versions that the messages of the API can be written and read in."""
+        return self.served[0], self.served[1] if self.unstable is None else self.unstable
+
+
+SERVED: dict[ApiKey, Versions] = {
+    ApiKey.PRODUCE: Versions((3, 13), 9, advertised=(0, 13)),
+    ApiKey.FETCH: Versions((4, 18), 12),
+    ApiKey.LIST_OFFSETS: Versions((0, 11), 6, advertised=(1, 11)),
+    ApiKey.METADATA: Versions((0, 13), 9),
+    ApiKey.OFFSET_COMMIT: Versions((0, 10), 8, advertised=(2, 10)),
+    ApiKey.OFFSET_FETCH: Versions((1, 10), 6),
+    ApiKey.FIND_COORDINATOR: Versions((0, 6), 3),
+    ApiKey.JOIN_GROUP: Versions((0, 9), 6),
+    ApiKey.HEARTBEAT: Versions((0, 4), 4),
+    ApiKey.LEAVE_GROUP: Versions((0, 5), 4),
+    ApiKey.SYNC_GROUP: Versions((0, 5), 4),
+    ApiKey.DESCRIBE_GROUPS: Versions((0, 6), 5),
+    ApiKey.LIST_GROUPS: Versions((0, 5), 3),
+    ApiKey.SASL_HANDSHAKE: Versions((0, 1), None),
+    ApiKey.API_VERSIONS: Versions((0, 4), 3),
+    ApiKey.CREATE_TOPICS: Versions((0, 7), 5, advertised=(2, 7)),
+    ApiKey.DELETE_TOPICS: Versions((0, 6), 4, advertised=(1, 6)),
+    ApiKey.DELETE_RECORDS: Versions((0, 2), 2),
+    ApiKey.INIT_PRODUCER_ID: Versions((0, 5), 2, unstable=6),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Versions((0, 4), 4, advertised=(2, 4)),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Versions((0, 5), 3),
+    ApiKey.ADD_OFFSETS_TO_TXN: Versions((0, 4), 3),
+    ApiKey.END_TXN: Versions((0, 5), 3),
+    ApiKey.WRITE_TXN_MARKERS: Versions((0, 2), 1, advertised=(1, 2)),
+    ApiKey.TXN_OFFSET_COMMIT: Versions((0, 6), 3, advertised=(0, 5)),  # 4.3 does not know 6, which comes with Kafka 4.4
+    ApiKey.DESCRIBE_CONFIGS: Versions((0, 4), 4, advertised=(1, 4)),
+    ApiKey.ALTER_CONFIGS: Versions((0, 2), 2),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Versions((1, 2), 2),
+    ApiKey.DESCRIBE_LOG_DIRS: Versions((1, 5), 2),
+    ApiKey.SASL_AUTHENTICATE: Versions((0, 2), 2),
+    ApiKey.CREATE_PARTITIONS: Versions((0, 3), 2),
+    ApiKey.DELETE_GROUPS: Versions((0, 2), 2),
+    ApiKey.ELECT_LEADERS: Versions((0, 2), 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Versions((0, 1), 1),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Versions((0, 1), 0),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Versions((0, 0), 0),
+    ApiKey.OFFSET_DELETE: Versions((0, 0), None),
+    ApiKey.DESCRIBE_QUORUM: Versions((0, 2), 0),
+    ApiKey.UPDATE_FEATURES: Versions((0, 2), 0),
+    ApiKey.DESCRIBE_CLUSTER: Versions((0, 2), 0),
+    ApiKey.DESCRIBE_PRODUCERS: Versions((0, 0), 0),
+    ApiKey.UNREGISTER_BROKER: Versions((0, 0), 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: Versions((0, 0), 0),
+    ApiKey.LIST_TRANSACTIONS: Versions((0, 2), 0),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Versions((0, 1), 0),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Versions((0, 1), 0),
+    ApiKey.LIST_CONFIG_RESOURCES: Versions((0, 1), 0),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Versions((0, 0), 0),
+}
+"""What the broker serves."""
+
+ASKED: dict[ApiKey, Versions] = {
+    ApiKey.DESCRIBE_ACLS: Versions((1, 3), 2),
+    ApiKey.CREATE_ACLS: Versions((1, 3), 2),
+    ApiKey.DELETE_ACLS: Versions((1, 3), 2),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Versions((0, 1), 1),
+    ApiKey.ALTER_CLIENT_QUOTAS: Versions((0, 1), 1),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Versions((0, 0), 0),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Versions((0, 0), 0),
+}
+"""What our client asks other brokers and our own broker does not serve (docs/decisions/0023-asked-but-not-served.md).
+
+A broker that gains one of these moves its row above and brings a handler."""

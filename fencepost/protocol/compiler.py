@@ -137,8 +137,8 @@ class DecoderSource(Source):
 
     def struct(self, tree: VersionedStruct, depth: int) -> str:
         """A struct: runs of fixed fields in one unpack, the others one by one, absent ones by their default."""
-        cls, made = tree.maker.cls, self.name("x")
-        self.put(depth, f"{made} = new({self.constant(cls, 'C')})")
+        made = self.name("x")
+        self.put(depth, f"{made} = new({self.constant(tree.maker, 'C')})")
         run: list[tuple[str, str, int]] = []
 
         def flush() -> None:

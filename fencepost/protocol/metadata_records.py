@@ -51,9 +51,11 @@ from fencepost.protocol.schema import (
     Int32,
     Int64,
     Message,
+    MessageValue,
     Since,
     String,
     Struct,
+    StructType,
     Uint16,
     Uuid,
 )
@@ -116,7 +118,7 @@ class _Form:
 
     api_key: int
     made: type[Any]
-    message: Message
+    message: type[MessageValue]
     version: int
 
 
@@ -127,8 +129,8 @@ def _form(api_key: int, made: type[Any], written: int, *fields: Any, versions: t
 _ENDPOINT = Struct("BrokerEndpoint", "name" / String, "host" / String, "port" / Uint16, "security_protocol" / Int16)
 _FEATURE = Struct("BrokerFeature", "name" / String, "min_supported_version" / Int16, "max_supported_version" / Int16)
 _ENTITY = Struct("QuotaEntity", "entity_type" / String, "entity_name" / Field(String, nullable=0))
-_STRUCTS: dict[type[Any], Struct] = {BrokerEndpoint: _ENDPOINT, BrokerFeature: _FEATURE, QuotaEntity: _ENTITY}
-_PARTS: dict[str, type[Any]] = {struct.struct_name: made for made, struct in _STRUCTS.items()}
+_STRUCTS: dict[type[Any], StructType] = {BrokerEndpoint: _ENDPOINT, BrokerFeature: _FEATURE, QuotaEntity: _ENTITY}
+_PARTS: dict[str, type[Any]] = {struct.__name__: made for made, struct in _STRUCTS.items()}
 
 
 def _changed(tag: int, kind: Any, since: int = 0) -> Field:

@@ -119,11 +119,12 @@ class LengthPrefixed(Construct):
         return obj
 
 
-class ArrayOf(Subconstruct):
+class ArrayOf(Construct):
     """A count (int32 or a varint of count + 1), then the elements; the count must fit what is left of the frame."""
 
     def __init__(self, subcon: Any, compact: bool = False, nullable: bool = False) -> None:
-        super().__init__(subcon)
+        super().__init__()
+        self.subcon = subcon
         self.compact = compact
         self.nullable = nullable
 

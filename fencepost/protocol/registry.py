@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
-from fencepost.protocol.api_keys import ApiKey
-from fencepost.protocol.schema import NO_VERSION, Message
+from fencepost.protocol.api_keys import ASKED, SERVED, ApiKey, Versions
+from fencepost.protocol.schema import NO_VERSION, RequestValue, ResponseValue
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,12 @@ class Api:
     unstable: int | None = None
     """A version above `served` that Kafka may still change (its latestVersionUnstable): offered only where the broker
     is told to by `unstable.api.versions.enable`, and asked for only by who needs it."""
+
+    @classmethod
+    def of(cls, key: ApiKey, versions: Versions) -> "Api":
+        """The API with what `versions` says of it."""
+        flexible_since = NO_VERSION if versions.flexible_since is None else versions.flexible_since
+        return cls(key, versions.served, versions.advertised or versions.served, flexible_since, versions.unstable)
 
     def with_unstable(self) -> "Api":
         """This API as a broker serves it that offers unstable versions, too."""
@@ -56,15 +63,15 @@ class Api:
         return import_module(f"fencepost.protocol.messages.{self.module_name}")
 
     @cached_property
-    def request(self) -> Message:
+    def request(self) -> type[RequestValue[Any]]:
         """The request's declaration."""
-        message: Message = getattr(self.module, f"{self.name}Request")
+        message: type[RequestValue[Any]] = getattr(self.module, f"{self.name}Request")
         return message
 
     @cached_property
-    def response(self) -> Message:
+    def response(self) -> type[ResponseValue]:
         """The response's declaration."""
-        message: Message = getattr(self.module, f"{self.name}Response")
+        message: type[ResponseValue] = getattr(self.module, f"{self.name}Response")
         return message
 
     def serves(self, version: int) -> bool:
@@ -86,84 +93,10 @@ class Api:
 
 API_VERSIONS = ApiKey.API_VERSIONS
 
-_ROWS: tuple[tuple[ApiKey, tuple[int, int], tuple[int, int] | None, int | None], ...] = (
-    # key, served, advertised where that differs, first flexible version
-    (ApiKey.PRODUCE, (3, 13), (0, 13), 9),
-    (ApiKey.FETCH, (4, 18), None, 12),
-    (ApiKey.LIST_OFFSETS, (0, 11), (1, 11), 6),
-    (ApiKey.METADATA, (0, 13), None, 9),
-    (ApiKey.OFFSET_COMMIT, (0, 10), (2, 10), 8),
-    (ApiKey.OFFSET_FETCH, (1, 10), None, 6),
-    (ApiKey.FIND_COORDINATOR, (0, 6), None, 3),
-    (ApiKey.JOIN_GROUP, (0, 9), None, 6),
-    (ApiKey.HEARTBEAT, (0, 4), None, 4),
-    (ApiKey.LEAVE_GROUP, (0, 5), None, 4),
-    (ApiKey.SYNC_GROUP, (0, 5), None, 4),
-    (ApiKey.DESCRIBE_GROUPS, (0, 6), None, 5),
-    (ApiKey.LIST_GROUPS, (0, 5), None, 3),
-    (ApiKey.SASL_HANDSHAKE, (0, 1), None, None),
-    (ApiKey.API_VERSIONS, (0, 4), None, 3),
-    (ApiKey.CREATE_TOPICS, (0, 7), (2, 7), 5),
-    (ApiKey.DELETE_TOPICS, (0, 6), (1, 6), 4),
-    (ApiKey.DELETE_RECORDS, (0, 2), None, 2),
-    (ApiKey.INIT_PRODUCER_ID, (0, 5), None, 2),
-    (ApiKey.OFFSET_FOR_LEADER_EPOCH, (0, 4), (2, 4), 4),
-    (ApiKey.ADD_PARTITIONS_TO_TXN, (0, 5), None, 3),
-    (ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), None, 3),
-    (ApiKey.END_TXN, (0, 5), None, 3),
-    (ApiKey.WRITE_TXN_MARKERS, (0, 2), (1, 2), 1),
-    (ApiKey.TXN_OFFSET_COMMIT, (0, 6), (0, 5), 3),  # 6 is Kafka 4.4's; what 4.3 does not know, nobody is told of
-    (ApiKey.DESCRIBE_CONFIGS, (0, 4), (1, 4), 4),
-    (ApiKey.ALTER_CONFIGS, (0, 2), None, 2),
-    (ApiKey.ALTER_REPLICA_LOG_DIRS, (1, 2), None, 2),
-    (ApiKey.DESCRIBE_LOG_DIRS, (1, 5), None, 2),
-    (ApiKey.SASL_AUTHENTICATE, (0, 2), None, 2),
-    (ApiKey.CREATE_PARTITIONS, (0, 3), None, 2),
-    (ApiKey.DELETE_GROUPS, (0, 2), None, 2),
-    (ApiKey.ELECT_LEADERS, (0, 2), None, 2),
-    (ApiKey.INCREMENTAL_ALTER_CONFIGS, (0, 1), None, 1),
-    (ApiKey.ALTER_PARTITION_REASSIGNMENTS, (0, 1), None, 0),
-    (ApiKey.LIST_PARTITION_REASSIGNMENTS, (0, 0), None, 0),
-    (ApiKey.OFFSET_DELETE, (0, 0), None, None),
-    (ApiKey.DESCRIBE_QUORUM, (0, 2), None, 0),
-    (ApiKey.UPDATE_FEATURES, (0, 2), None, 0),
-    (ApiKey.DESCRIBE_CLUSTER, (0, 2), None, 0),
-    (ApiKey.DESCRIBE_PRODUCERS, (0, 0), None, 0),
-    (ApiKey.UNREGISTER_BROKER, (0, 0), None, 0),
-    (ApiKey.DESCRIBE_TRANSACTIONS, (0, 0), None, 0),
-    (ApiKey.LIST_TRANSACTIONS, (0, 2), None, 0),
-    (ApiKey.CONSUMER_GROUP_HEARTBEAT, (0, 1), None, 0),
-    (ApiKey.CONSUMER_GROUP_DESCRIBE, (0, 1), None, 0),
-    (ApiKey.LIST_CONFIG_RESOURCES, (0, 1), None, 0),
-    (ApiKey.DESCRIBE_TOPIC_PARTITIONS, (0, 0), None, 0),
-)
+API_BY_KEY: dict[int, Api] = {key: Api.of(key, versions) for key, versions in SERVED.items()}
+"""Every API that the broker serves."""
 
-_UNSTABLE = {ApiKey.INIT_PRODUCER_ID: 6}
-
-API_BY_KEY: dict[int, Api] = {
-    key: Api(key, served, advertised or served, NO_VERSION if flexible is None else flexible, _UNSTABLE.get(key))
-    for key, served, advertised, flexible in _ROWS
-}
-_ASKED_ROWS: tuple[tuple[ApiKey, tuple[int, int], int | None], ...] = (
-    # key, versions our client speaks, first flexible version
-    (ApiKey.DESCRIBE_ACLS, (1, 3), 2),
-    (ApiKey.CREATE_ACLS, (1, 3), 2),
-    (ApiKey.DELETE_ACLS, (1, 3), 2),
-    (ApiKey.DESCRIBE_CLIENT_QUOTAS, (0, 1), 1),
-    (ApiKey.ALTER_CLIENT_QUOTAS, (0, 1), 1),
-    (ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, (0, 0), 0),
-    (ApiKey.ALTER_USER_SCRAM_CREDENTIALS, (0, 0), 0),
-)
-
-ASKED_BY_KEY: dict[int, Api] = {
-    key: Api(key, versions, versions, NO_VERSION if flexible is None else flexible)
-    for key, versions, flexible in _ASKED_ROWS
-}
-"""What our client asks other brokers and our own broker does not serve (docs/decisions/0023-asked-but-not-served.md).
-
-A broker that gains one of these moves its row above and brings a handler."""
-
-KNOWN_BY_KEY: dict[int, Api] = API_BY_KEY | ASKED_BY_KEY
+KNOWN_BY_KEY: dict[int, Api] = API_BY_KEY | {key: Api.of(key, versions) for key, versions in ASKED.items()}
 """Every API whose messages are declared."""
 
 API_BY_NAME: dict[str, Api] = {api.name: api for api in API_BY_KEY.values()}

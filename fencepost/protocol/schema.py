@@ -1,62 +1,56 @@
-"""The vocabulary of a declaration: one declaration says all versions of a message, and makes its values."""
+"""The vocabulary of a declaration: it says all versions of a message once, and is the class of its values."""
 
 from collections.abc import Iterator
-from functools import cached_property
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NoReturn, Self, TypeVar
 
-from construct import Construct, ConstructError, Renamed, Subconstruct
+from construct import Construct, ConstructError, Renamed
 
+from fencepost.protocol.api_keys import ASKED, SERVED, ApiKey, Versions
 from fencepost.protocol.primitives import (
     ArrayOf,
-    Bool,
-    Float64,
-    Int8,
-    Int16,
-    Int32,
-    Int64,
     KnownTag,
     LengthPrefixed,
     NullableStruct,
     TaggedFields,
-    Uint16,
-    Uint32,
-    Uuid,
     VersionedStruct,
+)
+from fencepost.protocol.primitives import (
+    Bool as Bool,
+)
+from fencepost.protocol.primitives import (
+    Float64 as Float64,
+)
+from fencepost.protocol.primitives import (
+    Int8 as Int8,
+)
+from fencepost.protocol.primitives import (
+    Int16 as Int16,
+)
+from fencepost.protocol.primitives import (
+    Int32 as Int32,
+)
+from fencepost.protocol.primitives import (
+    Int64 as Int64,
+)
+from fencepost.protocol.primitives import (
+    Uint16 as Uint16,
+)
+from fencepost.protocol.primitives import (
+    Uint32 as Uint32,
+)
+from fencepost.protocol.primitives import (
+    Uuid as Uuid,
 )
 
 if TYPE_CHECKING:
     from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
 
-__all__ = [
-    "Array",
-    "Bool",
-    "Bytes",
-    "DecodeError",
-    "EncodeError",
-    "Field",
-    "Float64",
-    "Int8",
-    "Int16",
-    "Int32",
-    "Int64",
-    "Message",
-    "Records",
-    "Request",
-    "Response",
-    "Since",
-    "String",
-    "Struct",
-    "Uint16",
-    "Uint32",
-    "Until",
-    "Uuid",
-]
-
 String = LengthPrefixed("string")
 Bytes = LengthPrefixed("bytes")
 Records = LengthPrefixed("records", nullable=True)
 NO_VERSION = 1 << 15
+"""Above every version: that of a field which is never null, or of a message which is never flexible."""
 UNSET: Any = object()
 
 
@@ -80,7 +74,7 @@ def Array(element: Any) -> ArrayOf:
     return ArrayOf(element)
 
 
-class Field(Subconstruct):
+class Field(Construct):
     """A type with the versions it stands in, and its default; `nullable` is the first version in which it may be null.
 
     `tag`: the field is a tagged one from version `tagged_since` on (KIP-482).
@@ -97,7 +91,8 @@ class Field(Subconstruct):
         tag: int | None = None,
         tagged_since: int | None = None,
     ) -> None:
-        super().__init__(subcon)
+        super().__init__()
+        self.subcon = subcon
         self.since, self.until, self.nullable = since, until, nullable
         self.tag = tag
         self.tagged_since = since if tagged_since is None else tagged_since
@@ -115,7 +110,7 @@ class Field(Subconstruct):
 def default_of(field: Field) -> Any:
     """Kafka's default where the declaration names none: zero, empty, or null for a tagged struct that is absent."""
     kind = field.subcon
-    if isinstance(kind, Struct):
+    if isinstance(kind, StructType):
         return None if field.tag is not None or field.nullable < NO_VERSION else kind
     if isinstance(kind, ArrayOf):
         return list
@@ -134,11 +129,35 @@ def Until(version: int, subcon: Any, **more: Any) -> Field:
     return Field(subcon, until=version, **more)
 
 
-class Value:
-    """A message or a struct in it: one slotted class per struct, for all its versions."""
+class StructType(type):
+    """The type of a declaration: a class whose instances are the values of one struct, for all its versions."""
+
+    fields: dict[str, Field]
+
+    def __rtruediv__(cls, name: str) -> Renamed:
+        """`"name" / Declaration`: a field that holds one such struct."""
+        return Renamed(Field(cls), name)
+
+    def at(cls, version: int, flexible: bool) -> VersionedStruct:
+        """This struct as a plain construct tree of one version."""
+        plain: list[tuple[str, Any]] = []
+        tagged: list[KnownTag] = []
+        for name, field in cls.fields.items():
+            if not field.exists(version):
+                continue
+            subcon = specialise(field.subcon, version, flexible, field.nullable <= version, field.is_tagged(version))
+            if field.is_tagged(version):
+                tagged.append(KnownTag(field.tag or 0, name, subcon, field.default))
+            else:
+                plain.append((name, subcon))
+        return VersionedStruct(cls, plain, TaggedFields(tagged) if flexible else None)
+
+
+class Value(metaclass=StructType):
+    """A value of a struct. Its fields are slots, and keyword arguments of its constructor with Kafka's defaults."""
 
     __slots__ = ("unknown_tags",)
-    _fields: tuple[str, ...] = ()
+    _fields: ClassVar[tuple[str, ...]] = ()
 
     unknown_tags: dict[int, bytes] | None
     """Tagged fields that this build does not know, by tag; kept and written back."""
@@ -156,181 +175,133 @@ class Value:
         return f"{type(self).__name__}({inside})"
 
 
-class Struct(Construct):
-    """A struct over all its versions. Calling it makes a value; fields that are not given take Kafka's default."""
-
-    def __init__(self, name: str, *fields: Renamed) -> None:
-        super().__init__()
-        self.struct_name = name
-        self.fields: dict[str, Field] = {}
-        for renamed in fields:
-            inner = renamed.subcon
-            self.fields[renamed.name] = inner if isinstance(inner, Field) else Field(inner)
-
-    def __call__(self, **fields: Any) -> Any:
-        """Make a value of this struct."""
-        return self.cls(**fields)
-
-    @cached_property
-    def cls(self) -> Any:
-        """The class of this struct's values, made on first use."""
-        return make_class(self)
-
-    def at(self, version: int, flexible: bool) -> VersionedStruct:
-        """This struct as a plain construct tree of one version."""
-        plain: list[tuple[str, Any]] = []
-        tagged: list[KnownTag] = []
-        for name, field in self.fields.items():
-            if not field.exists(version):
-                continue
-            subcon = specialise(field.subcon, version, flexible, field.nullable <= version, field.is_tagged(version))
-            if field.is_tagged(version):
-                tagged.append(KnownTag(field.tag or 0, name, subcon, field.default))
-            else:
-                plain.append((name, subcon))
-        return VersionedStruct(self, plain, TaggedFields(tagged) if flexible else None)
-
-
 def specialise(kind: Any, version: int, flexible: bool, nullable: bool = False, tagged: bool = False) -> Any:
     """The construct of one field's type at one version."""
     if isinstance(kind, LengthPrefixed):
         return LengthPrefixed(kind.kind, flexible, nullable or kind.nullable)
     if isinstance(kind, ArrayOf):
         return ArrayOf(specialise(kind.subcon, version, flexible), flexible, nullable)
-    if isinstance(kind, Struct):
+    if isinstance(kind, StructType):
         tree = kind.at(version, flexible)
         return NullableStruct(tree) if nullable and not tagged else tree
     return kind
 
 
-def make_class(struct: Struct) -> type[Value]:
-    """A slotted class with one attribute per field and an `__init__` of keyword arguments with Kafka's defaults."""
-    scope: dict[str, Any] = {"U": UNSET}
-    arguments, body = ["self"], ["self.unknown_tags = None"]
-    for name, field in struct.fields.items():
-        if callable(field.default):
-            scope[f"d_{name}"] = field.default
-            arguments.append(f"{name}=U")
-            body.append(f"self.{name} = d_{name}() if {name} is U else {name}")
-        else:
-            scope[f"d_{name}"] = field.default
-            arguments.append(f"{name}=d_{name}")
-            body.append(f"self.{name} = {name}")
-    if len(arguments) > 1:
-        arguments.insert(1, "*")
-    source = f"def __init__({', '.join(arguments)}):\n" + "".join(f"    {line}\n" for line in body)
-    exec(compile(source, f"<{struct.struct_name}>", "exec"), scope)
-    names = tuple(struct.fields)
-    space = {"__slots__": names, "_fields": names, "__init__": scope["__init__"], "__module__": __name__}
-    made: type[Value] = type(struct.struct_name, (Value,), space)
-    return made
+Buffer = bytes | bytearray | memoryview
 
 
-class Message(Struct):
+class MessageValue(Value):
     """A request, a response or a stored record body: a struct with its range of versions."""
 
-    def __init__(self, name: str, versions: tuple[int, int], flexible: int | None, *fields: Renamed) -> None:
-        super().__init__(name, *fields)
-        self.versions = versions
-        self.flexible_since = NO_VERSION if flexible is None else flexible
-        self._decoders: dict[int, DecodeFunction] = {}
-        self._encoders: dict[int, EncodeFunction] = {}
+    __slots__ = ()
+    versions: ClassVar[tuple[int, int]]
+    flexible_since: ClassVar[int]
+    _decoders: "ClassVar[dict[int, DecodeFunction]]"
+    _encoders: "ClassVar[dict[int, EncodeFunction]]"
 
-    def is_flexible(self, version: int) -> bool:
+    @classmethod
+    def is_flexible(cls, version: int) -> bool:
         """Whether `version` has compact lengths and tagged fields (KIP-482)."""
-        return version >= self.flexible_since
+        return version >= cls.flexible_since
 
-    def tree(self, version: int) -> VersionedStruct:
+    @classmethod
+    def tree(cls, version: int) -> VersionedStruct:
         """The plain construct of one version: the oracle that the generated code is tested against."""
-        if not self.versions[0] <= version <= self.versions[1]:
-            raise EncodeError(
-                f"{self.struct_name} has no version {version}, only {self.versions[0]}-{self.versions[1]}"
-            )
-        return self.at(version, self.is_flexible(version))
+        if not cls.versions[0] <= version <= cls.versions[1]:
+            raise EncodeError(f"{cls.__name__} has no version {version}, only {cls.versions[0]}-{cls.versions[1]}")
+        return cls.at(version, cls.is_flexible(version))
 
-    def decoder(self, version: int) -> "DecodeFunction":
+    @classmethod
+    def decoder(cls, version: int) -> "DecodeFunction":
         """The generated decoder of one version, made on first use: brokers read no responses, clients no requests."""
-        found = self._decoders.get(version)
+        found = cls._decoders.get(version)
         if found is None:
             from fencepost.protocol.compiler import generate_decoder  # here: who decodes nothing pays nothing
 
-            found = self._decoders[version] = generate_decoder(self.tree(version), f"{self.struct_name}V{version}")
+            found = cls._decoders[version] = generate_decoder(cls.tree(version), f"{cls.__name__}V{version}")
         return found
 
-    def encoder(self, version: int) -> "EncodeFunction":
+    @classmethod
+    def encoder(cls, version: int) -> "EncodeFunction":
         """The generated encoder of one version, made on first use."""
-        found = self._encoders.get(version)
+        found = cls._encoders.get(version)
         if found is None:
             from fencepost.protocol.compiler import generate_encoder  # here: who encodes nothing pays nothing
 
-            found = self._encoders[version] = generate_encoder(self.tree(version), f"{self.struct_name}V{version}")
+            found = cls._encoders[version] = generate_encoder(cls.tree(version), f"{cls.__name__}V{version}")
         return found
 
-    def encode_parts(self, value: Any, version: int) -> list[Any]:
+    @classmethod
+    def encode_parts(cls, value: Self, version: int) -> list[Any]:
         """The bytes of `value` as a list of buffers; `records` fields stand in it as they were given, uncopied.
 
         Raises EncodeError where a field can not be written.
         """
         try:
-            return self.encoder(version)(value)
+            return cls.encoder(version)(value)
         except EncodeError:
             raise
         except Exception as error:
-            raise self._encode_error(value, version, error) from error
+            raise cls._encode_error(value, version, error) from error
 
-    def encode(self, value: Any, version: int) -> bytes:
+    @classmethod
+    def encode(cls, value: Self, version: int) -> bytes:
         """The bytes of `value` at `version`. Raises EncodeError."""
-        return b"".join(self.encode_parts(value, version))
+        return b"".join(cls.encode_parts(value, version))
 
-    def decode(self, buffer: Any, version: int, start: int = 0) -> Any:
+    @classmethod
+    def decode(cls, buffer: Buffer, version: int, start: int = 0) -> Self:
         """The value in `buffer` from `start` to its end. Raises DecodeError, also for bytes that are left over.
 
         `records` fields are memoryviews into `buffer`; all else is copied.
         """
-        value, end = self.decode_prefix(buffer, version, start)
+        value, end = cls.decode_prefix(buffer, version, start)
         left = len(memoryview(buffer)) - end
         if left:
             why = f"{left} bytes are left over after the last field"
-            raise DecodeError(self.struct_name, version, why, offset=end)
+            raise DecodeError(cls.__name__, version, why, offset=end)
         return value
 
-    def decode_prefix(self, buffer: Any, version: int, start: int = 0) -> tuple[Any, int]:
+    @classmethod
+    def decode_prefix(cls, buffer: Buffer, version: int, start: int = 0) -> tuple[Self, int]:
         """As `decode`, for a value with other bytes after it: the value and where it ends. Raises DecodeError."""
         view = memoryview(buffer)
         try:
-            value, end = self.decoder(version)(view, start)
+            value, end = cls.decoder(version)(view, start)
         except Exception as error:  # noqa: BLE001 - whatever the bytes did, the plain decoder finds the place
-            self._explain(view, version, start, error)
+            cls._explain(view, version, start, error)
         return value, end
 
-    def _explain(self, view: memoryview, version: int, start: int, cause: Exception) -> NoReturn:
+    @classmethod
+    def _explain(cls, view: memoryview, version: int, start: int, cause: Exception) -> NoReturn:
         """Decode again with the plain construct tree, which knows field names, and raise what it says."""
         stream = BytesIO(view[start:])
         try:
-            self.tree(version)._parsereport(stream, {}, "")
+            cls.tree(version)._parsereport(stream, {}, "")
         except ConstructError as error:
             field = ".".join((error.path or "").split(" -> ")[1:]) or None
             why = str(error).rpartition("\n")[2]
-            raise DecodeError(self.struct_name, version, why, field, start + stream.tell()) from cause
-        raise AssertionError(f"{self.struct_name} v{version}: the two decoders disagree") from cause
+            raise DecodeError(cls.__name__, version, why, field, start + stream.tell()) from cause
+        raise AssertionError(f"{cls.__name__} v{version}: the two decoders disagree") from cause
 
-    def _encode_error(self, value: Any, version: int, cause: Exception) -> EncodeError:
-        for path, field, given in walk(self, value, version):
+    @classmethod
+    def _encode_error(cls, value: Any, version: int, cause: Exception) -> EncodeError:
+        for path, field, given in walk(cls, value, version):
             try:
-                specialise(field.subcon, version, self.is_flexible(version), field.nullable <= version).build(given)
+                specialise(field.subcon, version, cls.is_flexible(version), field.nullable <= version).build(given)
             except Exception as error:  # noqa: BLE001 - any failure tells which field it is
-                return EncodeError(f"{self.struct_name} v{version}, {path} = {given!r:.80}: {error}")
-        return EncodeError(f"{self.struct_name} v{version}: {cause}")
+                return EncodeError(f"{cls.__name__} v{version}, {path} = {given!r:.80}: {error}")
+        return EncodeError(f"{cls.__name__} v{version}: {cause}")
 
 
-def walk(struct: Struct, value: Any, version: int, path: str = "") -> Iterator[tuple[str, Field, Any]]:
+def walk(struct: StructType, value: Any, version: int, path: str = "") -> Iterator[tuple[str, Field, Any]]:
     """Every leaf field of `value` that `version` writes, with its path."""
     for name, field in struct.fields.items():
         if not field.exists(version):
             continue
         given, kind, here = getattr(value, name, None), field.subcon, f"{path}.{name}".lstrip(".")
         inner = kind.subcon if isinstance(kind, ArrayOf) else kind
-        if not isinstance(inner, Struct):
+        if not isinstance(inner, StructType):
             yield here, field, given
         elif isinstance(given, list):
             for position, element in enumerate(given):
@@ -339,15 +310,88 @@ def walk(struct: Struct, value: Any, version: int, path: str = "") -> Iterator[t
             yield from walk(inner, given, version, here)
 
 
-class Request(Message):
-    """A request of one API."""
-
-    def __init__(
-        self, api_key: int, name: str, versions: tuple[int, int], flexible: int | None, *fields: Renamed
-    ) -> None:
-        super().__init__(name, versions, flexible, *fields)
-        self.api_key = api_key
-
-
-class Response(Request):
+class ResponseValue(MessageValue):
     """The answer to a request of one API."""
+
+    __slots__ = ()
+    api_key: ClassVar[ApiKey]
+
+
+R = TypeVar("R", bound=ResponseValue, covariant=True)
+
+
+class RequestValue(MessageValue, Generic[R]):
+    """A request of one API, which is answered by an R."""
+
+    __slots__ = ()
+    api_key: ClassVar[ApiKey]
+
+
+if TYPE_CHECKING:
+
+    class LooseValue(MessageValue):
+        """What a type checker knows of a declaration that has no stub: nothing of its fields."""
+
+        def __init__(self, **fields: Any) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+
+def Struct(name: str, *fields: Renamed) -> "type[LooseValue]":
+    """Declare a struct that stands in messages."""
+    return declare(Value, name, fields)
+
+
+def Message(name: str, versions: tuple[int, int], flexible: int | None, *fields: Renamed) -> "type[LooseValue]":
+    """Declare a message: its versions, and the first of them that is flexible (KIP-482)."""
+    return _message(MessageValue, name, Versions(versions, flexible), fields)
+
+
+def Request(key: ApiKey, *fields: Renamed) -> "type[LooseValue]":
+    """Declare the request of an API, in the versions that api_keys.py names."""
+    return _of_api(key, "Request", RequestValue, fields)
+
+
+def Response(key: ApiKey, *fields: Renamed) -> "type[LooseValue]":
+    """Declare the response of an API, in the versions that api_keys.py names."""
+    return _of_api(key, "Response", ResponseValue, fields)
+
+
+def _of_api(key: ApiKey, role: str, base: type[MessageValue], fields: tuple[Renamed, ...]) -> "type[LooseValue]":
+    return _message(base, key.api_name + role, SERVED.get(key) or ASKED[key], fields, api_key=key)
+
+
+def _message(base: type[Value], name: str, versions: Versions, fields: Any, **own: Any) -> "type[LooseValue]":
+    since = NO_VERSION if versions.flexible_since is None else versions.flexible_since
+    own |= {"versions": versions.declared, "flexible_since": since, "_decoders": {}, "_encoders": {}}
+    return declare(base, name, fields, **own)
+
+
+def declare(base: type[Value], name: str, fields: tuple[Renamed, ...], **facts: Any) -> "type[LooseValue]":
+    """The class of one struct's values, with one slot per field.
+
+    What is declared in Python is not seen by a type checker: the stubs beside the message modules are its types.
+    """
+    declared: dict[str, Field] = {}
+    for renamed in fields:
+        if hasattr(base, renamed.name):
+            raise TypeError(f"{name}.{renamed.name} would hide what every declaration has by that name")
+        declared[renamed.name] = renamed.subcon if isinstance(renamed.subcon, Field) else Field(renamed.subcon)
+    names = tuple(declared)
+    space = {"__slots__": names, "_fields": names, "fields": declared, "__init__": constructor(name, declared)}
+    return StructType(name, (base,), space | facts)  # type: ignore[return-value]
+
+
+def constructor(struct: str, fields: dict[str, Field]) -> Any:
+    """An `__init__` of keyword arguments with Kafka's defaults, as Python would have it written by hand."""
+    scope: dict[str, Any] = {"U": UNSET}
+    arguments, body = ["self"], ["self.unknown_tags = None"]
+    for name, field in fields.items():
+        scope[f"d_{name}"] = field.default
+        is_made = callable(field.default)
+        arguments.append(f"{name}=U" if is_made else f"{name}=d_{name}")
+        body.append(f"self.{name} = " + (f"d_{name}() if {name} is U else {name}" if is_made else name))
+    if len(arguments) > 1:
+        arguments.insert(1, "*")
+    source = f"def __init__({', '.join(arguments)}):\n" + "".join(f"    {line}\n" for line in body)
+    exec(compile(source, f"<{struct}>", "exec"), scope)
+    return scope["__init__"]

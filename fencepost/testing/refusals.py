@@ -4,6 +4,40 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api00_produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from fencepost.protocol.messages.api19_create_topics import (
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from fencepost.protocol.messages.api20_delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
+from fencepost.protocol.messages.api24_add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+)
+from fencepost.protocol.messages.api37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from fencepost.protocol.messages.api42_delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 from fencepost.protocol.registry import Api
 from fencepost.protocol.schema import Value
 
@@ -54,7 +88,9 @@ def may_refuse(api: Api) -> bool:
 def refusal(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
     """The answer to a request that was not even looked at. Not for those in HARMLESS."""
     if api.name in ONE_CODE:
-        return api.response(error_code=code)
+        answer: Any = api.response()
+        answer.error_code = code
+        return answer
     return _BUILDERS[api.name](api, request, version, code)
 
 
@@ -79,15 +115,14 @@ def _overwrite(value: Any, code: ErrorCode, top: bool = True) -> None:
                 _overwrite(entry, code)
 
 
-def _produce(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
-    module = api.module
-    return api.response(
+def _produce(api: Api, request: ProduceRequest, version: int, code: ErrorCode) -> ProduceResponse:
+    return ProduceResponse(
         responses=[
-            module.TopicProduceResponse(
+            TopicProduceResponse(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
-                    module.PartitionProduceResponse(index=part.index, error_code=code, base_offset=-1)
+                    PartitionProduceResponse(index=part.index, error_code=code, base_offset=-1)
                     for part in topic.partition_data
                 ],
             )
@@ -100,7 +135,8 @@ def _offsets(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
     """OffsetCommit and TxnOffsetCommit."""
     topic_of = getattr(api.module, f"{api.name}ResponseTopic")
     partition_of = getattr(api.module, f"{api.name}ResponsePartition")
-    return api.response(
+    response: Any = api.response
+    return response(
         topics=[
             topic_of(
                 name=topic.name,
@@ -114,15 +150,15 @@ def _offsets(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
     )
 
 
-def _add_partitions(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
-    module = api.module
-
-    def results(topics: Sequence[Any]) -> list[Any]:
+def _add_partitions(
+    api: Api, request: AddPartitionsToTxnRequest, version: int, code: ErrorCode
+) -> AddPartitionsToTxnResponse:
+    def results(topics: Sequence[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopicResult]:
         return [
-            module.AddPartitionsToTxnTopicResult(
+            AddPartitionsToTxnTopicResult(
                 name=topic.name,
                 results_by_partition=[
-                    module.AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
+                    AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
                     for number in topic.partitions
                 ],
             )
@@ -130,39 +166,40 @@ def _add_partitions(api: Api, request: Any, version: int, code: ErrorCode) -> An
         ]
 
     if version <= 3:
-        return api.response(results_by_topic_v3_and_below=results(request.v3_and_below_topics))
-    return api.response(
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results(request.v3_and_below_topics))
+    return AddPartitionsToTxnResponse(
         results_by_transaction=[
-            module.AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=results(one.topics))
+            AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=results(one.topics))
             for one in request.transactions
         ]
     )
 
 
-def _create_topics(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
-    result = api.module.CreatableTopicResult
-    return api.response(
-        topics=[result(name=topic.name, error_code=code, error_message=_SAID) for topic in request.topics]
+def _create_topics(api: Api, request: CreateTopicsRequest, version: int, code: ErrorCode) -> CreateTopicsResponse:
+    return CreateTopicsResponse(
+        topics=[CreatableTopicResult(name=topic.name, error_code=code, error_message=_SAID) for topic in request.topics]
     )
 
 
-def _delete_topics(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
-    result = api.module.DeletableTopicResult
+def _delete_topics(api: Api, request: DeleteTopicsRequest, version: int, code: ErrorCode) -> DeleteTopicsResponse:
+    result = DeletableTopicResult
     named = [result(name=name, error_code=code) for name in request.topic_names] if version <= 5 else []
     listed = [result(name=topic.name, topic_id=topic.topic_id, error_code=code) for topic in request.topics]
-    return api.response(responses=named or listed)
+    return DeleteTopicsResponse(responses=named or listed)
 
 
-def _create_partitions(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
-    result = api.module.CreatePartitionsTopicResult
-    return api.response(
+def _create_partitions(
+    api: Api, request: CreatePartitionsRequest, version: int, code: ErrorCode
+) -> CreatePartitionsResponse:
+    result = CreatePartitionsTopicResult
+    return CreatePartitionsResponse(
         results=[result(name=topic.name, error_code=code, error_message=_SAID) for topic in request.topics]
     )
 
 
-def _delete_groups(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
-    result = api.module.DeletableGroupResult
-    return api.response(results=[result(group_id=name, error_code=code) for name in request.groups_names])
+def _delete_groups(api: Api, request: DeleteGroupsRequest, version: int, code: ErrorCode) -> DeleteGroupsResponse:
+    result = DeletableGroupResult
+    return DeleteGroupsResponse(results=[result(group_id=name, error_code=code) for name in request.groups_names])
 
 
 _SAID = "refused by a test"

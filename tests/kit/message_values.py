@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from fencepost.protocol import primitives as p
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.primitives import ArrayOf, LengthPrefixed
-from fencepost.protocol.schema import Field, Message, Struct
+from fencepost.protocol.schema import Field, MessageValue, StructType
 
 RANGES = {
     p.Int8: (-(2**7), 2**7 - 1),
@@ -22,7 +22,7 @@ OUR_TAGS_FROM = 1000
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
 
 
-def values(message: Message, version: int, *, ours: bool = True) -> st.SearchStrategy[Any]:
+def values(message: type[MessageValue], version: int, *, ours: bool = True) -> st.SearchStrategy[Any]:
     """Values of `message` with every field of `version` drawn, the others at their defaults.
 
     Without `ours` the tagged fields that only fencepost knows stay at their defaults, too.
@@ -30,7 +30,7 @@ def values(message: Message, version: int, *, ours: bool = True) -> st.SearchStr
     return struct_values(message, version, ours)
 
 
-def struct_values(struct: Struct, version: int, ours: bool) -> st.SearchStrategy[Any]:
+def struct_values(struct: StructType, version: int, ours: bool) -> st.SearchStrategy[Any]:
     fields = {
         name: field_values(name, field, version, ours)
         for name, field in struct.fields.items()
@@ -49,7 +49,7 @@ def field_values(name: str, field: Field, version: int, ours: bool) -> st.Search
 def kind_values(name: str, kind: Any, version: int, ours: bool) -> st.SearchStrategy[Any]:
     if isinstance(kind, ArrayOf):
         return st.lists(kind_values(name, kind.subcon, version, ours), max_size=3)
-    if isinstance(kind, Struct):
+    if isinstance(kind, StructType):
         return struct_values(kind, version, ours)
     if isinstance(kind, LengthPrefixed):
         blob = st.binary(max_size=40)
@@ -73,7 +73,7 @@ def numbers(name: str, kind: Any) -> st.SearchStrategy[int]:
     return st.one_of(st.integers(-1, 3), st.integers(low, high)) if low < 0 else st.integers(low, high)
 
 
-def plain(struct: Struct, value: Any, version: int, flexible: bool) -> dict[str, Any]:
+def plain(struct: StructType, value: Any, version: int, flexible: bool) -> dict[str, Any]:
     """`value` in the form that the plain construct tree parses to and builds from."""
     out: dict[str, Any] = {}
     tags: dict[str | int, Any] = dict(value.unknown_tags or {})
@@ -95,6 +95,6 @@ def plain_kind(kind: Any, given: Any, version: int, flexible: bool) -> Any:
         return None
     if isinstance(kind, ArrayOf):
         return [plain_kind(kind.subcon, element, version, flexible) for element in given]
-    if isinstance(kind, Struct):
+    if isinstance(kind, StructType):
         return plain(kind, given, version, flexible)
     return bytes(given) if isinstance(given, memoryview) else given

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
 from fencepost.protocol.registry import KNOWN_BY_KEY, Api
-from fencepost.protocol.schema import DecodeError, Message, Struct
+from fencepost.protocol.schema import DecodeError, MessageValue, StructType
 from tests.kit.message_values import plain, values
 
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 SIDES = [(api, side) for api in KNOWN_BY_KEY.values() for side in ("request", "response")]
 
 
-def message_of(api: Api, side: str) -> Message:
+def message_of(api: Api, side: str) -> MessageValue:
     return api.request if side == "request" else api.response
 
 
@@ -71,11 +71,11 @@ def test_same_bytes_as_kio(api: Api, side: str, data: st.DataObject) -> None:
     assert message.decode(theirs.getvalue(), version) == value
 
 
-def normal(struct: Struct, value: Any) -> Any:
+def normal(struct: StructType, value: Any) -> Any:
     """`value` without tagged structs that hold only defaults: kio leaves those out, we write what we are given."""
     for name, field in struct.fields.items():
         inner, kind = getattr(value, name), field.subcon
-        if isinstance(inner, list) and isinstance(kind.subcon, Struct):
+        if isinstance(inner, list) and isinstance(kind.subcon, StructType):
             for element in inner:
                 normal(kind.subcon, element)
         elif field.tag is not None and hasattr(inner, "_fields") and inner == type(inner)():
@@ -108,7 +108,7 @@ def test_damaged_bytes_are_named(api: Api, side: str, data: st.DataObject) -> No
     message = message_of(api, side)
     ours = message.encode(data.draw(values(message, version)), version)
     for cut in range(len(ours)):
-        with pytest.raises(DecodeError, match=f"{message.struct_name} v{version}"):
+        with pytest.raises(DecodeError, match=f"{message.__name__} v{version}"):
             message.decode(ours[:cut], version)
     with pytest.raises(DecodeError, match=r"1 bytes are left over"):
         message.decode(ours + b"\0", version)

@@ -58,7 +58,7 @@ class Write:
         self.guard: VerificationGuard | None = None
         self.checked: Accepted | None = None
         """What became known of the batch while it was staged."""
-        self.answer: Any = PartitionProduceResponse.cls(index=tp.partition, base_offset=-1)
+        self.answer: Any = PartitionProduceResponse(index=tp.partition, base_offset=-1)
         self.ticket: Ticket | None = None
         """What the log answered, unless it refused at once."""
         self.counters: TopicCounters | None = None
@@ -218,7 +218,7 @@ def _resolve(node: "Node", request: Any, context: RequestContext) -> tuple[list[
                 _check_batch(node, write, version, context)
             writes.append(write)
             answers.append(write.answer)
-        topics.append(TopicProduceResponse.cls(name=name, topic_id=topic.topic_id, partition_responses=answers))
+        topics.append(TopicProduceResponse(name=name, topic_id=topic.topic_id, partition_responses=answers))
     return topics, writes
 
 
@@ -374,11 +374,11 @@ def _answer(
 ) -> Any:
     """By acks: when durable, at once, or never."""
     if request.acks == ACKS_ALL:
-        response = ProduceResponse.cls(responses=topics)
+        response = ProduceResponse(responses=topics)
         return _Durable(response, waits.values(), node, writes) if waits else response
     if request.acks == ACKS_NONE:
         failed = next((write for write in writes if write.error is not ErrorCode.NONE), None)
         if failed is not None:
             raise CloseConnection(f"a write with acks=0 to {failed.tp} failed with {failed.error.name}")
         return None
-    return ProduceResponse.cls(responses=topics)
+    return ProduceResponse(responses=topics)

@@ -32,7 +32,7 @@ WAIT_MS_MAX = 600_000
 """Nobody is kept longer than a silent connection is by default, whatever he asks for."""
 NO_SESSION_EPOCHS = (0, -1)
 """A session that begins (0) or ends (-1): both are full fetches."""
-_response, _topic_response, _partition_data = FetchResponse.cls, FetchableTopicResponse.cls, PartitionData.cls
+_response, _topic_response, _partition_data = FetchResponse, FetchableTopicResponse, PartitionData
 """The values' own classes: called once for each partition, without the way through the declarations."""
 
 

@@ -17,7 +17,7 @@ from fencepost.broker.network.later import later
 from fencepost.coordinator.group.turn import Join, JoinReply
 from fencepost.protocol.codec_words import put_varint
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api11_join_group import FLEXIBLE, JoinGroupResponse, JoinGroupResponseMember
+from fencepost.protocol.messages.api11_join_group import JoinGroupResponse, JoinGroupResponseMember
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -73,7 +73,7 @@ def encoded_response(version: int, reply: JoinReply) -> bytes | None:
         return None
     front = _front(version, reply.generation, reply.protocol_type, reply.protocol, reply.leader)
     member_id = reply.member_id.encode()
-    if version >= FLEXIBLE:
+    if JoinGroupResponse.is_flexible(version):
         return front + put_varint(len(member_id) + 1) + member_id + _FLEXIBLE_END
     if len(member_id) > LONGEST_STRING:
         return None  # the codec says what is wrong
@@ -84,7 +84,7 @@ def encoded_response(version: int, reply: JoinReply) -> bytes | None:
 def _front(version: int, generation: int, protocol_type: str | None, protocol: str | None, leader: str) -> bytes:
     """What stands before the member id in a follower's answer."""
     nobody = JoinReply("", ErrorCode.NONE, generation, protocol_type, protocol, leader)
-    rest = b"\1" + _FLEXIBLE_END if version >= FLEXIBLE else b"\0\0" + _END
+    rest = b"\1" + _FLEXIBLE_END if JoinGroupResponse.is_flexible(version) else b"\0\0" + _END
     return front_of(JoinGroupResponse, version, _spelt_out(version, nobody), rest)
 
 

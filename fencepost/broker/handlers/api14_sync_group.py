@@ -16,7 +16,7 @@ from fencepost.broker.network.later import later
 from fencepost.coordinator.group.turn import Sync, SyncReply
 from fencepost.protocol.codec_words import put_varint
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api14_sync_group import FLEXIBLE, SyncGroupResponse
+from fencepost.protocol.messages.api14_sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node
@@ -60,7 +60,7 @@ def encoded_response(version: int, reply: SyncReply) -> bytes | None:
     if reply.error:
         return None
     front, assignment = _front(version, reply.protocol_type, reply.protocol), reply.assignment
-    if version >= FLEXIBLE:
+    if SyncGroupResponse.is_flexible(version):
         return front + put_varint(len(assignment) + 1) + assignment + b"\0"
     return front + _put_length(len(assignment)) + assignment
 
@@ -69,7 +69,9 @@ def encoded_response(version: int, reply: SyncReply) -> bytes | None:
 def _front(version: int, protocol_type: str | None, protocol: str | None) -> bytes:
     """What stands before the assignment."""
     nothing = _spelt_out(SyncReply(ErrorCode.NONE, protocol_type, protocol))
-    return front_of(SyncGroupResponse, version, nothing, b"\1\0" if version >= FLEXIBLE else _put_length(0))
+    return front_of(
+        SyncGroupResponse, version, nothing, b"\1\0" if SyncGroupResponse.is_flexible(version) else _put_length(0)
+    )
 
 
 def _spelt_out(reply: SyncReply) -> Any:

@@ -84,7 +84,7 @@ def response(request: Any, codes: Mapping[TopicPartition, ErrorCode], context: R
 
 def joined(request: Any) -> Any:
     """The response where all have joined."""
-    return AddPartitionsToTxnResponse.cls(results_by_topic_v3_and_below=_joined(request.v3_and_below_topics))
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_joined(request.v3_and_below_topics))
 
 
 async def _handle_batch(node: "Node", request: Any, context: RequestContext) -> Any:
@@ -136,9 +136,9 @@ def _results(topics: Any, codes: Mapping[TopicPartition, ErrorCode], context: Re
 
 def _joined(topics: Any) -> list[Any]:
     """NONE for every partition, which is what nearly every request hears."""
-    made = AddPartitionsToTxnPartitionResult.cls
+    made = AddPartitionsToTxnPartitionResult
     return [
-        AddPartitionsToTxnTopicResult.cls(
+        AddPartitionsToTxnTopicResult(
             name=topic.name,
             results_by_partition=[
                 made(partition_index=partition, partition_error_code=0) for partition in topic.partitions

@@ -46,4 +46,4 @@ def response(answer: Answer, context: RequestContext) -> Any:
     """The response that says it."""
     if answer.error is not ErrorCode.NONE:
         return EndTxnResponse(error_code=visible(context.api_key, context.api_version, answer.error))
-    return EndTxnResponse.cls(producer_id=answer.producer_id, producer_epoch=answer.epoch)
+    return EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)

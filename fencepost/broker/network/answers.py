@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.network.context import DurableReply, EncodedReply
 from fencepost.protocol.headers import write_response_header
 from fencepost.protocol.registry import Api
-from fencepost.protocol.schema import Message
+from fencepost.protocol.schema import MessageValue
 
 if TYPE_CHECKING:
     from fencepost.broker.log.results import Ticket
@@ -45,13 +45,13 @@ class DurableAnswer(Answer):
         self.parts, self.size_bytes = framed(self._api, self._version, self._correlation_id, self._reply.response)
 
 
-def front_of(message: Message, version: int, response: Any, rest: bytes) -> bytes:
+def front_of(message: type[MessageValue], version: int, response: Any, rest: bytes) -> bytes:
     """What stands in front of the last field of `response`, which together with what follows it is encoded as `rest`.
 
     For answers that differ in that field alone: what they share is encoded once.
     """
     encoded = message.encode(response, version)
-    assert encoded.endswith(rest), f"{message.struct_name} v{version} does not end with that field"
+    assert encoded.endswith(rest), f"{message.__name__} v{version} does not end with that field"
     return encoded[: -len(rest)]
 
 

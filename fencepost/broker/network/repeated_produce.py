@@ -139,7 +139,7 @@ class RepeatedProduce:
         log = node.partition(TopicPartition(name, index))
         if log is None or is_internal(name):
             return None
-        answer = PartitionProduceResponse.cls(
+        answer = PartitionProduceResponse(
             index=index, base_offset=_MARKS[0], log_append_time_ms=_MARKS[1], log_start_offset=_MARKS[2]
         )
         known = _Known(

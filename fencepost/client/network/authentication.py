@@ -14,6 +14,8 @@ from fencepost.client.network.retry import Random
 from fencepost.client.network.security import SecurityConfig
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest
+from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateRequest
 from fencepost.protocol.registry import API_BY_KEY
 
 SASL_HANDSHAKE, SASL_AUTHENTICATE = API_BY_KEY[ApiKey.SASL_HANDSHAKE], API_BY_KEY[ApiKey.SASL_AUTHENTICATE]
@@ -103,7 +105,7 @@ async def _token(config: SecurityConfig) -> OAuthToken:
 
 async def _handshake(connection: Connection, mechanism: str, timeout_s: float) -> None:
     version = connection.version_for(SASL_HANDSHAKE, at_least=1)
-    request = SASL_HANDSHAKE.request(mechanism=mechanism)
+    request = SaslHandshakeRequest(mechanism=mechanism)
     answer = await connection.ask(SASL_HANDSHAKE, version, request, timeout_s, urgent=True)
     code = code_of(answer.error_code)
     if code is ErrorCode.NONE:
@@ -119,7 +121,7 @@ async def _handshake(connection: Connection, mechanism: str, timeout_s: float) -
 
 async def _authenticate(connection: Connection, message: bytes, timeout_s: float) -> Any:
     version = connection.version_for(SASL_AUTHENTICATE)
-    request = SASL_AUTHENTICATE.request(auth_bytes=message)
+    request = SaslAuthenticateRequest(auth_bytes=message)
     return await connection.ask(SASL_AUTHENTICATE, version, request, timeout_s, urgent=True)
 
 

@@ -22,6 +22,7 @@ from fencepost.client.network.wire import Wire
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header
+from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
 from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.protocol.schema import DecodeError
 from fencepost.version import __version__
@@ -348,7 +349,7 @@ class Connection:
 
     async def negotiate(self, timeout_s: float) -> None:
         """Learn the broker's versions and features; an old broker is asked again in v0 (KIP-511)."""
-        request = _API_VERSIONS.request(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
+        request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
         version = min(3, _API_VERSIONS.served[1])
         frame, start = await self.post(_API_VERSIONS, version, request).frame(timeout_s)
         if int.from_bytes(frame[start : start + 2], "big") == ErrorCode.UNSUPPORTED_VERSION:

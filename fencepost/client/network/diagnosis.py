@@ -10,6 +10,7 @@ from fencepost.client.network.connection import Connection
 from fencepost.client.network.security import PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL
 from fencepost.client.network.wire import Dial, PlainWire, TlsWire, Wire
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest
 
 _PATIENCE_S = 5.0
 _MOST_BYTES = 1 << 20
@@ -53,7 +54,7 @@ async def _wants_sasl(dial: Dial, address: tuple[str, int], client_id: str, cont
                 if SASL_HANDSHAKE.key not in connection.versions:
                     return False
                 version = connection.version_for(SASL_HANDSHAKE)
-                request = SASL_HANDSHAKE.request(mechanism=_NO_MECHANISM)
+                request = SaslHandshakeRequest(mechanism=_NO_MECHANISM)
                 answer = await connection.ask(SASL_HANDSHAKE, version, request, _PATIENCE_S)
             finally:
                 connection.close("enough was heard")

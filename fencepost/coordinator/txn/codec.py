@@ -78,7 +78,7 @@ def encode(record: TxnRecord, server_version: int) -> KeyValue:
 
 def encode_in_general(record: TxnRecord, server_version: int) -> KeyValue:
     """As `encode`, of any record, by the declarations above; what is packed by hand must be these very bytes."""
-    key = TransactionLogKey.encode(TransactionLogKey.cls(transactional_id=record.transactional_id), KEY_VERSION)
+    key = TransactionLogKey.encode(TransactionLogKey(transactional_id=record.transactional_id), KEY_VERSION)
     key = KEY_VERSION.to_bytes(2, "big") + key
     state = record.state
     if isinstance(state, Dead):
@@ -86,7 +86,7 @@ def encode_in_general(record: TxnRecord, server_version: int) -> KeyValue:
     fields = _fields(state)
     needs_tags = state.client_version >= 2 or "next_producer_id" in fields
     version = 1 if server_version >= 1 or needs_tags else 0
-    value = TransactionLogValue.encode(TransactionLogValue.cls(**fields), version)
+    value = TransactionLogValue.encode(TransactionLogValue(**fields), version)
     return key, version.to_bytes(2, "big") + value
 
 
@@ -127,7 +127,7 @@ def _by_topic(partitions: frozenset[TopicPartition]) -> list[Any]:
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         topics[topic].append(partition)
-    return [PartitionsSchema.cls(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
+    return [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
 
 
 def decode(key: bytes | None, value: bytes | None) -> TxnRecord | None:

@@ -4,6 +4,7 @@ v3 brings batch format 2 and the transactional id, v8 per-record errors (KIP-467
 (KIP-951), v11 TRANSACTION_ABORTABLE, v12 transactions without AddPartitionsToTxn (KIP-890), v13 topic ids (KIP-516).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
     Array,
     Int16,
@@ -19,9 +20,6 @@ from fencepost.protocol.schema import (
     Uuid,
 )
 
-VERSIONS = (3, 13)
-FLEXIBLE = 9
-
 PartitionProduceData = Struct(
     "PartitionProduceData",
     "index" / Int32,
@@ -36,10 +34,7 @@ TopicProduceData = Struct(
 )
 
 ProduceRequest = Request(
-    0,
-    "ProduceRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.PRODUCE,
     "transactional_id" / Since(3, String, default=None, nullable=3),
     "acks" / Int16,
     "timeout_ms" / Int32,
@@ -86,10 +81,7 @@ NodeEndpoint = Struct(
 )
 
 ProduceResponse = Response(
-    0,
-    "ProduceResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.PRODUCE,
     "responses" / Array(TopicProduceResponse),
     "throttle_time_ms" / Since(1, Int32),
     "node_endpoints" / Since(10, Array(NodeEndpoint), tag=0),

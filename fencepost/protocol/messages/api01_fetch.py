@@ -4,6 +4,7 @@ v4 brings isolation levels and the aborted list (KIP-98), v7 fetch sessions (KIP
 divergence, v13 topic ids (KIP-516), v15 the replica state (KIP-903), v16 node endpoints (KIP-951).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
     Array,
     Field,
@@ -20,9 +21,6 @@ from fencepost.protocol.schema import (
     Until,
     Uuid,
 )
-
-VERSIONS = (4, 18)
-FLEXIBLE = 12
 
 ReplicaState = Struct(
     "ReplicaState",
@@ -57,10 +55,7 @@ ForgottenTopic = Struct(
 )
 
 FetchRequest = Request(
-    1,
-    "FetchRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.FETCH,
     "cluster_id" / Since(12, String, default=None, nullable=12, tag=0),
     "replica_id" / Until(14, Int32, default=-1),
     "replica_state" / Since(15, ReplicaState, tag=1),
@@ -130,10 +125,7 @@ NodeEndpoint = Struct(
 )
 
 FetchResponse = Response(
-    1,
-    "FetchResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.FETCH,
     "throttle_time_ms" / Since(1, Int32),
     "error_code" / Since(7, Int16),
     "session_id" / Since(7, Int32),

@@ -4,10 +4,8 @@ v0 answers a list of offsets and is asked only by old librdkafka; v2 brings the 
 v7 the maximum timestamp (KIP-734), v8 and v9 the local and tiered ends, v10 a timeout, v11 the earliest pending upload.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int8, Int16, Int32, Int64, Request, Response, Since, String, Struct, Until
-
-VERSIONS = (0, 11)
-FLEXIBLE = 6
 
 ListOffsetsPartition = Struct(
     "ListOffsetsPartition",
@@ -24,10 +22,7 @@ ListOffsetsTopic = Struct(
 )
 
 ListOffsetsRequest = Request(
-    2,
-    "ListOffsetsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.LIST_OFFSETS,
     "replica_id" / Int32,
     "isolation_level" / Since(2, Int8),
     "topics" / Array(ListOffsetsTopic),
@@ -51,10 +46,7 @@ ListOffsetsTopicResponse = Struct(
 )
 
 ListOffsetsResponse = Response(
-    2,
-    "ListOffsetsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.LIST_OFFSETS,
     "throttle_time_ms" / Since(2, Int32),
     "topics" / Array(ListOffsetsTopicResponse),
 )

@@ -4,10 +4,8 @@ v4 lets the client forbid auto-creation, v7 brings leader epochs, v8 authorized 
 v12 nullable topic names, v13 an error for the whole answer.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Field, Int16, Int32, Request, Response, Since, String, Struct, Uuid
-
-VERSIONS = (0, 13)
-FLEXIBLE = 9
 
 MetadataRequestTopic = Struct(
     "MetadataRequestTopic",
@@ -16,10 +14,7 @@ MetadataRequestTopic = Struct(
 )
 
 MetadataRequest = Request(
-    3,
-    "MetadataRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.METADATA,
     "topics" / Field(Array(MetadataRequestTopic), nullable=1),
     "allow_auto_topic_creation" / Since(4, Bool, default=True),
     "include_cluster_authorized_operations" / Field(Bool, 8, 10),
@@ -56,10 +51,7 @@ MetadataResponseTopic = Struct(
 )
 
 MetadataResponse = Response(
-    3,
-    "MetadataResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.METADATA,
     "throttle_time_ms" / Since(3, Int32),
     "brokers" / Array(MetadataResponseBroker),
     "cluster_id" / Since(2, String, default=None, nullable=2),

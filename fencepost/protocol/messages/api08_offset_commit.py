@@ -4,6 +4,7 @@ v0 and v1 are asked only by librdkafka 1.0 to 1.2; v2-4 carry a retention time, 
 v9 member epochs (KIP-848), v10 topic ids.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
     Array,
     Field,
@@ -18,9 +19,6 @@ from fencepost.protocol.schema import (
     Until,
     Uuid,
 )
-
-VERSIONS = (0, 10)
-FLEXIBLE = 8
 
 OffsetCommitRequestPartition = Struct(
     "OffsetCommitRequestPartition",
@@ -39,10 +37,7 @@ OffsetCommitRequestTopic = Struct(
 )
 
 OffsetCommitRequest = Request(
-    8,
-    "OffsetCommitRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.OFFSET_COMMIT,
     "group_id" / String,
     "generation_id_or_member_epoch" / Since(1, Int32, default=-1),
     "member_id" / Since(1, String),
@@ -65,10 +60,7 @@ OffsetCommitResponseTopic = Struct(
 )
 
 OffsetCommitResponse = Response(
-    8,
-    "OffsetCommitResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.OFFSET_COMMIT,
     "throttle_time_ms" / Since(3, Int32),
     "topics" / Array(OffsetCommitResponseTopic),
 )

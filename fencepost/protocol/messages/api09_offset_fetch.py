@@ -4,6 +4,7 @@ v2 may ask for all topics, v7 brings requireStable (KIP-447), v8 many groups at 
 (KIP-848), v10 topic ids.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
     Array,
     Bool,
@@ -19,9 +20,6 @@ from fencepost.protocol.schema import (
     Until,
     Uuid,
 )
-
-VERSIONS = (1, 10)
-FLEXIBLE = 6
 
 OffsetFetchRequestTopic = Struct(
     "OffsetFetchRequestTopic",
@@ -45,10 +43,7 @@ OffsetFetchRequestGroup = Struct(
 )
 
 OffsetFetchRequest = Request(
-    9,
-    "OffsetFetchRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.OFFSET_FETCH,
     "group_id" / Until(7, String),
     "topics" / Until(7, Array(OffsetFetchRequestTopic), nullable=2),
     "groups" / Since(8, Array(OffsetFetchRequestGroup)),
@@ -94,10 +89,7 @@ OffsetFetchResponseGroup = Struct(
 )
 
 OffsetFetchResponse = Response(
-    9,
-    "OffsetFetchResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.OFFSET_FETCH,
     "throttle_time_ms" / Since(3, Int32),
     "topics" / Until(7, Array(OffsetFetchResponseTopic)),
     "error_code" / Field(Int16, 2, 7),

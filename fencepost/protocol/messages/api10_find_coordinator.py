@@ -3,16 +3,11 @@
 v1 brings transactional ids (KIP-98), v4 many keys at once (KIP-699).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Field, Int8, Int16, Int32, Request, Response, Since, String, Struct, Until
 
-VERSIONS = (0, 6)
-FLEXIBLE = 3
-
 FindCoordinatorRequest = Request(
-    10,
-    "FindCoordinatorRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.FIND_COORDINATOR,
     "key" / Until(3, String),
     "key_type" / Since(1, Int8),
     "coordinator_keys" / Since(4, Array(String)),
@@ -29,10 +24,7 @@ Coordinator = Struct(
 )
 
 FindCoordinatorResponse = Response(
-    10,
-    "FindCoordinatorResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.FIND_COORDINATOR,
     "throttle_time_ms" / Since(1, Int32),
     "error_code" / Until(3, Int16),
     "error_message" / Field(String, 1, 3, nullable=1),

@@ -4,10 +4,8 @@ v1 brings the rebalance timeout, v4 MEMBER_ID_REQUIRED (KIP-394), v5 static memb
 v8 a reason (KIP-800), v9 an assignment the leader may skip (KIP-814).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Bytes, Field, Int16, Int32, Request, Response, Since, String, Struct
-
-VERSIONS = (0, 9)
-FLEXIBLE = 6
 
 JoinGroupRequestProtocol = Struct(
     "JoinGroupRequestProtocol",
@@ -16,10 +14,7 @@ JoinGroupRequestProtocol = Struct(
 )
 
 JoinGroupRequest = Request(
-    11,
-    "JoinGroupRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.JOIN_GROUP,
     "group_id" / String,
     "session_timeout_ms" / Int32,
     "rebalance_timeout_ms" / Since(1, Int32, default=-1),
@@ -38,10 +33,7 @@ JoinGroupResponseMember = Struct(
 )
 
 JoinGroupResponse = Response(
-    11,
-    "JoinGroupResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.JOIN_GROUP,
     "throttle_time_ms" / Since(2, Int32),
     "error_code" / Int16,
     "generation_id" / Field(Int32, default=-1),

@@ -3,16 +3,11 @@
 v3 brings static members (KIP-345).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Int16, Int32, Request, Response, Since, String
 
-VERSIONS = (0, 4)
-FLEXIBLE = 4
-
 HeartbeatRequest = Request(
-    12,
-    "HeartbeatRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.HEARTBEAT,
     "group_id" / String,
     "generation_id" / Int32,
     "member_id" / String,
@@ -20,10 +15,7 @@ HeartbeatRequest = Request(
 )
 
 HeartbeatResponse = Response(
-    12,
-    "HeartbeatResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.HEARTBEAT,
     "throttle_time_ms" / Since(1, Int32),
     "error_code" / Int16,
 )

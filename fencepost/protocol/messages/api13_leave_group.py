@@ -3,10 +3,8 @@
 v3 lets several leave at once (KIP-345), v5 brings a reason (KIP-800).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int16, Int32, Request, Response, Since, String, Struct, Until
-
-VERSIONS = (0, 5)
-FLEXIBLE = 4
 
 MemberIdentity = Struct(
     "MemberIdentity",
@@ -16,10 +14,7 @@ MemberIdentity = Struct(
 )
 
 LeaveGroupRequest = Request(
-    13,
-    "LeaveGroupRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.LEAVE_GROUP,
     "group_id" / String,
     "member_id" / Until(2, String),
     "members" / Since(3, Array(MemberIdentity)),
@@ -33,10 +28,7 @@ MemberResponse = Struct(
 )
 
 LeaveGroupResponse = Response(
-    13,
-    "LeaveGroupResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.LEAVE_GROUP,
     "throttle_time_ms" / Since(1, Int32),
     "error_code" / Int16,
     "members" / Since(3, Array(MemberResponse)),

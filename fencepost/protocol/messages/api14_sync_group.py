@@ -3,10 +3,8 @@
 v3 brings static members (KIP-345), v5 protocol type and name (KIP-559).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bytes, Int16, Int32, Request, Response, Since, String, Struct
-
-VERSIONS = (0, 5)
-FLEXIBLE = 4
 
 SyncGroupRequestAssignment = Struct(
     "SyncGroupRequestAssignment",
@@ -15,10 +13,7 @@ SyncGroupRequestAssignment = Struct(
 )
 
 SyncGroupRequest = Request(
-    14,
-    "SyncGroupRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.SYNC_GROUP,
     "group_id" / String,
     "generation_id" / Int32,
     "member_id" / String,
@@ -29,10 +24,7 @@ SyncGroupRequest = Request(
 )
 
 SyncGroupResponse = Response(
-    14,
-    "SyncGroupResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.SYNC_GROUP,
     "throttle_time_ms" / Since(1, Int32),
     "error_code" / Int16,
     "protocol_type" / Since(5, String, default=None, nullable=5),

@@ -3,16 +3,11 @@
 v3 brings authorized operations, v4 static members, v6 an error message and GROUP_ID_NOT_FOUND.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Bytes, Int16, Int32, Request, Response, Since, String, Struct
 
-VERSIONS = (0, 6)
-FLEXIBLE = 5
-
 DescribeGroupsRequest = Request(
-    15,
-    "DescribeGroupsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_GROUPS,
     "groups" / Array(String),
     "include_authorized_operations" / Since(3, Bool),
 )
@@ -40,10 +35,7 @@ DescribedGroup = Struct(
 )
 
 DescribeGroupsResponse = Response(
-    15,
-    "DescribeGroupsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_GROUPS,
     "throttle_time_ms" / Since(1, Int32),
     "groups" / Array(DescribedGroup),
 )

@@ -3,16 +3,11 @@
 v4 filters by state (KIP-518), v5 by type (KIP-848).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int16, Int32, Request, Response, Since, String, Struct
 
-VERSIONS = (0, 5)
-FLEXIBLE = 3
-
 ListGroupsRequest = Request(
-    16,
-    "ListGroupsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.LIST_GROUPS,
     "states_filter" / Since(4, Array(String)),
     "types_filter" / Since(5, Array(String)),
 )
@@ -26,10 +21,7 @@ ListedGroup = Struct(
 )
 
 ListGroupsResponse = Response(
-    16,
-    "ListGroupsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.LIST_GROUPS,
     "throttle_time_ms" / Since(1, Int32),
     "error_code" / Int16,
     "groups" / Array(ListedGroup),

@@ -1,22 +1,15 @@
 """SaslHandshake (17): choose an authentication mechanism."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int16, Request, Response, String
 
-VERSIONS = (0, 1)
-
 SaslHandshakeRequest = Request(
-    17,
-    "SaslHandshakeRequest",
-    VERSIONS,
-    None,
+    ApiKey.SASL_HANDSHAKE,
     "mechanism" / String,
 )
 
 SaslHandshakeResponse = Response(
-    17,
-    "SaslHandshakeResponse",
-    VERSIONS,
-    None,
+    ApiKey.SASL_HANDSHAKE,
     "error_code" / Int16,
     "mechanisms" / Array(String),
 )

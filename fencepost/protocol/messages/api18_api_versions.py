@@ -4,16 +4,11 @@ v3 brings the client's name, features and tagged fields (KIP-511, KIP-584); v4 a
 A version the broker does not know is answered in v0, and the header of every answer is v0.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Int16, Int32, Int64, Request, Response, Since, String, Struct
 
-VERSIONS = (0, 4)
-FLEXIBLE = 3
-
 ApiVersionsRequest = Request(
-    18,
-    "ApiVersionsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.API_VERSIONS,
     "client_software_name" / Since(3, String),
     "client_software_version" / Since(3, String),
 )
@@ -40,10 +35,7 @@ FinalizedFeatureKey = Struct(
 )
 
 ApiVersionsResponse = Response(
-    18,
-    "ApiVersionsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.API_VERSIONS,
     "error_code" / Int16,
     "api_keys" / Array(ApiVersion),
     "throttle_time_ms" / Since(1, Int32),

@@ -4,6 +4,7 @@ v1 brings validateOnly, v4 broker defaults (KIP-464), v5 the settings in the ans
 ours (docs/decisions/0034-a-plan-at-once.md): a plan in a request that names no topics; Kafka passes over it.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
     Array,
     Bool,
@@ -18,9 +19,6 @@ from fencepost.protocol.schema import (
     Struct,
     Uuid,
 )
-
-VERSIONS = (0, 7)
-FLEXIBLE = 5
 
 CreatableReplicaAssignment = Struct(
     "CreatableReplicaAssignment",
@@ -85,10 +83,7 @@ Plan = Struct(
 )
 
 CreateTopicsRequest = Request(
-    19,
-    "CreateTopicsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.CREATE_TOPICS,
     "topics" / Array(CreatableTopic),
     "timeout_ms" / Field(Int32, default=60000),
     "validate_only" / Since(1, Bool),
@@ -141,10 +136,7 @@ PlanOutcome = Struct(
 )
 
 CreateTopicsResponse = Response(
-    19,
-    "CreateTopicsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.CREATE_TOPICS,
     "throttle_time_ms" / Since(2, Int32),
     "topics" / Array(CreatableTopicResult),
     "plan" / Since(5, PlanOutcome, tag=1000),

@@ -3,10 +3,8 @@
 v5 brings error messages, v6 deletion by topic id.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Field, Int16, Int32, Request, Response, Since, String, Struct, Until, Uuid
-
-VERSIONS = (0, 6)
-FLEXIBLE = 4
 
 DeleteTopicState = Struct(
     "DeleteTopicState",
@@ -15,10 +13,7 @@ DeleteTopicState = Struct(
 )
 
 DeleteTopicsRequest = Request(
-    20,
-    "DeleteTopicsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DELETE_TOPICS,
     "topics" / Since(6, Array(DeleteTopicState)),
     "topic_names" / Until(5, Array(String)),
     "timeout_ms" / Int32,
@@ -33,10 +28,7 @@ DeletableTopicResult = Struct(
 )
 
 DeleteTopicsResponse = Response(
-    20,
-    "DeleteTopicsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DELETE_TOPICS,
     "throttle_time_ms" / Since(1, Int32),
     "responses" / Array(DeletableTopicResult),
 )

@@ -1,9 +1,7 @@
 """DeleteRecords (21): move the start of partitions forward."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int16, Int32, Int64, Request, Response, String, Struct
-
-VERSIONS = (0, 2)
-FLEXIBLE = 2
 
 DeleteRecordsPartition = Struct(
     "DeleteRecordsPartition",
@@ -18,10 +16,7 @@ DeleteRecordsTopic = Struct(
 )
 
 DeleteRecordsRequest = Request(
-    21,
-    "DeleteRecordsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DELETE_RECORDS,
     "topics" / Array(DeleteRecordsTopic),
     "timeout_ms" / Int32,
 )
@@ -40,10 +35,7 @@ DeleteRecordsTopicResult = Struct(
 )
 
 DeleteRecordsResponse = Response(
-    21,
-    "DeleteRecordsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DELETE_RECORDS,
     "throttle_time_ms" / Int32,
     "topics" / Array(DeleteRecordsTopicResult),
 )

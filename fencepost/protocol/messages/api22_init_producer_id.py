@@ -4,16 +4,11 @@ v3 lets a producer bump its own epoch (KIP-360), v4 answers PRODUCER_FENCED (KIP
 brings two-phase commit (KIP-939) and may still change.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Bool, Field, Int16, Int32, Int64, Request, Response, Since, String
 
-VERSIONS = (0, 6)
-FLEXIBLE = 2
-
 InitProducerIdRequest = Request(
-    22,
-    "InitProducerIdRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.INIT_PRODUCER_ID,
     "transactional_id" / Field(String, nullable=0),
     "transaction_timeout_ms" / Int32,
     "producer_id" / Since(3, Int64, default=-1),
@@ -23,10 +18,7 @@ InitProducerIdRequest = Request(
 )
 
 InitProducerIdResponse = Response(
-    22,
-    "InitProducerIdResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.INIT_PRODUCER_ID,
     "throttle_time_ms" / Int32,
     "error_code" / Int16,
     "producer_id" / Field(Int64, default=-1),

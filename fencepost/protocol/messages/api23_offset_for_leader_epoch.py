@@ -1,9 +1,7 @@
 """OffsetForLeaderEpoch (23): where the log of a leader epoch ends (KIP-101, KIP-320)."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Field, Int16, Int32, Int64, Request, Response, Since, String, Struct
-
-VERSIONS = (0, 4)
-FLEXIBLE = 4
 
 OffsetForLeaderPartition = Struct(
     "OffsetForLeaderPartition",
@@ -19,10 +17,7 @@ OffsetForLeaderTopic = Struct(
 )
 
 OffsetForLeaderEpochRequest = Request(
-    23,
-    "OffsetForLeaderEpochRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
     "replica_id" / Since(3, Int32, default=-2),
     "topics" / Array(OffsetForLeaderTopic),
 )
@@ -42,10 +37,7 @@ OffsetForLeaderTopicResult = Struct(
 )
 
 OffsetForLeaderEpochResponse = Response(
-    23,
-    "OffsetForLeaderEpochResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH,
     "throttle_time_ms" / Since(2, Int32),
     "topics" / Array(OffsetForLeaderTopicResult),
 )

@@ -3,10 +3,8 @@
 v0-3 come from clients, one transaction each; v4 and v5 from brokers, many at once and perhaps only to verify (KIP-890).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Int16, Int32, Int64, Request, Response, Since, String, Struct, Until
-
-VERSIONS = (0, 5)
-FLEXIBLE = 3
 
 AddPartitionsToTxnTopic = Struct(
     "AddPartitionsToTxnTopic",
@@ -24,10 +22,7 @@ AddPartitionsToTxnTransaction = Struct(
 )
 
 AddPartitionsToTxnRequest = Request(
-    24,
-    "AddPartitionsToTxnRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
     "transactions" / Since(4, Array(AddPartitionsToTxnTransaction)),
     "v3_and_below_transactional_id" / Until(3, String),
     "v3_and_below_producer_id" / Until(3, Int64),
@@ -54,10 +49,7 @@ AddPartitionsToTxnResult = Struct(
 )
 
 AddPartitionsToTxnResponse = Response(
-    24,
-    "AddPartitionsToTxnResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ADD_PARTITIONS_TO_TXN,
     "throttle_time_ms" / Int32,
     "error_code" / Since(4, Int16),
     "results_by_transaction" / Since(4, Array(AddPartitionsToTxnResult)),

@@ -3,16 +3,11 @@
 v2 answers PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE, v5 bumps the epoch and says so in the answer (KIP-890).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Bool, Int16, Int32, Int64, Request, Response, Since, String
 
-VERSIONS = (0, 5)
-FLEXIBLE = 3
-
 EndTxnRequest = Request(
-    26,
-    "EndTxnRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.END_TXN,
     "transactional_id" / String,
     "producer_id" / Int64,
     "producer_epoch" / Int16,
@@ -20,10 +15,7 @@ EndTxnRequest = Request(
 )
 
 EndTxnResponse = Response(
-    26,
-    "EndTxnResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.END_TXN,
     "throttle_time_ms" / Int32,
     "error_code" / Int16,
     "producer_id" / Since(5, Int64, default=-1),

@@ -4,10 +4,8 @@ v2 says which transaction version the marker follows (KIP-1228). Tag 1000 of a m
 (docs/decisions/0016-what-only-we-know.md); Kafka passes over it.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Int8, Int16, Int32, Int64, Request, Response, Since, String, Struct
-
-VERSIONS = (0, 2)
-FLEXIBLE = 1
 
 WritableTxnMarkerTopic = Struct(
     "WritableTxnMarkerTopic",
@@ -27,10 +25,7 @@ WritableTxnMarker = Struct(
 )
 
 WriteTxnMarkersRequest = Request(
-    27,
-    "WriteTxnMarkersRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.WRITE_TXN_MARKERS,
     "markers" / Array(WritableTxnMarker),
 )
 
@@ -53,9 +48,6 @@ WritableTxnMarkerResult = Struct(
 )
 
 WriteTxnMarkersResponse = Response(
-    27,
-    "WriteTxnMarkersResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.WRITE_TXN_MARKERS,
     "markers" / Array(WritableTxnMarkerResult),
 )

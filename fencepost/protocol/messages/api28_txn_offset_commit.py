@@ -4,6 +4,7 @@ v3 brings member, generation and instance (KIP-447), v5 adds the group's partiti
 by id (KIP-1319).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
     Array,
     Field,
@@ -18,9 +19,6 @@ from fencepost.protocol.schema import (
     Until,
     Uuid,
 )
-
-VERSIONS = (0, 6)
-FLEXIBLE = 3
 
 TxnOffsetCommitRequestPartition = Struct(
     "TxnOffsetCommitRequestPartition",
@@ -38,10 +36,7 @@ TxnOffsetCommitRequestTopic = Struct(
 )
 
 TxnOffsetCommitRequest = Request(
-    28,
-    "TxnOffsetCommitRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.TXN_OFFSET_COMMIT,
     "transactional_id" / String,
     "group_id" / String,
     "producer_id" / Int64,
@@ -66,10 +61,7 @@ TxnOffsetCommitResponseTopic = Struct(
 )
 
 TxnOffsetCommitResponse = Response(
-    28,
-    "TxnOffsetCommitResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.TXN_OFFSET_COMMIT,
     "throttle_time_ms" / Int32,
     "topics" / Array(TxnOffsetCommitResponseTopic),
 )

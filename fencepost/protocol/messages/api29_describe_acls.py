@@ -3,16 +3,11 @@
 v1 brings resource patterns (KIP-290).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Field, Int8, Int16, Int32, Request, Response, String, Struct
 
-VERSIONS = (1, 3)
-FLEXIBLE = 2
-
 DescribeAclsRequest = Request(
-    29,
-    "DescribeAclsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_ACLS,
     "resource_type_filter" / Int8,
     "resource_name_filter" / Field(String, nullable=0),
     "pattern_type_filter" / Field(Int8, default=3),
@@ -39,10 +34,7 @@ DescribeAclsResource = Struct(
 )
 
 DescribeAclsResponse = Response(
-    29,
-    "DescribeAclsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_ACLS,
     "throttle_time_ms" / Int32,
     "error_code" / Int16,
     "error_message" / Field(String, nullable=0),

@@ -3,10 +3,8 @@
 v1 brings resource patterns (KIP-290).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Field, Int8, Int16, Int32, Request, Response, String, Struct
-
-VERSIONS = (1, 3)
-FLEXIBLE = 2
 
 AclCreation = Struct(
     "AclCreation",
@@ -20,10 +18,7 @@ AclCreation = Struct(
 )
 
 CreateAclsRequest = Request(
-    30,
-    "CreateAclsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.CREATE_ACLS,
     "creations" / Array(AclCreation),
 )
 
@@ -34,10 +29,7 @@ AclCreationResult = Struct(
 )
 
 CreateAclsResponse = Response(
-    30,
-    "CreateAclsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.CREATE_ACLS,
     "throttle_time_ms" / Int32,
     "results" / Array(AclCreationResult),
 )

@@ -3,10 +3,8 @@
 v1 brings resource patterns (KIP-290).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Field, Int8, Int16, Int32, Request, Response, String, Struct
-
-VERSIONS = (1, 3)
-FLEXIBLE = 2
 
 DeleteAclsFilter = Struct(
     "DeleteAclsFilter",
@@ -20,10 +18,7 @@ DeleteAclsFilter = Struct(
 )
 
 DeleteAclsRequest = Request(
-    31,
-    "DeleteAclsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DELETE_ACLS,
     "filters" / Array(DeleteAclsFilter),
 )
 
@@ -48,10 +43,7 @@ DeleteAclsFilterResult = Struct(
 )
 
 DeleteAclsResponse = Response(
-    31,
-    "DeleteAclsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DELETE_ACLS,
     "throttle_time_ms" / Int32,
     "filter_results" / Array(DeleteAclsFilterResult),
 )

@@ -3,6 +3,7 @@
 v1 brings synonyms, v3 types and documentation (KIP-569).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
     Array,
     Bool,
@@ -18,9 +19,6 @@ from fencepost.protocol.schema import (
     Until,
 )
 
-VERSIONS = (0, 4)
-FLEXIBLE = 4
-
 DescribeConfigsResource = Struct(
     "DescribeConfigsResource",
     "resource_type" / Int8,
@@ -29,10 +27,7 @@ DescribeConfigsResource = Struct(
 )
 
 DescribeConfigsRequest = Request(
-    32,
-    "DescribeConfigsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_CONFIGS,
     "resources" / Array(DescribeConfigsResource),
     "include_synonyms" / Since(1, Bool),
     "include_documentation" / Since(3, Bool),
@@ -68,10 +63,7 @@ DescribeConfigsResult = Struct(
 )
 
 DescribeConfigsResponse = Response(
-    32,
-    "DescribeConfigsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_CONFIGS,
     "throttle_time_ms" / Int32,
     "results" / Array(DescribeConfigsResult),
 )

@@ -1,9 +1,7 @@
 """AlterConfigs (33): replace all settings of a topic or broker."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Field, Int8, Int16, Int32, Request, Response, String, Struct
-
-VERSIONS = (0, 2)
-FLEXIBLE = 2
 
 AlterableConfig = Struct(
     "AlterableConfig",
@@ -19,10 +17,7 @@ AlterConfigsResource = Struct(
 )
 
 AlterConfigsRequest = Request(
-    33,
-    "AlterConfigsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ALTER_CONFIGS,
     "resources" / Array(AlterConfigsResource),
     "validate_only" / Bool,
 )
@@ -36,10 +31,7 @@ AlterConfigsResourceResponse = Struct(
 )
 
 AlterConfigsResponse = Response(
-    33,
-    "AlterConfigsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ALTER_CONFIGS,
     "throttle_time_ms" / Int32,
     "responses" / Array(AlterConfigsResourceResponse),
 )

@@ -1,9 +1,7 @@
 """AlterReplicaLogDirs (34): move replicas between the directories of a broker (KIP-113)."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int16, Int32, Request, Response, String, Struct
-
-VERSIONS = (1, 2)
-FLEXIBLE = 2
 
 AlterReplicaLogDirTopic = Struct(
     "AlterReplicaLogDirTopic",
@@ -18,10 +16,7 @@ AlterReplicaLogDir = Struct(
 )
 
 AlterReplicaLogDirsRequest = Request(
-    34,
-    "AlterReplicaLogDirsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
     "dirs" / Array(AlterReplicaLogDir),
 )
 
@@ -38,10 +33,7 @@ AlterReplicaLogDirTopicResult = Struct(
 )
 
 AlterReplicaLogDirsResponse = Response(
-    34,
-    "AlterReplicaLogDirsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ALTER_REPLICA_LOG_DIRS,
     "throttle_time_ms" / Int32,
     "results" / Array(AlterReplicaLogDirTopicResult),
 )

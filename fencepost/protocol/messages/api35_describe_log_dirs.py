@@ -3,10 +3,8 @@
 v3 brings an error for the whole answer, v4 sizes of the volumes (KIP-827), v5 cordoned directories (KIP-1066).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Field, Int16, Int32, Int64, Request, Response, Since, String, Struct
-
-VERSIONS = (1, 5)
-FLEXIBLE = 2
 
 DescribableLogDirTopic = Struct(
     "DescribableLogDirTopic",
@@ -15,10 +13,7 @@ DescribableLogDirTopic = Struct(
 )
 
 DescribeLogDirsRequest = Request(
-    35,
-    "DescribeLogDirsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_LOG_DIRS,
     "topics" / Field(Array(DescribableLogDirTopic), nullable=0),
 )
 
@@ -47,10 +42,7 @@ DescribeLogDirsResult = Struct(
 )
 
 DescribeLogDirsResponse = Response(
-    35,
-    "DescribeLogDirsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_LOG_DIRS,
     "throttle_time_ms" / Int32,
     "error_code" / Since(3, Int16),
     "results" / Array(DescribeLogDirsResult),

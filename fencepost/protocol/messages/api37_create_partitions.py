@@ -1,9 +1,7 @@
 """CreatePartitions (37): grow topics."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Field, Int16, Int32, Request, Response, String, Struct
-
-VERSIONS = (0, 3)
-FLEXIBLE = 2
 
 CreatePartitionsAssignment = Struct(
     "CreatePartitionsAssignment",
@@ -18,10 +16,7 @@ CreatePartitionsTopic = Struct(
 )
 
 CreatePartitionsRequest = Request(
-    37,
-    "CreatePartitionsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.CREATE_PARTITIONS,
     "topics" / Array(CreatePartitionsTopic),
     "timeout_ms" / Int32,
     "validate_only" / Bool,
@@ -35,10 +30,7 @@ CreatePartitionsTopicResult = Struct(
 )
 
 CreatePartitionsResponse = Response(
-    37,
-    "CreatePartitionsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.CREATE_PARTITIONS,
     "throttle_time_ms" / Int32,
     "results" / Array(CreatePartitionsTopicResult),
 )

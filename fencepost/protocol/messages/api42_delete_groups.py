@@ -1,15 +1,10 @@
 """DeleteGroups (42): forget empty groups."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int16, Int32, Request, Response, String, Struct
 
-VERSIONS = (0, 2)
-FLEXIBLE = 2
-
 DeleteGroupsRequest = Request(
-    42,
-    "DeleteGroupsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DELETE_GROUPS,
     "groups_names" / Array(String),
 )
 
@@ -20,10 +15,7 @@ DeletableGroupResult = Struct(
 )
 
 DeleteGroupsResponse = Response(
-    42,
-    "DeleteGroupsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DELETE_GROUPS,
     "throttle_time_ms" / Int32,
     "results" / Array(DeletableGroupResult),
 )

@@ -3,10 +3,8 @@
 v1 brings the kind of election (KIP-460).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Field, Int8, Int16, Int32, Request, Response, Since, String, Struct
-
-VERSIONS = (0, 2)
-FLEXIBLE = 2
 
 TopicPartitions = Struct(
     "TopicPartitions",
@@ -15,10 +13,7 @@ TopicPartitions = Struct(
 )
 
 ElectLeadersRequest = Request(
-    43,
-    "ElectLeadersRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ELECT_LEADERS,
     "election_type" / Since(1, Int8),
     "topic_partitions" / Field(Array(TopicPartitions), nullable=0),
     "timeout_ms" / Field(Int32, default=60000),
@@ -38,10 +33,7 @@ ReplicaElectionResult = Struct(
 )
 
 ElectLeadersResponse = Response(
-    43,
-    "ElectLeadersResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ELECT_LEADERS,
     "throttle_time_ms" / Int32,
     "error_code" / Since(1, Int16),
     "replica_election_results" / Array(ReplicaElectionResult),

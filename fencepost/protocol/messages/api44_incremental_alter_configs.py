@@ -1,9 +1,7 @@
 """IncrementalAlterConfigs (44): set, delete, append to or subtract from single settings (KIP-339)."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Field, Int8, Int16, Int32, Request, Response, String, Struct
-
-VERSIONS = (0, 1)
-FLEXIBLE = 1
 
 AlterableConfig = Struct(
     "AlterableConfig",
@@ -20,10 +18,7 @@ AlterConfigsResource = Struct(
 )
 
 IncrementalAlterConfigsRequest = Request(
-    44,
-    "IncrementalAlterConfigsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
     "resources" / Array(AlterConfigsResource),
     "validate_only" / Bool,
 )
@@ -37,10 +32,7 @@ AlterConfigsResourceResponse = Struct(
 )
 
 IncrementalAlterConfigsResponse = Response(
-    44,
-    "IncrementalAlterConfigsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
     "throttle_time_ms" / Int32,
     "responses" / Array(AlterConfigsResourceResponse),
 )

@@ -3,10 +3,8 @@
 v1 lets the client forbid a change of the replication factor (KIP-860).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Field, Int16, Int32, Request, Response, Since, String, Struct
-
-VERSIONS = (0, 1)
-FLEXIBLE = 0
 
 ReassignablePartition = Struct(
     "ReassignablePartition",
@@ -21,10 +19,7 @@ ReassignableTopic = Struct(
 )
 
 AlterPartitionReassignmentsRequest = Request(
-    45,
-    "AlterPartitionReassignmentsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     "timeout_ms" / Field(Int32, default=60000),
     "allow_replication_factor_change" / Since(1, Bool, default=True),
     "topics" / Array(ReassignableTopic),
@@ -44,10 +39,7 @@ ReassignableTopicResponse = Struct(
 )
 
 AlterPartitionReassignmentsResponse = Response(
-    45,
-    "AlterPartitionReassignmentsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
     "throttle_time_ms" / Int32,
     "allow_replication_factor_change" / Since(1, Bool, default=True),
     "error_code" / Int16,

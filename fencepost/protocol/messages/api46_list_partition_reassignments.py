@@ -1,9 +1,7 @@
 """ListPartitionReassignments (46): replicas that are being moved (KIP-455)."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Field, Int16, Int32, Request, Response, String, Struct
-
-VERSIONS = (0, 0)
-FLEXIBLE = 0
 
 ListPartitionReassignmentsTopics = Struct(
     "ListPartitionReassignmentsTopics",
@@ -12,10 +10,7 @@ ListPartitionReassignmentsTopics = Struct(
 )
 
 ListPartitionReassignmentsRequest = Request(
-    46,
-    "ListPartitionReassignmentsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
     "timeout_ms" / Field(Int32, default=60000),
     "topics" / Field(Array(ListPartitionReassignmentsTopics), default=None, nullable=0),
 )
@@ -35,10 +30,7 @@ OngoingTopicReassignment = Struct(
 )
 
 ListPartitionReassignmentsResponse = Response(
-    46,
-    "ListPartitionReassignmentsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.LIST_PARTITION_REASSIGNMENTS,
     "throttle_time_ms" / Int32,
     "error_code" / Int16,
     "error_message" / Field(String, nullable=0),

@@ -1,9 +1,7 @@
 """OffsetDelete (47): forget some of a group's positions (KIP-496)."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int16, Int32, Request, Response, String, Struct
-
-VERSIONS = (0, 0)
-FLEXIBLE = None
 
 OffsetDeleteRequestPartition = Struct(
     "OffsetDeleteRequestPartition",
@@ -17,10 +15,7 @@ OffsetDeleteRequestTopic = Struct(
 )
 
 OffsetDeleteRequest = Request(
-    47,
-    "OffsetDeleteRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.OFFSET_DELETE,
     "group_id" / String,
     "topics" / Array(OffsetDeleteRequestTopic),
 )
@@ -38,10 +33,7 @@ OffsetDeleteResponseTopic = Struct(
 )
 
 OffsetDeleteResponse = Response(
-    47,
-    "OffsetDeleteResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.OFFSET_DELETE,
     "error_code" / Int16,
     "throttle_time_ms" / Int32,
     "topics" / Array(OffsetDeleteResponseTopic),

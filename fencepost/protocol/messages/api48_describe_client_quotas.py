@@ -1,9 +1,7 @@
 """DescribeClientQuotas (48): quotas of users, client ids and addresses (KIP-546)."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Field, Float64, Int8, Int16, Int32, Request, Response, String, Struct
-
-VERSIONS = (0, 1)
-FLEXIBLE = 1
 
 ComponentData = Struct(
     "ComponentData",
@@ -13,10 +11,7 @@ ComponentData = Struct(
 )
 
 DescribeClientQuotasRequest = Request(
-    48,
-    "DescribeClientQuotasRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
     "components" / Array(ComponentData),
     "strict" / Bool,
 )
@@ -40,10 +35,7 @@ EntryData = Struct(
 )
 
 DescribeClientQuotasResponse = Response(
-    48,
-    "DescribeClientQuotasResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS,
     "throttle_time_ms" / Int32,
     "error_code" / Int16,
     "error_message" / Field(String, nullable=0),

@@ -1,9 +1,7 @@
 """AlterClientQuotas (49): set and remove quotas of users, client ids and addresses (KIP-546)."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Field, Float64, Int16, Int32, Request, Response, String, Struct
-
-VERSIONS = (0, 1)
-FLEXIBLE = 1
 
 EntityData = Struct(
     "EntityData",
@@ -25,10 +23,7 @@ EntryData = Struct(
 )
 
 AlterClientQuotasRequest = Request(
-    49,
-    "AlterClientQuotasRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ALTER_CLIENT_QUOTAS,
     "entries" / Array(EntryData),
     "validate_only" / Bool,
 )
@@ -41,10 +36,7 @@ EntryDataResponse = Struct(
 )
 
 AlterClientQuotasResponse = Response(
-    49,
-    "AlterClientQuotasResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ALTER_CLIENT_QUOTAS,
     "throttle_time_ms" / Int32,
     "entries" / Array(EntryDataResponse),
 )

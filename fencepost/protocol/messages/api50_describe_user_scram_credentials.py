@@ -1,9 +1,7 @@
 """DescribeUserScramCredentials (50): which SCRAM mechanisms users have credentials for (KIP-554)."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Field, Int8, Int16, Int32, Request, Response, String, Struct
-
-VERSIONS = (0, 0)
-FLEXIBLE = 0
 
 UserName = Struct(
     "UserName",
@@ -11,10 +9,7 @@ UserName = Struct(
 )
 
 DescribeUserScramCredentialsRequest = Request(
-    50,
-    "DescribeUserScramCredentialsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     "users" / Field(Array(UserName), nullable=0),
 )
 
@@ -33,10 +28,7 @@ DescribeUserScramCredentialsResult = Struct(
 )
 
 DescribeUserScramCredentialsResponse = Response(
-    50,
-    "DescribeUserScramCredentialsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS,
     "throttle_time_ms" / Int32,
     "error_code" / Int16,
     "error_message" / Field(String, nullable=0),

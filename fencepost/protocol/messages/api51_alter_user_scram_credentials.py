@@ -1,9 +1,7 @@
 """AlterUserScramCredentials (51): set and remove SCRAM credentials of users (KIP-554)."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bytes, Field, Int8, Int16, Int32, Request, Response, String, Struct
-
-VERSIONS = (0, 0)
-FLEXIBLE = 0
 
 ScramCredentialDeletion = Struct(
     "ScramCredentialDeletion",
@@ -21,10 +19,7 @@ ScramCredentialUpsertion = Struct(
 )
 
 AlterUserScramCredentialsRequest = Request(
-    51,
-    "AlterUserScramCredentialsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     "deletions" / Array(ScramCredentialDeletion),
     "upsertions" / Array(ScramCredentialUpsertion),
 )
@@ -37,10 +32,7 @@ AlterUserScramCredentialsResult = Struct(
 )
 
 AlterUserScramCredentialsResponse = Response(
-    51,
-    "AlterUserScramCredentialsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
     "throttle_time_ms" / Int32,
     "results" / Array(AlterUserScramCredentialsResult),
 )

@@ -3,10 +3,8 @@
 v1 brings when each replica fetched and was caught up (KIP-836), v2 directory ids and listeners (KIP-853).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int16, Int32, Int64, Request, Response, Since, String, Struct, Uint16, Uuid
-
-VERSIONS = (0, 2)
-FLEXIBLE = 0
 
 PartitionData = Struct(
     "PartitionData",
@@ -20,10 +18,7 @@ TopicData = Struct(
 )
 
 DescribeQuorumRequest = Request(
-    55,
-    "DescribeQuorumRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_QUORUM,
     "topics" / Array(TopicData),
 )
 
@@ -68,10 +63,7 @@ Node = Struct(
 )
 
 DescribeQuorumResponse = Response(
-    55,
-    "DescribeQuorumResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_QUORUM,
     "error_code" / Int16,
     "error_message" / Since(2, String, nullable=2),
     "topics" / Array(TopicDataResponse),

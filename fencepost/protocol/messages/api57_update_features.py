@@ -3,6 +3,7 @@
 v1 brings the kind of upgrade and validateOnly, v2 drops the per-feature results.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
     Array,
     Bool,
@@ -18,9 +19,6 @@ from fencepost.protocol.schema import (
     Until,
 )
 
-VERSIONS = (0, 2)
-FLEXIBLE = 0
-
 FeatureUpdateKey = Struct(
     "FeatureUpdateKey",
     "feature" / String,
@@ -30,10 +28,7 @@ FeatureUpdateKey = Struct(
 )
 
 UpdateFeaturesRequest = Request(
-    57,
-    "UpdateFeaturesRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.UPDATE_FEATURES,
     "timeout_ms" / Field(Int32, default=60000),
     "feature_updates" / Array(FeatureUpdateKey),
     "validate_only" / Since(1, Bool),
@@ -47,10 +42,7 @@ UpdatableFeatureResult = Struct(
 )
 
 UpdateFeaturesResponse = Response(
-    57,
-    "UpdateFeaturesResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.UPDATE_FEATURES,
     "throttle_time_ms" / Int32,
     "error_code" / Int16,
     "error_message" / Field(String, nullable=0),

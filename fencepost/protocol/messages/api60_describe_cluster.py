@@ -3,16 +3,11 @@
 v1 brings the endpoint type, v2 fenced brokers.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Field, Int8, Int16, Int32, Request, Response, Since, String, Struct
 
-VERSIONS = (0, 2)
-FLEXIBLE = 0
-
 DescribeClusterRequest = Request(
-    60,
-    "DescribeClusterRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_CLUSTER,
     "include_cluster_authorized_operations" / Bool,
     "endpoint_type" / Since(1, Int8, default=1),
     "include_fenced_brokers" / Since(2, Bool),
@@ -28,10 +23,7 @@ DescribeClusterBroker = Struct(
 )
 
 DescribeClusterResponse = Response(
-    60,
-    "DescribeClusterResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_CLUSTER,
     "throttle_time_ms" / Int32,
     "error_code" / Int16,
     "error_message" / Field(String, default=None, nullable=0),

@@ -1,9 +1,7 @@
 """DescribeProducers (61): the producers that a partition knows and their open transactions (KIP-664)."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Field, Int16, Int32, Int64, Request, Response, String, Struct
-
-VERSIONS = (0, 0)
-FLEXIBLE = 0
 
 TopicRequest = Struct(
     "TopicRequest",
@@ -12,10 +10,7 @@ TopicRequest = Struct(
 )
 
 DescribeProducersRequest = Request(
-    61,
-    "DescribeProducersRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_PRODUCERS,
     "topics" / Array(TopicRequest),
 )
 
@@ -44,10 +39,7 @@ TopicResponse = Struct(
 )
 
 DescribeProducersResponse = Response(
-    61,
-    "DescribeProducersResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_PRODUCERS,
     "throttle_time_ms" / Int32,
     "topics" / Array(TopicResponse),
 )

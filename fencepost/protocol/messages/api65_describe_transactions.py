@@ -3,16 +3,11 @@
 Tag 1000 of the request and of each state is ours (docs/decisions/0016-what-only-we-know.md); Kafka passes over it.
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Int16, Int32, Int64, Request, Response, Since, String, Struct
 
-VERSIONS = (0, 0)
-FLEXIBLE = 0
-
 DescribeTransactionsRequest = Request(
-    65,
-    "DescribeTransactionsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_TRANSACTIONS,
     "transactional_ids" / Array(String),
     "explain" / Since(0, Bool, tag=1000),
 )
@@ -58,10 +53,7 @@ TransactionState = Struct(
 )
 
 DescribeTransactionsResponse = Response(
-    65,
-    "DescribeTransactionsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_TRANSACTIONS,
     "throttle_time_ms" / Int32,
     "transaction_states" / Array(TransactionState),
 )

@@ -3,16 +3,11 @@
 v1 filters by duration (KIP-994), v2 by a pattern of the id (KIP-1152).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int16, Int32, Int64, Request, Response, Since, String, Struct
 
-VERSIONS = (0, 2)
-FLEXIBLE = 0
-
 ListTransactionsRequest = Request(
-    66,
-    "ListTransactionsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.LIST_TRANSACTIONS,
     "state_filters" / Array(String),
     "producer_id_filters" / Array(Int64),
     "duration_filter" / Since(1, Int64, default=-1),
@@ -27,10 +22,7 @@ TransactionState = Struct(
 )
 
 ListTransactionsResponse = Response(
-    66,
-    "ListTransactionsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.LIST_TRANSACTIONS,
     "throttle_time_ms" / Int32,
     "error_code" / Int16,
     "unknown_state_filters" / Array(String),

@@ -3,10 +3,8 @@
 v1 brings subscriptions by regular expression, and member ids that the client makes (KIP-1082).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Field, Int16, Int32, Request, Response, Since, String, Struct, Uuid
-
-VERSIONS = (0, 1)
-FLEXIBLE = 0
 
 TopicPartitions = Struct(
     "TopicPartitions",
@@ -15,10 +13,7 @@ TopicPartitions = Struct(
 )
 
 ConsumerGroupHeartbeatRequest = Request(
-    68,
-    "ConsumerGroupHeartbeatRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
     "group_id" / String,
     "member_id" / String,
     "member_epoch" / Int32,
@@ -37,10 +32,7 @@ Assignment = Struct(
 )
 
 ConsumerGroupHeartbeatResponse = Response(
-    68,
-    "ConsumerGroupHeartbeatResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT,
     "throttle_time_ms" / Int32,
     "error_code" / Int16,
     "error_message" / Field(String, default=None, nullable=0),

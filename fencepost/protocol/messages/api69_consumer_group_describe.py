@@ -3,6 +3,7 @@
 v1 says which protocol a member speaks (KIP-1099).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import (
     Array,
     Bool,
@@ -18,14 +19,8 @@ from fencepost.protocol.schema import (
     Uuid,
 )
 
-VERSIONS = (0, 1)
-FLEXIBLE = 0
-
 ConsumerGroupDescribeRequest = Request(
-    69,
-    "ConsumerGroupDescribeRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
     "group_ids" / Array(String),
     "include_authorized_operations" / Bool,
 )
@@ -71,10 +66,7 @@ DescribedGroup = Struct(
 )
 
 ConsumerGroupDescribeResponse = Response(
-    69,
-    "ConsumerGroupDescribeResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.CONSUMER_GROUP_DESCRIBE,
     "throttle_time_ms" / Int32,
     "groups" / Array(DescribedGroup),
 )

@@ -3,16 +3,11 @@
 v1 lists all kinds, v0 client metrics only (KIP-1142).
 """
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Int8, Int16, Int32, Request, Response, Since, String, Struct
 
-VERSIONS = (0, 1)
-FLEXIBLE = 0
-
 ListConfigResourcesRequest = Request(
-    74,
-    "ListConfigResourcesRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.LIST_CONFIG_RESOURCES,
     "resource_types" / Since(1, Array(Int8)),
 )
 
@@ -23,10 +18,7 @@ ConfigResource = Struct(
 )
 
 ListConfigResourcesResponse = Response(
-    74,
-    "ListConfigResourcesResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.LIST_CONFIG_RESOURCES,
     "throttle_time_ms" / Int32,
     "error_code" / Int16,
     "config_resources" / Array(ConfigResource),

@@ -1,9 +1,7 @@
 """DescribeTopicPartitions (75): partitions of topics in pages (KIP-966)."""
 
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.schema import Array, Bool, Field, Int16, Int32, Request, Response, String, Struct, Uuid
-
-VERSIONS = (0, 0)
-FLEXIBLE = 0
 
 TopicRequest = Struct(
     "TopicRequest",
@@ -17,10 +15,7 @@ Cursor = Struct(
 )
 
 DescribeTopicPartitionsRequest = Request(
-    75,
-    "DescribeTopicPartitionsRequest",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     "topics" / Array(TopicRequest),
     "response_partition_limit" / Field(Int32, default=2000),
     "cursor" / Field(Cursor, nullable=0),
@@ -50,10 +45,7 @@ DescribeTopicPartitionsResponseTopic = Struct(
 )
 
 DescribeTopicPartitionsResponse = Response(
-    75,
-    "DescribeTopicPartitionsResponse",
-    VERSIONS,
-    FLEXIBLE,
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS,
     "throttle_time_ms" / Int32,
     "topics" / Array(DescribeTopicPartitionsResponseTopic),
     "next_cursor" / Field(Cursor, nullable=0),

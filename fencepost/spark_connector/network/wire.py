@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fencepost.client.network.frames import FRAMES
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header
+from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
 from fencepost.protocol.registry import API_BY_NAME, API_VERSIONS, Api
 from fencepost.protocol.schema import DecodeError
 from fencepost.spark_connector.network.security import PlainTransport, Refused, Transport, authenticate, tls_transport
@@ -246,11 +247,11 @@ class Connection:
         return version if version >= max(low, api.served[0]) else None
 
     def _agree_on_versions(self) -> None:
-        request = API_BY_NAME["ApiVersions"].request
-        answer = self.call("ApiVersions", request(client_software_name="fencepost-spark", client_software_version="1"))
+        request = ApiVersionsRequest(client_software_name="fencepost-spark", client_software_version="1")
+        answer = self.call("ApiVersions", request)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             self._versions = {API_VERSIONS: (0, 0)}
-            answer = self.call("ApiVersions", request())
+            answer = self.call("ApiVersions", ApiVersionsRequest())
         if answer.error_code != ErrorCode.NONE:
             raise BrokerError(f"broker at {self.address}: ApiVersions", code_of(answer.error_code))
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}

@@ -10,7 +10,7 @@ import pytest
 from fencepost import ErrorCode, KafkaError, sync
 from fencepost.protocol.primitives import ArrayOf, LengthPrefixed
 from fencepost.protocol.registry import API_BY_KEY, Api
-from fencepost.protocol.schema import Struct, Value
+from fencepost.protocol.schema import StructType, Value
 from fencepost.testing import Broker, BrokerGone
 from fencepost.testing.faults import Fault, Step, stopping
 from fencepost.testing.refusals import HARMLESS, may_refuse, overwrite, refusal
@@ -242,14 +242,14 @@ def test_a_refusal_can_be_written_in_every_version_and_says_its_code(api: Api) -
         assert int(code) in _codes(read), (api.name, version)
 
 
-def filled(struct: Struct) -> Any:
+def filled(struct: StructType) -> Any:
     """A value with one element in each of its arrays."""
     value = struct()
     for name, field in struct.fields.items():
         if isinstance(field.subcon, ArrayOf):
             kind = field.subcon.subcon
             plain = "x" if isinstance(kind, LengthPrefixed) else 0
-            setattr(value, name, [filled(kind) if isinstance(kind, Struct) else plain])
+            setattr(value, name, [filled(kind) if isinstance(kind, StructType) else plain])
     return value
 
 

@@ -1,7 +1,7 @@
 """The bytes of a consumer group's records: Kafka's keys 3 to 8 and 16, whose values are version 0 and flexible."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fencepost.coordinator.group.consumer.member import Assignment, ClassicSide, ConsumerMember, MemberState, Owned
 from fencepost.coordinator.group.consumer.records import (
@@ -31,6 +31,9 @@ from fencepost.protocol.schema import (
     Struct,
     Uuid,
 )
+
+if TYPE_CHECKING:
+    from fencepost.protocol.schema import LooseValue
 
 GROUP, TOPICS, MEMBER, TARGET, TARGET_MEMBER, CURRENT, REGEX = 3, 4, 5, 6, 7, 8, 16
 KEY_VERSIONS = frozenset({GROUP, TOPICS, MEMBER, TARGET, TARGET_MEMBER, CURRENT, REGEX})
@@ -122,7 +125,7 @@ def _member_key(kind: int, group_id: str, member_id: str) -> bytes:
     return _MemberKey.encode(_MemberKey(kind=kind, group_id=group_id, member_id=member_id), 0)
 
 
-def _value(message: Message, fields: Callable[[Any], dict[str, Any]], value: Any) -> bytes | None:
+def _value(message: "type[LooseValue]", fields: Callable[[Any], dict[str, Any]], value: Any) -> bytes | None:
     return None if value is None else b"\0\0" + message.encode(message(**fields(value)), 0)
 
 
@@ -213,11 +216,11 @@ def decode(key: bytes, value: bytes | None) -> ConsumerRecord:
     return RegexRecord(whole.group_id, whole.member_id, resolved)
 
 
-def _body(message: Message, value: bytes | None) -> Any:
+def _body(message: "type[LooseValue]", value: bytes | None) -> Any:
     if value is None:
         return None
     if value[:2] != b"\0\0":
-        raise ValueError(f"{message.struct_name} version {value[:2]!r} is not known")
+        raise ValueError(f"{message.__name__} version {value[:2]!r} is not known")
     return message.decode(value, 0, 2)
 
 
