@@ -11,6 +11,8 @@ from fencepost.broker.log.storage.store import CorruptLogFile, FileRegion, Piece
 from fencepost.coordinator.ports import (
     CoordinatorLog,
     KeyValue,
+    LogListener,
+    LogSuperseded,
     LogUnreadable,
     LogWriteFailed,
     ProducerTag,
@@ -40,20 +42,52 @@ _CLIENT_CODES = {
 """What a client hears when its coordinator's log refuses a batch (T7)."""
 
 
+class LogTicket:
+    """An append to a partition's own log as a coordinator's `Ticket`."""
+
+    __slots__ = ("_commit", "_ticket")
+
+    def __init__(self, commit: LogFlusher, ticket: Ticket) -> None:
+        self._commit = commit
+        self._ticket = ticket
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record."""
+        return self._ticket.end_offset
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether `durable` returns at once."""
+        return self._commit.is_settled(self._ticket, held_back=False) and self._ticket.error is ErrorCode.NONE
+
+    async def durable(self) -> None:
+        """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
+        ticket = self._ticket
+        try:
+            await self._commit.wait(ticket, held_back=False)
+        except LogOffline as error:
+            raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        if ticket.error is not ErrorCode.NONE:
+            raise LogSuperseded(ErrorCode.NOT_COORDINATOR, f"{ticket.log.tp} refused a batch: {ticket.error.name}")
+
+
 class PartitionCoordinatorLog:
     """One internal partition as a `CoordinatorLog`."""
 
     def __init__(self, log: PartitionLog, commit: LogFlusher) -> None:
+        self.listener: LogListener | None = None
+        """Never called: nobody else writes to the files of this broker."""
         self._log = log
         self._commit = commit
 
     @property
-    def end_offset(self) -> int:
-        """The offset that the next record will get."""
-        return self._log.log_end_offset
+    def newest(self) -> LogTicket:
+        """A ticket for all that was appended so far."""
+        return LogTicket(self._commit, Ticket(self._log, self._log.log_end_offset))
 
-    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
-        """Append one atomic batch; return the end offset after it. Raises LogWriteFailed."""
+    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> LogTicket:
+        """Append one atomic batch. Raises LogWriteFailed."""
         if len(records) == 1 and producer is None:
             batch, header = build_small_batch(now_ms, *records[0])
             info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms, header=header)
@@ -70,18 +104,7 @@ class PartitionCoordinatorLog:
             if self._log.offline:
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE
             raise LogWriteFailed(code, f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}")
-        return info.end_offset
-
-    def is_durable(self, end_offset: int) -> bool:
-        """Whether `durable` would return at once."""
-        return self._commit.is_settled(Ticket(self._log, end_offset), held_back=False)
-
-    async def durable(self, end_offset: int) -> None:
-        """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
-        try:
-            await self._commit.wait(Ticket(self._log, end_offset), held_back=False)
-        except LogOffline as error:
-            raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        return LogTicket(self._commit, info)
 
     def replay(self) -> Iterator[ReplayedBatch]:
         """Every batch from the log's start to its end, in order. Raises LogUnreadable at the first damaged one."""

@@ -57,9 +57,9 @@ class LogWriteFailed(Exception):
 
 
 class LogSuperseded(LogWriteFailed):
-    """The log does not end where its writer believed: somebody else wrote to it, and nothing was appended.
+    """Another writer appended first: the log does not end where its writer believed, and nothing was appended.
 
-    For the one who may write to it alone that is to be fenced: whoever wrote is the one now (LogStore's Conflict).
+    For a writer that owns its log that means it is fenced, unless its log says otherwise (`LogListener`).
     """
 
 
@@ -67,30 +67,61 @@ class LogUnreadable(Exception):
     """A coordinator's log can not be opened, or not read back to its end; the text names the place and the reason."""
 
 
+class Ticket(Protocol):
+    """One append to a coordinator's log, or a look at its end, until it is durable.
+
+    The file engine binds a ticket to its offset at once and never refuses it afterwards. A store that several brokers
+    share binds offsets when it commits, and refuses an append that another writer's rows overtook.
+    """
+
+    @property
+    def end_offset(self) -> int | None:
+        """The offset after the last record; None until the append is bound to its place."""
+        ...
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether `durable` returns at once, without a checkpoint. False for a ticket that failed."""
+        ...
+
+    async def durable(self) -> None:
+        """Return when this append, and all before it in its log, is durable.
+
+        Raises LogSuperseded where another writer's rows came first: nothing of the append exists, decide again. Raises
+        LogWriteFailed where it never will be durable: the writer is fenced (NOT_COORDINATOR), or a flush failed.
+        """
+        ...
+
+
+class LogListener(Protocol):
+    """What a log reports to the shard over it. A failed ticket raises only after its log has reported why."""
+
+    def absorb(self, batch: "ReplayedBatch") -> None:
+        """Another writer appended `batch`, which refuses no append of ours (the marker of a transaction)."""
+        ...
+
+    def superseded(self) -> None:
+        """Appends whose tickets are still open were refused, because another writer's rows came first."""
+        ...
+
+    def fenced(self) -> None:
+        """Another broker owns the log now. Every open ticket fails with NOT_COORDINATOR."""
+        ...
+
+
 class CoordinatorLog(Protocol):
     """One partition of an internal topic, as its coordinator sees it."""
 
+    listener: LogListener | None
+    """Who hears of other writers. The file engine has none, and calls nothing."""
+
     @property
-    def end_offset(self) -> int:
-        """The offset that the next record will get."""
+    def newest(self) -> Ticket:
+        """A ticket for all that was appended so far; where several brokers write, it is a read barrier."""
         ...
 
-    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
-        """Append `records` as one atomic batch and return the end offset after it. Not yet durable on return.
-
-        Raises LogWriteFailed.
-        """
-        ...
-
-    def is_durable(self, end_offset: int) -> bool:
-        """Whether `durable` would return at once."""
-        ...
-
-    async def durable(self, end_offset: int) -> None:
-        """Return when everything below `end_offset` is durable (at once, without a checkpoint, where it already is).
-
-        Raises LogWriteFailed where it never will be: a flush failed, and the log is offline until the next start.
-        """
+    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> Ticket:
+        """Append `records` as one atomic batch. Raises LogWriteFailed; then nothing was appended."""
         ...
 
     def replay(self) -> Iterator[ReplayedBatch]:

@@ -191,7 +191,7 @@ class FaultyDispatch(Dispatch):
         """Let the handler go as far as the step; a request that never comes there is answered as without the fault."""
         node = self._node
         told = request_text(route.api.name, context, request)
-        state = node.transactions.books.state_of(request.transactional_id or "")
+        state = node.transactions.store.state_of(request.transactional_id or "")
         if not isinstance(state, Ongoing):
             return await self._noted(route.api, self._run(route.handle, request, context), request, context)
         producer_id = state.producer.producer_id

@@ -126,7 +126,7 @@ async def look(directory: Path) -> Seen:
             seen.committed[str(tp)] = None if log is None else read(log, IsolationLevel.READ_COMMITTED)
         for group in GROUPS:
             found = await node.groups.fetch(group, [TopicPartition(TOPIC, n) for n in range(PARTITIONS)], True)
-            lost = node.groups.is_lost(group)
+            lost = node.groups.refusal(group)
             seen.positions[group] = None if lost else [(one.offset, one.metadata, one.error) for one in found]
         for name in IDS:
             told = await node.transactions.describe(name)

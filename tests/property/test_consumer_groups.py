@@ -16,9 +16,9 @@ from fencepost.coordinator.group.consumer import embedded, heartbeat, requests
 from fencepost.coordinator.group.consumer.desk import Desk, MemberTimer, Outcome, View
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
-from fencepost.coordinator.group.ledger import Ledger, replay
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.group.service import GroupService
+from fencepost.coordinator.group.shard_state import GroupRecords, GroupShardState
 from fencepost.coordinator.group.state import Dead
 from fencepost.coordinator.group.timers import TimerKey
 from fencepost.coordinator.group.turn import Join, JoinReply, MemberName, Sync, SyncReply, TimerKind
@@ -260,7 +260,7 @@ class World:
         self.expire(TimerKey(TimerKind.SESSION, "g", member.member_id))
 
     def expire(self, key: TimerKey) -> None:
-        self.service._expire(key)
+        run(self.service.expire(key))
 
     def change(self, member: Member) -> None:
         if not member.classic:
@@ -295,8 +295,9 @@ class World:
         return Commit("g", items, member.member_id, member.instance_id, member.epoch, unknown_group=unknown)
 
     def check_replay(self) -> None:
-        again = Ledger()
-        replay(again, self.logs.log(0).replay())
+        again = GroupShardState()
+        for batch in self.logs.log(0).replay():
+            GroupRecords().replay(again, batch)
         assert (self.group is None) == ("g" not in again.consumers)
         if self.group is None:
             assert isinstance(again.group("g"), Dead) == isinstance(self.service._shards.group("g"), Dead)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
 from fencepost.coordinator.group.config import GroupConfig
-from fencepost.coordinator.group.ledger import Ledger, replay
 from fencepost.coordinator.group.records import persisted_member
+from fencepost.coordinator.group.shard_state import GroupRecords, GroupShardState
 from fencepost.coordinator.group.state import Empty, Group, Stable
 from fencepost.coordinator.group.turn import MemberName
 from fencepost.coordinator.ports import ProducerTag
@@ -130,8 +130,8 @@ class GroupWorld(RuleBasedStateMachine):
     def replay_gives_the_same(self) -> None:
         if self.unheard:
             return
-        live, replayed = self.world.service._shards.of("g").state, Ledger()
-        assert replay(replayed, self.world.log_of().replay()) == 0
+        live, replayed = self.world.service._shards.of("g").state, GroupShardState()
+        assert sum(GroupRecords().replay(replayed, batch) for batch in self.world.log_of().replay()) == 0
         for group_id in ("g", "h"):
             assert positions(live, group_id) == positions(replayed, group_id)
             now = live.group(group_id)
@@ -145,7 +145,7 @@ class GroupWorld(RuleBasedStateMachine):
         self.replay_gives_the_same()
 
 
-def positions(ledger: Ledger, group_id: str) -> list[object]:
+def positions(ledger: GroupShardState, group_id: str) -> list[object]:
     """The visible and the pending positions of a group."""
     return [sorted(ledger.offsets.committed(group_id)), sorted(ledger.offsets.pending(group_id))]
 

@@ -168,5 +168,5 @@ def test_a_transaction_is_seen_whole_or_not_at_all(
     for name, partition in world.cluster.partitions.items():
         assert not partition.open, f"a transaction hangs on {name}"
         assert all(history.asked.get(value) for value in seen[name]), "only what its own producer wanted committed"
-    counts = world.service.books.counts
+    counts = world.service.store.counts
     assert counts["Ongoing"] == counts["PrepareCommit"] == counts["PrepareAbort"] == 0

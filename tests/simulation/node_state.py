@@ -54,7 +54,7 @@ async def state_of(node: Node) -> NodeState:
 
 def transactional_ids(node: Node) -> Iterator[tuple[str, TxnState]]:
     """All that the coordinator knows of, with their states."""
-    for shard in node.transactions.books.shards():
+    for shard in node.transactions.store.shards():
         yield from shard.state.items()
 
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
+from fencepost.broker.coordinator_logs import LogTicket
 from fencepost.coordinator.group.consumer import migration, offsets, reconcile
 from fencepost.coordinator.group.consumer_service import ConsumerGroups
 from fencepost.coordinator.group.offsets import OffsetStore
-from fencepost.coordinator.runtime import Shard
 from fencepost.protocol.errors import ErrorCode
 from tests.simulation.group_world import run_group_world
 from tests.simulation.spoilt_offsets import (
@@ -72,21 +72,21 @@ def offsets_are_told_one_too_high(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def epochs_begin_anew_with_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
-    def start(self: Any) -> None:
-        for _, group in self._shards.all_consumer_groups():
+    def loaded(self: Any, shard: Any) -> None:
+        for group in shard.state.consumers.values():
             group.epoch = group.assignment_epoch = 1
-        whole(self)
+        whole(self, shard)
 
-    whole = ConsumerGroups.start
-    monkeypatch.setattr(ConsumerGroups, "start", start)
+    whole = ConsumerGroups.loaded
+    monkeypatch.setattr(ConsumerGroups, "loaded", loaded)
 
 
 def answers_leave_before_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def settled(*_args: Any) -> ErrorCode:
-        return ErrorCode.NONE
+    async def durable(_ticket: LogTicket) -> None:
+        pass
 
-    monkeypatch.setattr(Shard, "is_settled", lambda *_args: True)
-    monkeypatch.setattr(Shard, "settled", settled)
+    monkeypatch.setattr(LogTicket, "is_durable", True)
+    monkeypatch.setattr(LogTicket, "durable", durable)
 
 
 def nobody_is_put_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from fencepost.coordinator.group import classic, commit, join, rebalance
 from fencepost.coordinator.group.turn import Out, SetTimer, TimerKind
-from fencepost.coordinator.runtime import Shard
+from fencepost.coordinator.runtime.shard import Shard
 from fencepost.protocol.errors import ErrorCode
 from tests.simulation.group_world import run_group_world
 from tests.simulation.spoilt_offsets import (
@@ -64,7 +64,7 @@ def everybody_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answers_leave_before_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def settled(self: Any, end_offset: int) -> ErrorCode:
+    async def settled(self: Any, ticket: Any) -> ErrorCode:
         return ErrorCode.NONE
 
     monkeypatch.setattr(Shard, "settled", settled)

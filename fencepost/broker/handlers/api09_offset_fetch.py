@@ -78,7 +78,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
 
 def _error(node: "Node", group_id: str) -> ErrorCode:
     """An error of the whole group: of one whose log is lost there may be positions that nobody can see."""
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE if node.groups.is_lost(group_id) else ErrorCode.NONE
+    return node.groups.refusal(group_id)
 
 
 def _partition(struct: Any, offset: FetchedOffset) -> Any:

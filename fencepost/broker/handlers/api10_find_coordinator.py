@@ -36,20 +36,21 @@ def _find(node: "Node", key_type: int, key: str, context: RequestContext) -> dic
     error, message = ErrorCode.NONE, None
     if key_type not in (GROUP, TRANSACTION):
         error, message = ErrorCode.INVALID_REQUEST, f"Key type {key_type} has no coordinator here"
-    elif node.is_offline(_partition(node, key_type, key)) or _is_lost(node, key_type, key):
+    elif node.is_offline(_partition(node, key_type, key)) or _is_refused(node, key_type, key):
         error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's log is offline"
     host, port = ("", NO_NODE) if error else context.listener
     node_id = NO_NODE if error else node.config.node_id
     return {"error_code": error, "error_message": message, "node_id": node_id, "host": host, "port": port}
 
 
-def _is_lost(node: "Node", key_type: int, key: str) -> bool:
+def _is_refused(node: "Node", key_type: int, key: str) -> bool:
     """Whether the log can be written to but was not to be understood at start."""
-    return node.groups.is_lost(key) if key_type == GROUP else node.transactions.books.is_lost(key)
+    refusal = node.groups.refusal(key) if key_type == GROUP else node.transactions.store.refusal(key)
+    return refusal not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def _partition(node: "Node", key_type: int, key: str) -> TopicPartition:
     """The partition of the internal topic that looks after a key (rows G1, T1)."""
     if key_type == GROUP:
         return TopicPartition(GROUP_TOPIC, node.groups.group_partition(key))
-    return TopicPartition(TRANSACTION_TOPIC, node.transactions.books.partition_for(key))
+    return TopicPartition(TRANSACTION_TOPIC, node.transactions.store.partition_for(key))

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.coordinator.txn.asking import Waiting
 from fencepost.coordinator.txn.commands import Answer
+from fencepost.coordinator.txn.pipeline import Waiting
 from fencepost.coordinator.txn.wire_codes import by_partition, visible
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (

@@ -7,8 +7,8 @@ answer holds the identity to go on with (KIP-890 part 2).
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.coordinator.txn.asking import Waiting
 from fencepost.coordinator.txn.commands import Answer
+from fencepost.coordinator.txn.pipeline import Waiting
 from fencepost.coordinator.txn.wire_codes import visible
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse

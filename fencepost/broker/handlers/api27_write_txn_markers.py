@@ -88,4 +88,4 @@ def _explain(
                 else Cause(Reason.NEWER_EPOCH, f"{tp}: the producer is at a higher epoch there")
             )
             shown = (marker.producer_id, marker.producer_epoch)
-            node.transactions.stories.note(marker.producer_id, shown, code, cause, context)
+            node.transactions.history.note(marker.producer_id, shown, code, cause, context)

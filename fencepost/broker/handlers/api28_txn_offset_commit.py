@@ -100,8 +100,8 @@ async def _commit(
     for code in EXPLAINED.intersection(errors):
         name, shown = request.transactional_id, (request.producer_id, request.producer_epoch)
         told = f"the partition of group {request.group_id!r} knows a newer epoch of the producer"
-        node.transactions.stories.refused_write(
-            name, node.transactions.books.state_of(name), shown, code, told, context
+        node.transactions.history.refused_write(
+            name, node.transactions.store.state_of(name), shown, code, told, context
         )
     return errors
 

@@ -40,7 +40,7 @@ async def _describe(node: "Node", transactional_id: str, explain: bool) -> Any:
         producer_id=described.producer_id,
         producer_epoch=described.producer_epoch,
         topics=_topics(described.partitions),
-        story=_story(node.transactions.stories.of(transactional_id)) if explain else None,
+        story=_story(node.transactions.history.of(transactional_id)) if explain else None,
     )
 
 

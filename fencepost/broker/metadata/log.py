@@ -8,12 +8,13 @@ producer ids go on far above any that the lost part may have given out (docs/dec
 import logging
 from collections.abc import Iterator, Sequence
 
-from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
+from fencepost.broker.coordinator_logs import LogTicket, PartitionCoordinatorLog
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.recovery.scanning import need_no_batch_after_damage
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.metadata.snapshots import begin_behind_snapshot
 from fencepost.coordinator.metadata.ports import LoggedBatch
@@ -41,6 +42,7 @@ class MetadataPartitionLog:
 
     def __init__(self, log: PartitionLog, commit: LogFlusher) -> None:
         self._log = log
+        self._commit = commit
         self._records = PartitionCoordinatorLog(log, commit)
         self._end_offset = log.log_start_offset
 
@@ -63,11 +65,11 @@ class MetadataPartitionLog:
 
     def is_durable(self, end_offset: int) -> bool:
         """Whether `durable` would return at once."""
-        return self._records.is_durable(end_offset)
+        return LogTicket(self._commit, Ticket(self._log, end_offset)).is_durable
 
     async def durable(self, end_offset: int) -> None:
         """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
-        await self._records.durable(end_offset)
+        await LogTicket(self._commit, Ticket(self._log, end_offset)).durable()
 
     def read(self) -> Iterator[LoggedBatch]:
         """Every batch from `end_offset` on, which moves on with them. Raises LogUnreadable at the first damaged one."""

@@ -22,19 +22,19 @@ def transaction_metrics(node: _Broker) -> Iterator[Metric]:
     """All families about transactions, read when somebody scrapes."""
     transactions = node.transactions
     states = GaugeMetricFamily("fencepost_transactions", "Transactional ids by state", labels=("state",))
-    for state, count in transactions.books.counts.items():
+    for state, count in transactions.store.counts.items():
         states.add_metric((state,), count)
     yield states
     yield from _ends(node)
     yield from _refusals(node)
-    started_ms = transactions.books.oldest_open_started_ms
+    started_ms = transactions.store.oldest_open_started_ms
     age = 0.0 if started_ms is None else max(0, node.clock.now_ms() - started_ms) / 1000
     for name, text, value in (
         ("oldest_open_transaction_seconds", "Age of the oldest open one", age),
-        ("transactional_ids", "Transactional ids that are remembered", len(transactions.books)),
+        ("transactional_ids", "Transactional ids that are remembered", len(transactions.store)),
         ("producer_ids", "Different producer ids that partitions remember", _producer_ids(node)),
         ("transactions_completing", "Decided transactions that owe markers", transactions.completing),
-        ("transaction_stories", "Ids whose changes and refusals are kept for explanations", len(transactions.stories)),
+        ("transaction_stories", "Ids whose changes and refusals are kept for explanations", len(transactions.history)),
     ):
         yield GaugeMetricFamily(f"fencepost_{name}", text, value=value)
     yield GaugeMetricFamily(
@@ -66,7 +66,7 @@ def _ends(node: HasTransactions) -> Iterator[Metric]:
 
 
 def _refusals(node: HasTransactions) -> Iterator[Metric]:
-    stories = node.transactions.stories
+    stories = node.transactions.history
     fenced = CounterMetricFamily(
         "fencepost_producer_fenced", "Requests refused for a stale producer identity", labels=("reason",)
     )

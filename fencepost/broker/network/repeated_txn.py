@@ -14,8 +14,8 @@ from fencepost.broker.handlers import api24_add_partitions_to_txn as add_partiti
 from fencepost.broker.handlers import api26_end_txn as end_txn
 from fencepost.broker.network.answers import Answer, answer_of, framed
 from fencepost.broker.network.context import RequestContext
-from fencepost.coordinator.txn.asking import Waiting
 from fencepost.coordinator.txn.commands import Answer as Outcome
+from fencepost.coordinator.txn.pipeline import Waiting
 from fencepost.coordinator.txn.wire_codes import by_partition
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse

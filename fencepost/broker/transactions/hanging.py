@@ -109,7 +109,7 @@ class HangingCheck:
         """What the coordinator knows of the producer id; a part of the report, not of the proof."""
         transactions = self._node.transactions
         for name in await transactions.inspection.ids_of(found.producer_id):
-            state = transactions.books.state_of(name)
+            state = transactions.store.state_of(name)
             return f"{name!r} has this producer id, is in {state.name} and does not have this partition"
         return "no transactional id has this producer id"
 

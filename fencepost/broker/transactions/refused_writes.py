@@ -33,7 +33,7 @@ def explain_refused(
     except CorruptBatch:
         return
     name = transactional_id if header.is_transactional else None
-    state = DEAD if name is None else node.transactions.books.state_of(name)
+    state = DEAD if name is None else node.transactions.store.state_of(name)
     shown = (header.producer_id, header.producer_epoch)
     told = f"{write.tp}: {write.message or write.error.name}"
-    node.transactions.stories.refused_write(name, state, shown, write.error, told, caller)
+    node.transactions.history.refused_write(name, state, shown, write.error, told, caller)

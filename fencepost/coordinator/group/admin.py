@@ -19,11 +19,12 @@ class GroupAdmin:
 
     def __init__(self, shards: GroupShards) -> None:
         self._shards = shards
+        self._forgets_deleted = False
         self.consumers: ConsumerGroups
 
-    def is_lost(self, group_id: str) -> bool:
-        """Whether the log that holds the group could not be replayed: nothing can be said of the group then."""
-        return self._shards.is_lost(group_id)
+    def refusal(self, group_id: str) -> ErrorCode:
+        """What every request for this group hears now, because its shard is not active; else NONE."""
+        return self._shards.runtime.refusal(group_id)
 
     async def describe(self, group_ids: Collection[str]) -> list[view.DescribedGroup]:
         """DescribeGroups; a consumer group is not known by this API."""
@@ -41,7 +42,7 @@ class GroupAdmin:
         """ConsumerGroupDescribe."""
         described = [self.consumers.describe(group_id) for group_id in group_ids]
         refused = await self._shards.durable(group_ids)
-        refused |= {one: ErrorCode.COORDINATOR_NOT_AVAILABLE for one in group_ids if self.is_lost(one)}
+        refused |= {one: refusal for one in group_ids if (refusal := self.refusal(one))}
         return [
             DescribedConsumerGroup(one.group_id, refused[one.group_id]) if one.group_id in refused else one
             for one in described
@@ -86,8 +87,7 @@ class GroupAdmin:
         """DeleteGroups: only empty groups go, with all their positions; an error per group, in order."""
         errors: list[ErrorCode] = []
         for group_id in group_ids:
-            error = ErrorCode.COORDINATOR_NOT_AVAILABLE if self.is_lost(group_id) else self._delete(group_id)
-            errors.append(error)
+            errors.append(self.refusal(group_id) or self._delete(group_id))
         refused = await self._shards.durable(group_ids)
         return [refused.get(group_id, error) for group_id, error in zip(group_ids, errors, strict=True)]
 
@@ -103,13 +103,13 @@ class GroupAdmin:
         return self._shards.write_all(shard, [*shard.state.offsets.removals(group_id), *gone])
 
     def takes_markers(self, partition: int) -> bool:
-        """Whether the outcome of a transaction may be written there: not while the log can not be understood (T8)."""
-        shard = self._shards.existing(partition)
-        return shard is None or not shard.is_lost
+        """Whether the outcome of a transaction may be written there: not while the log cannot be understood (T8)."""
+        shard = self._shards.runtime.at(partition)
+        return shard is None or shard.refusal in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def complete_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
         """A transaction's marker is durable on this partition of `__consumer_offsets`: its positions hold, or go."""
-        shard = self._shards.existing(partition)
+        shard = self._shards.runtime.at(partition)
         if shard is not None:
             shard.state.offsets.complete(producer_id, commit)
 
@@ -123,5 +123,9 @@ class GroupAdmin:
         self.consumers.topics_changed(topics, created=False)
 
     def forget_deleted_topics(self) -> None:
-        """To be called once at start: a crash may have come between the deletion of a topic and `topics_deleted`."""
+        """To be called once at start: a crash may have come between the deletion of a topic and `topics_deleted`.
+
+        From then on the same is done for each shard that is loaded: topics may have gone while another broker had it.
+        """
+        self._forgets_deleted = True
         self._shards.forget_deleted_topics()

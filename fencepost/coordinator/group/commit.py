@@ -8,9 +8,9 @@ from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer import offsets
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.offsets import TopicId
-from fencepost.coordinator.group.ledger import Ledger
 from fencepost.coordinator.group.offsets import OffsetCommitItem, commit_records
 from fencepost.coordinator.group.records import GroupRecord, OffsetPending
+from fencepost.coordinator.group.shard_state import GroupShardState
 from fencepost.coordinator.group.state import Dead, PreparingRebalance, Stable
 from fencepost.coordinator.group.turn import SetTimer, TimerKind
 from fencepost.coordinator.ports import ProducerTag
@@ -35,15 +35,15 @@ class Commit:
 
 
 def decide_commit(
-    ledger: Ledger, command: Commit, config: GroupConfig, now_ms: int, topic_id: TopicId
+    state: GroupShardState, command: Commit, config: GroupConfig, now_ms: int, topic_id: TopicId
 ) -> Decision[GroupRecord, list[ErrorCode], SetTimer]:
     """Check the sender and write the positions; the reply is an error per item, in order.
 
     A commit is a sign of life of its member, as a heartbeat is, while the group is stable or rejoins.
     """
-    group = ledger.group(command.group_id)
+    group = state.group(command.group_id)
     transactional = command.producer is not None
-    consumers = ledger.consumers.get(command.group_id)
+    consumers = state.consumers.get(command.group_id)
     if consumers is not None:
         error = _check_consumer(consumers, command, topic_id)
     elif isinstance(group, Dead) and command.generation >= 0:

@@ -28,7 +28,7 @@ from fencepost.coordinator.group.turn import (
     TimerKind,
 )
 from fencepost.coordinator.metadata.image import MetadataImage
-from fencepost.coordinator.ports import Clock, LogWriteFailed
+from fencepost.coordinator.ports import Clock, LogWriteFailed, Ticket
 from fencepost.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class Shell(Protocol):
         """Whether the timer runs."""
         ...
 
-    def wake(self, group_id: str, answers: Sequence[JoinAnswer | SyncAnswer], end_offset: int) -> None:
+    def wake(self, group_id: str, answers: Sequence[JoinAnswer | SyncAnswer], ticket: Ticket | None) -> None:
         """End parked requests of classic members."""
         ...
 
@@ -84,9 +84,12 @@ class ConsumerGroups:
         """For the rebalance timers: the epoch in which the member must not be found when the time is over."""
 
     def start(self) -> None:
-        """Members come back from the log with their sessions started over (as in Kafka)."""
+        """Take note of the topics there are, before any group is loaded."""
         self._new_topics_at = self._image().offset
-        for group_id, group in self._shards.all_consumer_groups():
+
+    def loaded(self, shard: GroupShard) -> None:
+        """Members come back from the log with their sessions started over (as in Kafka)."""
+        for group_id, group in shard.state.consumers.items():
             timers = []
             config = self._config_of(group_id)
             for member in group.members.values():
@@ -95,6 +98,11 @@ class ConsumerGroups:
                     delay_ms = member.rebalance_timeout_ms
                     timers.append(MemberTimer(TimerKind.REBALANCE, delay_ms, member.member_id, member.epoch))
             self._set_timers(group_id, timers)
+
+    def unloading(self, shard: GroupShard) -> None:
+        """Let go of what is known beside the state of a shard."""
+        for key in [key for key in self._awaited_epochs if key.group_id in shard.state.consumers]:
+            del self._awaited_epochs[key]
 
     @staticmethod
     def _session(config: GroupConfig, member_id: str) -> MemberTimer:
@@ -125,31 +133,31 @@ class ConsumerGroups:
     def ask_heartbeat(self, request: Heartbeat) -> HeartbeatReply | Coroutine[Any, Any, HeartbeatReply]:
         """As `heartbeat`; a coroutine only where the reply has to wait for the disk."""
         known = self._shards.find(request.group_id)
-        if known is not None and not known.is_lost:
+        if known is not None and not known.refusal:
             seen = self._view(request.group_id)
             quiet = heartbeat.quiet(known.state.consumers.get(request.group_id), request, seen)
             if quiet is not None:
                 self._set_timers(request.group_id, (self._session(seen.config, request.member_id),))
-                end_offset = known.log.end_offset
-                return quiet if known.is_settled(end_offset) else _settled(known, end_offset, quiet)
+                ticket = known.log.newest
+                return quiet if ticket.is_durable else _settled(known, ticket, quiet)
         try:
             check(request, self.config.group_consumer_assignors)
-            if self._shards.is_lost(request.group_id):
-                raise Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, "The log of this group can not be read.")
             shard = self._shards.of(request.group_id)
+            if shard.refusal:
+                raise Refused(shard.refusal, "The coordinator of this group is not active here.")
             desk = Desk(ConsumerGroup(request.group_id), self._view(request.group_id))
             self._find(shard, desk, request)
             if request.leaves:
                 reply = heartbeat.leave(desk, request)
             else:
                 reply = heartbeat.heartbeat(desk, request, request.member_id or self._new_id())
-            end_offset = self._take(shard, desk, _why(desk, request))
+            ticket = self._take(shard, desk, _why(desk, request))
         except Refused as refusal:
             logger.debug("group %s: member %s: %s", request.group_id, request.member_id, refusal)
             return HeartbeatReply(error=refusal.code, text=str(refusal))
         except LogWriteFailed as failed:
             return HeartbeatReply(error=coordinator_error(failed.code))
-        return reply if shard.is_settled(end_offset) else _settled(shard, end_offset, reply)
+        return reply if ticket.is_durable else _settled(shard, ticket, reply)
 
     def _find(self, shard: GroupShard, desk: Desk, request: Heartbeat) -> None:
         """The group of the request, made or made over where a member joins. Raises Refused."""
@@ -220,8 +228,7 @@ class ConsumerGroups:
             reply = classic_members.join(desk, command, command.member_id or self._new_id())
         except Refused as refusal:
             return JoinReply(command.member_id, refusal.code)
-        end_offset = self._take(shard, desk, f"classic member {reply.member_id} joins")
-        await shard.log.durable(end_offset)
+        await self._take(shard, desk, f"classic member {reply.member_id} joins").durable()
         return reply
 
     async def sync(self, shard: GroupShard, command: Sync) -> SyncReply:
@@ -231,7 +238,7 @@ class ConsumerGroups:
             reply = classic_members.sync(desk, command)
         except Refused as refusal:
             return SyncReply(refusal.code)
-        await shard.log.durable(self._take(shard, desk, ""))
+        await self._take(shard, desk, "").durable()
         return reply
 
     def beat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
@@ -251,10 +258,10 @@ class ConsumerGroups:
         desk = Desk(shard.state.consumers[group_id], self._view(group_id))
         errors = classic_members.leave(desk, names)
         try:
-            end_offset = self._take(shard, desk, "classic members left")
+            ticket = self._take(shard, desk, "classic members left")
         except LogWriteFailed as failed:
             return coordinator_error(failed.code), []
-        if refused := await shard.settled(end_offset):
+        if refused := await shard.settled(ticket):
             return coordinator_error(refused), []
         return ErrorCode.NONE, list(errors)
 
@@ -271,8 +278,8 @@ class ConsumerGroups:
         migration.drop_or_downgrade(desk, [member])
         self._take(shard, desk, _expired(key.kind, member))
 
-    def _take(self, shard: GroupShard, desk: Desk, why: str) -> int:
-        """Append what was decided, make it so, and return the offset that answers wait for. Raises LogWriteFailed."""
+    def _take(self, shard: GroupShard, desk: Desk, why: str) -> Ticket:
+        """Append what was decided, make it so, and return the ticket that answers wait for. Raises LogWriteFailed."""
         outcome, group_id = desk.outcome(), desk.group.group_id
         before = desk.group.epoch
         if outcome.log:
@@ -287,10 +294,10 @@ class ConsumerGroups:
             if group.epoch != before or why.startswith("member"):
                 logger.info("group %s: epoch %d, %d members: %s", group_id, group.epoch, len(group.members), why)
         self._set_timers(group_id, outcome.timers)
-        self._shell.wake(group_id, outcome.answers, shard.log.end_offset)
+        self._shell.wake(group_id, outcome.answers, shard.log.newest)
         if group is not None and outcome.resolve:
             self._resolve(shard, group, outcome)
-        return shard.log.end_offset
+        return shard.log.newest
 
     def _resolve(self, shard: GroupShard, group: ConsumerGroup, outcome: Outcome) -> None:
         """Match the group's regular expressions with the topics there are, and write down what came of it."""
@@ -315,8 +322,8 @@ class ConsumerGroups:
             self._shell.set_timer(key, timer.delay_ms)
 
 
-async def _settled(shard: GroupShard, end_offset: int, reply: HeartbeatReply) -> HeartbeatReply:
-    refused = await shard.settled(end_offset)
+async def _settled(shard: GroupShard, ticket: Ticket, reply: HeartbeatReply) -> HeartbeatReply:
+    refused = await shard.settled(ticket)
     return HeartbeatReply(error=coordinator_error(refused)) if refused else reply
 
 

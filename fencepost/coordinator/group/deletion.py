@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from fencepost.coordinator.decision import Decision
-from fencepost.coordinator.group.ledger import Ledger
 from fencepost.coordinator.group.records import GroupRecord, OffsetRemoved
 from fencepost.coordinator.group.retention import CONSUMER, subscription_topics
+from fencepost.coordinator.group.shard_state import GroupShardState
 from fencepost.coordinator.group.state import Active, Dead, Group, group_members
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -20,21 +20,21 @@ class DeletedOffsets(NamedTuple):
 
 
 def decide_delete(
-    ledger: Ledger, group_id: str, partitions: Sequence[TopicPartition]
+    state: GroupShardState, group_id: str, partitions: Sequence[TopicPartition]
 ) -> Decision[GroupRecord, DeletedOffsets, None]:
     """Forget the positions in `partitions`, except in topics that members read (GROUP_SUBSCRIBED_TO_TOPIC).
 
     A position under a transaction's decision stays, with what it would replace: UNSTABLE_OFFSET_COMMIT asks to come
     again once the transaction has ended. (Kafka cuts it out of the transaction, whose outputs then stand alone.)
     """
-    group = ledger.group(group_id)
-    consumers = ledger.consumers.get(group_id)
+    group = state.group(group_id)
+    consumers = state.consumers.get(group_id)
     if consumers is None and isinstance(group, Dead):
         return Decision(DeletedOffsets(ErrorCode.GROUP_ID_NOT_FOUND))
     if isinstance(group, Active) and group.protocol_type != CONSUMER:
         return Decision(DeletedOffsets(ErrorCode.NON_EMPTY_GROUP))
-    stored = {partition for partition, _ in ledger.offsets.committed(group_id)}
-    pending = ledger.offsets.pending(group_id)
+    stored = {partition for partition, _ in state.offsets.committed(group_id)}
+    pending = state.offsets.pending(group_id)
     errors: list[ErrorCode] = []
     removals: dict[TopicPartition, OffsetRemoved] = {}
     for partition in partitions:

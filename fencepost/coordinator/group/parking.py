@@ -5,34 +5,34 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from fencepost.coordinator.group.shards import GroupShard, coordinator_error
-from fencepost.coordinator.ports import LogWriteFailed
+from fencepost.coordinator.ports import LogWriteFailed, Ticket
 from fencepost.protocol.errors import ErrorCode
 
 ReplyT = TypeVar("ReplyT")
 
-AT_ONCE = 0
-"""In place of an end offset: nothing has to become durable first."""
+AT_ONCE = None
+"""In place of a ticket: nothing has to become durable first."""
 
 
 class Asked(Generic[ReplyT]):
     """A request that waits for the turn of another member, and then perhaps for the disk."""
 
-    __slots__ = ("_asked_as", "_key", "_parking", "_shard", "_wake", "answered")
+    __slots__ = ("_asked_as", "_key", "_parking", "_wake", "answered", "shard")
 
     def __init__(self, shard: GroupShard, parking: "Parking[ReplyT]", key: tuple[str, str], asked_as: str) -> None:
         """`asked_as` is the member's id in the request, which may have been a newcomer's: empty."""
-        self.answered: tuple[ReplyT, int] | None = None
-        """The reply, which may leave once the log is durable below the offset beside it; None while it waits."""
-        self._shard = shard
+        self.answered: tuple[ReplyT, Ticket | None] | None = None
+        """The reply, which may leave once the ticket beside it is durable; None while it waits."""
+        self.shard = shard
         self._parking = parking
         self._key = key
         self._asked_as = asked_as
         self._wake: Callable[[], None] | None = None
 
-    def answer(self, reply: ReplyT, end_offset: int) -> None:
-        """Wake it with a reply that may leave once the log is durable below `end_offset`; only the first one counts."""
+    def answer(self, reply: ReplyT, ticket: Ticket | None) -> None:
+        """Wake it with a reply that may leave once `ticket` is durable; only the first one counts."""
         if self.answered is None:
-            self.answered = (reply, end_offset)
+            self.answered = (reply, ticket)
             if self._wake is not None:
                 self._wake()
 
@@ -46,16 +46,16 @@ class Asked(Generic[ReplyT]):
         """The reply, if it is there and may leave at once."""
         if self.answered is None:
             return None
-        reply, end_offset = self.answered
-        return reply if end_offset == AT_ONCE or self._shard.is_settled(end_offset) else None
+        reply, ticket = self.answered
+        return reply if ticket is None or ticket.is_durable else None
 
     async def settled(self) -> ReplyT:
         """The reply, which is there, once it may leave."""
         assert self.answered is not None
-        reply, end_offset = self.answered
-        if end_offset == AT_ONCE:
+        reply, ticket = self.answered
+        if ticket is None:
             return reply
-        return await settled(self._shard, end_offset, reply, partial(self._parking.refused, self._asked_as))
+        return await settled(self.shard, ticket, reply, partial(self._parking.refused, self._asked_as))
 
     def leave(self) -> None:
         """Nobody waits for it any more."""
@@ -84,27 +84,28 @@ class Parking(Generic[ReplyT]):
             former.answer(self._displaced, AT_ONCE)
         return asked
 
-    def wake(self, group_id: str, member_id: str, reply: ReplyT, end_offset: int) -> None:
+    def wake(self, group_id: str, member_id: str, reply: ReplyT, ticket: Ticket | None) -> None:
         """Answer the member's request, if one waits."""
         asked = self._asked.pop((group_id, member_id), None)
         if asked is not None:
-            asked.answer(reply, end_offset)
+            asked.answer(reply, ticket)
 
     def leave(self, key: tuple[str, str], asked: Asked[ReplyT]) -> None:
         """The request is no longer waited for (its connection is gone)."""
         if self._asked.get(key) is asked:
             del self._asked[key]
 
-    def wake_all(self, reply: ReplyT) -> None:
-        """Answer everybody, for the broker is about to stop."""
-        waiting, self._asked = self._asked, {}
-        for asked in waiting.values():
-            asked.answer(reply, AT_ONCE)
+    def wake_all(self, reply: ReplyT, shard: GroupShard | None = None) -> None:
+        """Answer every request, of this shard or (None) of all: they have to look for another coordinator."""
+        for key, asked in list(self._asked.items()):
+            if shard is None or asked.shard is shard:
+                del self._asked[key]
+                asked.answer(reply, AT_ONCE)
 
 
-async def settled(shard: GroupShard, end_offset: int, reply: ReplyT, refused: Callable[[ErrorCode], ReplyT]) -> ReplyT:
-    """The reply once the log is durable below `end_offset`; `refused` makes the one where it never will be."""
-    error = await shard.settled(end_offset)
+async def settled(shard: GroupShard, ticket: Ticket, reply: ReplyT, refused: Callable[[ErrorCode], ReplyT]) -> ReplyT:
+    """The reply once `ticket` is durable; `refused` makes the one where it never will be."""
+    error = await shard.settled(ticket)
     return refused(coordinator_error(error)) if error else reply
 
 

@@ -32,17 +32,15 @@ class GroupPositions(GroupAdmin):
         known = [self._topics.exists(item.partition) for item in command.items]
         if not all(known):
             return await self._commit_known(command, known)
-        shard = self._shards.of(command.group_id)
         try:
-            decision, end_offset = shard.decide(
-                lambda ledger, now_ms: decide_commit(ledger, command, self.config, now_ms, self._topics.topic_id),
+            decision = await self._shards.runtime.run(
+                command.group_id,
+                lambda state, now_ms: decide_commit(state, command, self.config, now_ms, self._topics.topic_id),
                 command.producer,
             )
         except LogWriteFailed as failed:
             return [coordinator_error(failed.code)] * len(command.items)
         self._set_timers(command.group_id, decision.then)
-        if refused := await shard.settled(end_offset):
-            return [coordinator_error(refused)] * len(command.items)
         self.tallies.committed_offsets += len(decision.log)
         return decision.reply
 
@@ -70,7 +68,7 @@ class GroupPositions(GroupAdmin):
         if shard is None:
             return [FetchedOffset(partition) for partition in partitions or ()]
         found = shard.state.offsets.fetch(group_id, partitions, require_stable)
-        if refused := await shard.settled(shard.log.end_offset):
+        if refused := await shard.settled(shard.log.newest):
             return [FetchedOffset(one.partition, error=coordinator_error(refused)) for one in found]
         return found
 
@@ -82,7 +80,9 @@ class GroupPositions(GroupAdmin):
         if shard is None:
             return DeletedOffsets(ErrorCode.GROUP_ID_NOT_FOUND)
         try:
-            decision = await shard.run(lambda ledger, _: decide_delete(ledger, group_id, partitions))
+            decision = await self._shards.runtime.run(
+                group_id, lambda state, _: decide_delete(state, group_id, partitions)
+            )
         except LogWriteFailed as failed:
             return DeletedOffsets(coordinator_error(failed.code))
         self.tallies.deleted_offsets += len(decision.log)

@@ -1,7 +1,6 @@
 """The group coordinator: runs each group's decisions against its partition of `__consumer_offsets`."""
 
 import logging
-import math
 import uuid
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial
@@ -15,7 +14,8 @@ from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer_service import ConsumerGroups
 from fencepost.coordinator.group.parking import AT_ONCE, Asked, Parking, settled, unless_refused
 from fencepost.coordinator.group.positions import GroupPositions
-from fencepost.coordinator.group.shards import GroupShard, GroupShards, coordinator_error
+from fencepost.coordinator.group.shard_state import GroupRecords
+from fencepost.coordinator.group.shards import GroupRuntime, GroupShard, GroupShards, coordinator_error
 from fencepost.coordinator.group.state import (
     CompletingRebalance,
     Member,
@@ -23,7 +23,7 @@ from fencepost.coordinator.group.state import (
     Stable,
     group_members,
 )
-from fencepost.coordinator.group.timers import TimerKey, Timers
+from fencepost.coordinator.group.timers import TimerKey
 from fencepost.coordinator.group.turn import (
     Join,
     JoinAnswer,
@@ -37,14 +37,16 @@ from fencepost.coordinator.group.turn import (
     TimerKind,
     Turn,
 )
-from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, TopicView
+from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC
+from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, Ticket, TopicView
+from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
 ReplyT = TypeVar("ReplyT")
 
-RETRY_S = 1.0
+RETRY_MS = 1000
 """When a timer whose write was refused goes off again."""
 
 
@@ -63,35 +65,47 @@ class GroupService(GroupPositions):
         clock: Clock,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
-        super().__init__(GroupShards(logs, topics, clock), config, topics)
+        self.runtime: GroupRuntime = CoordinatorRuntime(GROUP_TOPIC, logs, clock, GroupRecords(), self)
+        """Loads and unloads the partitions."""
+        super().__init__(GroupShards(self.runtime, topics, clock), config, topics)
         self._clock = clock
         self._new_id = new_id
-        self._timers = Timers()
-        self._wake = trio.Event()
         self._joins: Parking[JoinReply] = Parking(JoinReply("", ErrorCode.REBALANCE_IN_PROGRESS), JoinReply)
         self._syncs = Parking(SyncReply(ErrorCode.REBALANCE_IN_PROGRESS), lambda _, error: SyncReply(error))
         self._closed = False
         self.consumers = ConsumerGroups(config, self._shards, lambda: topics.image, clock, new_id, self)
 
     async def start(self) -> None:
-        """Rebuild every group from the logs; members come back with their sessions started over (as in Kafka).
+        """Load every partition that has a log; the groups of an unreadable one answer COORDINATOR_NOT_AVAILABLE."""
+        self.consumers.start()
+        await self.runtime.load_all()
 
-        A log that can not be replayed is told of, and its groups hear COORDINATOR_NOT_AVAILABLE.
-        """
-        for _ in self._shards.load():
-            await trio.lowlevel.checkpoint()
+    def loaded(self, shard: GroupShard) -> None:
+        """Members come back with their sessions started over (as in Kafka)."""
         now_ms = self._clock.now_ms()
-        for group_id, group in list(self._shards.all_groups()):
+        for group_id, group in list(shard.state.groups.items()):
             for member in group_members(group).values():
                 self.set_timer(TimerKey(TimerKind.SESSION, group_id, member.member_id), member.session_timeout_ms)
             turn = rebalance.make_fit(group_id, group, self.config, now_ms)
-            self._take(self._shards.of(group_id), group_id, turn, lambda: "it is larger than group.max.size allows")
-        self.consumers.start()
+            self._take(shard, group_id, turn, lambda: "it is larger than group.max.size allows")
+        self.consumers.loaded(shard)
+        if self._forgets_deleted:
+            self._shards.forget_deleted_topics_in(shard)
+
+    def unloading(self, shard: GroupShard, code: ErrorCode) -> None:
+        """Answer the requests that wait in a shard with `code`: their members join again, wherever it is loaded."""
+        self._joins.wake_all(JoinReply("", code), shard)
+        self._syncs.wake_all(SyncReply(code), shard)
+        self.consumers.unloading(shard)
+
+    def id_of(self, timer: TimerKey) -> str:
+        """The group that a timer belongs to."""
+        return timer.group_id
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch the sessions and rebalances, and forget what is past its retention."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch_timers)
+            nursery.start_soon(self.runtime.serve)
             nursery.start_soon(self._sweep)
             task_status.started()
 
@@ -103,7 +117,7 @@ class GroupService(GroupPositions):
 
     def group_partition(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds the group."""
-        return self._shards.partition(group_id)
+        return self.runtime.partition_for(group_id)
 
     async def join(self, command: Join) -> JoinReply:
         """JoinGroup; waits for the other members."""
@@ -119,8 +133,8 @@ class GroupService(GroupPositions):
         if self._closed:
             return JoinReply(command.member_id, ErrorCode.NOT_COORDINATOR)
         shard = self._shards.of(command.group_id)
-        if shard.is_lost:
-            return JoinReply(command.member_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if shard.refusal:
+            return JoinReply(command.member_id, shard.refusal)
         try:
             if command.group_id in shard.state.consumers and not self.consumers.make_way(shard, command.group_id):
                 return unless_refused(self.consumers.join(shard, command), command.refused)
@@ -159,8 +173,8 @@ class GroupService(GroupPositions):
         shard = self._shards.find(command.group_id)
         if shard is None:
             return SyncReply(ErrorCode.UNKNOWN_MEMBER_ID)
-        if shard.is_lost:
-            return SyncReply(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if shard.refusal:
+            return SyncReply(shard.refusal)
         try:
             if command.group_id in shard.state.consumers:
                 return unless_refused(self.consumers.sync(shard, command), SyncReply)
@@ -182,8 +196,8 @@ class GroupService(GroupPositions):
         shard = self._shards.find(group_id)
         if shard is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if shard.is_lost:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if shard.refusal:
+            return shard.refusal
         if (consumers := shard.state.consumers.get(group_id)) is not None:
             return self.consumers.beat(consumers, member_id, instance_id, generation)
         group = shard.state.group(group_id)
@@ -201,13 +215,15 @@ class GroupService(GroupPositions):
             return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(names)
         if group_id in shard.state.consumers:
             return await self.consumers.leave(shard, group_id, names)
+        if shard.refusal:
+            return shard.refusal, []
         turn = classic.leave(group_id, shard.state.group(group_id), tuple(names), self._clock.now_ms())
         assert isinstance(turn.reply, LeaveReply)
         try:
             self._take(shard, group_id, turn, partial(notes.leaving, names, turn.reply.errors))
         except LogWriteFailed as failed:
             return coordinator_error(failed.code), []
-        if refused := await shard.settled(shard.log.end_offset):
+        if refused := await shard.settled(shard.log.newest):
             return coordinator_error(refused), []
         return ErrorCode.NONE, list(turn.reply.errors)
 
@@ -228,16 +244,16 @@ class GroupService(GroupPositions):
         if turn.timers:
             self._set_timers(group_id, turn.timers)
         if turn.answers:
-            end_offset = shard.log.end_offset
-            self.wake(group_id, turn.answers, AT_ONCE if shard.is_settled(end_offset) else end_offset)
+            ticket = shard.log.newest
+            self.wake(group_id, turn.answers, AT_ONCE if ticket.is_durable else ticket)
 
-    def wake(self, group_id: str, answers: Sequence[JoinAnswer | SyncAnswer], end_offset: int) -> None:
-        """Answer parked requests; the answers may leave once the log is durable below `end_offset`."""
+    def wake(self, group_id: str, answers: Sequence[JoinAnswer | SyncAnswer], ticket: Ticket | None) -> None:
+        """Answer parked requests; the answers may leave once `ticket` is durable."""
         for answer in answers:
             if isinstance(answer, JoinAnswer):
-                self._joins.wake(group_id, answer.member_id, answer.reply, end_offset)
+                self._joins.wake(group_id, answer.member_id, answer.reply, ticket)
             else:
-                self._syncs.wake(group_id, answer.member_id, answer.reply, end_offset)
+                self._syncs.wake(group_id, answer.member_id, answer.reply, ticket)
 
     def _answer(
         self,
@@ -274,53 +290,42 @@ class GroupService(GroupPositions):
         self, shard: GroupShard, reply: ReplyT, parking: Parking[ReplyT], asked_as: str
     ) -> ReplyT | Coroutine[Any, Any, ReplyT]:
         """The reply, which may leave once all that is in the log is durable."""
-        end_offset = shard.log.end_offset
-        if shard.is_settled(end_offset):
+        ticket = shard.log.newest
+        if ticket.is_durable:
             return reply
-        return settled(shard, end_offset, reply, partial(parking.refused, asked_as))
+        return settled(shard, ticket, reply, partial(parking.refused, asked_as))
 
     def _session(self, group_id: str, member: Member) -> None:
         """Start the member's session over."""
-        key = TimerKey(TimerKind.SESSION, group_id, member.member_id)
-        if self._timers.set(key, self._clock.monotonic() + member.session_timeout_ms / 1000):
-            self._wake.set()
+        self.runtime.set_timer(TimerKey(TimerKind.SESSION, group_id, member.member_id), member.session_timeout_ms)
 
     def _set_timers(self, group_id: str, timers: Iterable[SetTimer]) -> None:
-        if self._timers.set_many(group_id, timers, self._clock.monotonic()):
-            self._wake.set()
+        new = tuple.__new__  # the constructor of a named tuple is a function in Python
+        self.runtime.set_timers(
+            (new(TimerKey, (kind, group_id, member_id)), delay_ms) for kind, delay_ms, member_id in timers
+        )
 
     def set_timer(self, key: TimerKey, delay_ms: int | None) -> None:
         """Start a timer over, or stop it where the delay is None."""
-        if delay_ms is None:
-            self._timers.stop(key)
-        elif self._timers.set(key, self._clock.monotonic() + delay_ms / 1000):
-            self._wake.set()
+        self.runtime.set_timer(key, delay_ms)
 
     def is_timed(self, key: TimerKey) -> bool:
         """Whether the timer runs."""
-        return key in self._timers
+        return key in self.runtime.timers
 
-    async def _watch_timers(self) -> None:
-        while True:
-            for key in self._timers.due(self._clock.monotonic()):
-                self._expire(key)
-            self._wake = trio.Event()
-            deadline = self._timers.next_deadline()
-            delay_s = math.inf if deadline is None else max(deadline - self._clock.monotonic(), 0)
-            with trio.move_on_after(delay_s):
-                await self._wake.wait()
-
-    def _expire(self, key: TimerKey) -> None:
-        """Take the turn of a timer that went off."""
-        shard = self._shards.of(key.group_id)
+    async def expire(self, timer: TimerKey) -> None:
+        """A timer went off. Where the log refuses what it decides, it goes off again."""
+        shard = self._shards.of(timer.group_id)
         try:
-            if (consumers := shard.state.consumers.get(key.group_id)) is not None:
-                self.consumers.expire(shard, consumers, key)
+            if (consumers := shard.state.consumers.get(timer.group_id)) is not None:
+                self.consumers.expire(shard, consumers, timer)
             else:
-                self._expire_classic(shard, key)
+                self._expire_classic(shard, timer)
         except LogWriteFailed as failed:
-            logger.warning("group %s: %s timer could not act, will try again: %s", key.group_id, key.kind.value, failed)
-            self._timers.set(key, self._clock.monotonic() + RETRY_S)
+            logger.warning(
+                "group %s: %s timer could not act, will try again: %s", timer.group_id, timer.kind.value, failed
+            )
+            self.runtime.set_timer(timer, RETRY_MS)
 
     def _expire_classic(self, shard: GroupShard, key: TimerKey) -> None:
         group = shard.state.group(key.group_id)

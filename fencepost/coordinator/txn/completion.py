@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 import trio
 
-from fencepost.coordinator.ports import LogWriteFailed, MarkerWriter
+from fencepost.coordinator.ports import LogWriteFailed, MarkerWriter, Ticket
 from fencepost.coordinator.txn import markers
-from fencepost.coordinator.txn.books import Books
 from fencepost.coordinator.txn.commands import WriteMarkers
+from fencepost.coordinator.txn.store import TxnShard, TxnStore
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -19,6 +19,18 @@ WRITTEN_UP_SECONDS = 0.02
 on its way, and is not held up meanwhile by what nobody waits for."""
 
 
+class _Completion:
+    """One decided transaction on its way to Complete."""
+
+    __slots__ = ("ended", "owed", "scope")
+
+    def __init__(self, owed: frozenset[TopicPartition]) -> None:
+        self.owed = owed
+        """The partitions that lack their marker."""
+        self.ended = trio.Event()
+        self.scope = trio.CancelScope()
+
+
 class Completions:
     """The decided transactions that still owe markers, each with a task of its own (rows T7, T8, T13).
 
@@ -26,82 +38,90 @@ class Completions:
     Such a task goes on whatever becomes of the request behind it, and without end: the transaction is decided.
     """
 
-    def __init__(self, books: Books, writer: MarkerWriter) -> None:
-        self._books = books
+    def __init__(self, store: TxnStore, writer: MarkerWriter) -> None:
+        self._store = store
         self._writer = writer
         self._behind = trio.Event()
-        self._events: dict[str, trio.Event] = {}
-        self._owed: dict[str, frozenset[TopicPartition]] = {}
+        self._under_way: dict[str, _Completion] = {}
 
     def __len__(self) -> int:
-        return len(self._events)
+        return len(self._under_way)
 
     def is_under_way(self, transactional_id: str) -> bool:
         """Whether its markers are being written."""
-        return transactional_id in self._events
+        return transactional_id in self._under_way
 
     def owed(self, transactional_id: str) -> frozenset[TopicPartition] | None:
         """The partitions that lack their marker; None where nothing is being completed."""
-        return self._owed.get(transactional_id)
+        completion = self._under_way.get(transactional_id)
+        return None if completion is None else completion.owed
 
-    def carry_out(self, nursery: trio.Nursery, duty: WriteMarkers, end_offset: int) -> None:
+    def carry_out(self, nursery: trio.Nursery, duty: WriteMarkers, ticket: Ticket) -> None:
         """Do a Prepare record's duty, at once where nothing has to be waited for; what is left is begun."""
-        owed = self._carried_out(duty, end_offset)
+        owed = self._carried_out(duty, ticket)
         if owed is not None:
-            self.begin(nursery, duty, end_offset, owed)
+            self.begin(nursery, duty, ticket, owed)
 
     def begin(
-        self, nursery: trio.Nursery, duty: WriteMarkers, end_offset: int, owed: frozenset[TopicPartition] | None = None
+        self, nursery: trio.Nursery, duty: WriteMarkers, ticket: Ticket, owed: frozenset[TopicPartition] | None = None
     ) -> None:
-        """Start to write the markers of a Prepare record that is durable below `end_offset`; of all or the `owed`."""
-        assert duty.transactional_id not in self._events, f"{duty.transactional_id!r} is completed twice"
-        self._events[duty.transactional_id] = trio.Event()
-        self._owed[duty.transactional_id] = duty.partitions if owed is None else owed
-        nursery.start_soon(self._complete, duty, end_offset)
+        """Start to write the markers of a Prepare record once its ticket is durable; all of them, or the `owed`."""
+        assert duty.transactional_id not in self._under_way, f"{duty.transactional_id!r} is completed twice"
+        completion = self._under_way[duty.transactional_id] = _Completion(duty.partitions if owed is None else owed)
+        nursery.start_soon(self._complete, duty, ticket, completion)
+
+    def stop(self, shard: TxnShard) -> None:
+        """Write no more markers for the ids of a shard, which is unloaded; requests that wait for them go on."""
+        for name in [name for name in self._under_way if self._store.runtime.find(name) is shard]:
+            completion = self._under_way.pop(name)
+            completion.scope.cancel()
+            completion.ended.set()
 
     async def wait(self, transactional_id: str, deadline: float, just_decided: bool) -> bool:
         """Wait until the transaction under way has all its markers; False when the deadline (trio's) comes first.
 
         Only one that was `just_decided` may be complete already, without ever having been under way.
         """
-        event = self._events.get(transactional_id)
-        if event is None:
-            assert just_decided, f"{transactional_id!r} is in Prepare, and nobody writes its markers"
+        completion = self._under_way.get(transactional_id)
+        if completion is None:
+            is_unloaded = bool(self._store.refusal(transactional_id))
+            assert just_decided or is_unloaded, f"{transactional_id!r} is in Prepare, and nobody writes its markers"
             return True
         with trio.move_on_at(deadline):
-            await event.wait()
-        return event.is_set()
+            await completion.ended.wait()
+        return completion.ended.is_set()
 
-    def _carried_out(self, duty: WriteMarkers, end_offset: int) -> frozenset[TopicPartition] | None:
+    def _carried_out(self, duty: WriteMarkers, ticket: Ticket) -> frozenset[TopicPartition] | None:
         """Go all the way if there is no wait on it: None when it is Complete, else the partitions left to be marked."""
-        name = duty.transactional_id
-        if not self._books.is_settled(name, end_offset):
+        if not ticket.is_durable:
             return duty.partitions
         if duty.partitions:
             answers = self._writer.write_at_once(duty.marker, duty.partitions)
-            remaining = duty.partitions if answers is None else self._settle(name, duty.partitions, answers)
+            owed = duty.partitions
+            remaining = owed if answers is None else self._settle(duty.transactional_id, owed, answers)
             if remaining:
                 return remaining
         self._finish(duty)
         return None
 
-    async def _complete(self, duty: WriteMarkers, end_offset: int) -> None:
+    async def _complete(self, duty: WriteMarkers, ticket: Ticket, completion: _Completion) -> None:
         """A Prepare record's duty: first it is durable, then every partition has its marker, then it is Complete."""
         name = duty.transactional_id
-        if await self._books.shard_of(name).settled(end_offset):
-            return  # nobody knows whether it is on the disk: the next start finds out, and writes the markers
-        for seconds in markers.pauses(self._books.config):
-            await self._write_owed(duty)
-            if not self._owed[name]:
-                break
-            await trio.sleep(seconds)
-        self._finish(duty)
-        del self._owed[name]
-        self._events.pop(name).set()
+        with completion.scope:
+            if await self._store.shard_of(name).settled(ticket):
+                return  # it may be on the disk or not: the next load finds out, and writes the markers
+            for seconds in markers.pauses(self._store.config):
+                await self._write_owed(duty, completion)
+                if not completion.owed:
+                    break
+                await trio.sleep(seconds)
+            self._finish(duty)
+            del self._under_way[name]
+            completion.ended.set()
 
     def _finish(self, duty: WriteMarkers) -> None:
         """Every partition has its marker; that this is so need not be in the log before anybody is answered."""
-        self._books.marked(duty)
+        self._store.marked(duty)
         self._behind.set()
 
     async def write_up(self) -> None:
@@ -111,7 +131,7 @@ class Completions:
                 await self._behind.wait()
                 await trio.sleep(WRITTEN_UP_SECONDS)
                 self._behind = trio.Event()
-                for seconds in markers.pauses(self._books.config):
+                for seconds in markers.pauses(self._store.config):
                     if self._caught_up():
                         break
                     await trio.sleep(seconds)
@@ -120,20 +140,17 @@ class Completions:
 
     def _caught_up(self) -> bool:
         try:
-            self._books.catch_up()
+            self._store.catch_up()
         except LogWriteFailed as error:
             logger.error("the end of a transaction is not in its log yet: %s", error)
             return False
         return True
 
-    async def _write_owed(self, duty: WriteMarkers) -> None:
+    async def _write_owed(self, duty: WriteMarkers, completion: _Completion) -> None:
         """One round of markers for the partitions that still lack one."""
-        name = duty.transactional_id
-        owed = self._owed[name]
-        if not owed:
-            return
-        answers = await self._writer.write_markers(duty.marker, owed)
-        self._owed[name] = self._settle(name, owed, answers)
+        if completion.owed:
+            answers = await self._writer.write_markers(duty.marker, completion.owed)
+            completion.owed = self._settle(duty.transactional_id, completion.owed, answers)
 
     def _settle(
         self, name: str, owed: frozenset[TopicPartition], answers: Mapping[TopicPartition, ErrorCode]

@@ -1,6 +1,6 @@
 """Which transactions have lasted too long, and which ids were not used for so long that they are forgotten."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 from fencepost.coordinator.txn.commands import Expire, TimeOut
 from fencepost.coordinator.txn.state import CompleteAbort, CompleteCommit, Empty, Ongoing, TxnState
@@ -9,7 +9,7 @@ NO_TIMEOUT_MS = 2**31 - 1
 """As a transaction's timeout: none, for it takes part in a two-phase commit (row T22)."""
 
 
-def due_in_seconds(state: Ongoing, now_ms: int) -> float | None:
+def due_in_ms(state: Ongoing, now_ms: int) -> int | None:
     """How long the transaction may still last: negative when it is late, None when it has no timeout (row T10).
 
     The start is wall-clock time, for it must outlive the process. A start in the future (the clock was set back) counts
@@ -17,12 +17,7 @@ def due_in_seconds(state: Ongoing, now_ms: int) -> float | None:
     """
     if state.timeout_ms == NO_TIMEOUT_MS:
         return None
-    return (min(state.started_ms, now_ms) + state.timeout_ms - now_ms) / 1000
-
-
-def late(deadlines: Mapping[str, float], now: float) -> list[str]:
-    """The transactional ids whose deadline has passed; both on the same monotonic clock, in seconds."""
-    return [transactional_id for transactional_id, deadline in deadlines.items() if deadline <= now]
+    return min(state.started_ms, now_ms) + state.timeout_ms - now_ms
 
 
 def time_out(state: Ongoing, fresh_producer_id: int | None) -> TimeOut:

@@ -7,9 +7,9 @@ import trio
 
 from fencepost.coordinator.ports import Clock
 from fencepost.coordinator.txn import listing
-from fencepost.coordinator.txn.books import Books
 from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.state import PrepareAbort, PrepareCommit
+from fencepost.coordinator.txn.store import TxnStore
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -17,8 +17,8 @@ from fencepost.protocol.topics import TopicPartition
 class Inspection:
     """What tools and checks may ask. It changes nothing."""
 
-    def __init__(self, books: Books, completions: Completions, clock: Clock) -> None:
-        self._books = books
+    def __init__(self, store: TxnStore, completions: Completions, clock: Clock) -> None:
+        self._store = store
         self._completions = completions
         self._clock = clock
 
@@ -26,28 +26,28 @@ class Inspection:
         """ListTransactions (row T18): what passes all filters, as far as it is durable."""
         whole = listing.select((), filters, 0)
         found: list[listing.Listed] = []
-        for shard in self._books.shards() if whole.error is ErrorCode.NONE else ():
+        for shard in self._store.shards() if whole.error is ErrorCode.NONE else ():
             lines = listing.select(shard.state.items(), filters, self._clock.now_ms()).transactions
-            found += () if await shard.settled(shard.log.end_offset) else lines
+            found += () if await shard.settled(shard.log.newest) else lines
             await trio.lowlevel.checkpoint()
         return replace(whole, transactions=tuple(sorted(found, key=lambda line: line.transactional_id)))
 
     async def describe(self, transactional_id: str) -> listing.Description:
         """DescribeTransactions for one id (row T19)."""
-        if self._books.is_lost(transactional_id):
-            return listing.Description(transactional_id, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        state = self._books.state_of(transactional_id)
+        if refusal := self._store.refusal(transactional_id):
+            return listing.Description(transactional_id, refusal)
+        state = self._store.state_of(transactional_id)
         told = listing.describe(transactional_id, state, self._completions.owed(transactional_id))
         if told.error is not ErrorCode.NONE:
             return told
-        shard = self._books.shard_of(transactional_id)
-        refused = await shard.settled(shard.log.end_offset)
+        shard = self._store.shard_of(transactional_id)
+        refused = await shard.settled(shard.log.newest)
         return listing.Description(transactional_id, refused) if refused else told
 
     @property
     def knows_everything(self) -> bool:
-        """Whether every log of the coordinator could be read: only then is something unknown to it known to nobody."""
-        return not any(shard.is_lost for shard in self._books.shards())
+        """Whether every shard is active: only then is something unknown to this coordinator known to nobody."""
+        return not any(shard.refusal for shard in self._store.shards())
 
     def owned(self) -> Collection[tuple[int, TopicPartition]]:
         """Every (producer id, partition) that an open or decided transaction will end, whatever its epoch is.
@@ -55,7 +55,7 @@ class Inspection:
         All in one moment: no other task runs between the state and the answer. It holds what is not durable, too.
         """
         found: set[tuple[int, TopicPartition]] = set()
-        for shard in self._books.shards():
+        for shard in self._store.shards():
             for ongoing in shard.state.open.values():
                 found.update((ongoing.producer.producer_id, partition) for partition in ongoing.partitions)
             if shard.state.count(PrepareCommit) or shard.state.count(PrepareAbort):
@@ -66,7 +66,7 @@ class Inspection:
     async def ids_of(self, producer_id: int) -> list[str]:
         """The transactional ids whose newest identity has this producer id: one at most, but after a mishap."""
         found = []
-        for shard in self._books.shards():
+        for shard in self._store.shards():
             found += [
                 line.transactional_id
                 for line in listing.select(

@@ -5,7 +5,7 @@ from collections.abc import Collection
 
 import trio
 
-from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC
+from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, TRANSACTION_TOPIC
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import (
     Clock,
@@ -15,17 +15,18 @@ from fencepost.coordinator.ports import (
     ProducerIdSource,
     TopicView,
 )
+from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.coordinator.txn import commands, expiry, listing, markers, wire_codes
-from fencepost.coordinator.txn.asking import Asking, Waiting, there
-from fencepost.coordinator.txn.books import Books
 from fencepost.coordinator.txn.causes import Caller
 from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId
 from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.config import TxnConfig
-from fencepost.coordinator.txn.forgetting import forget_the_unused
+from fencepost.coordinator.txn.fencing_history import FencingHistory
 from fencepost.coordinator.txn.inspection import Inspection
+from fencepost.coordinator.txn.pipeline import RequestPipeline, Waiting, resolve
+from fencepost.coordinator.txn.shard_state import TxnRecords
 from fencepost.coordinator.txn.state import Completed, Ongoing
-from fencepost.coordinator.txn.stories import Stories
+from fencepost.coordinator.txn.store import TxnRuntime, TxnShard, TxnStore
 from fencepost.coordinator.txn.tallies import Tallies
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -56,42 +57,46 @@ class TransactionService:
         clock: Clock,
         config: TxnConfig | None = None,
     ) -> None:
-        self.books = Books(logs, clock, config or TxnConfig(), self._ended)
+        self.runtime: TxnRuntime = CoordinatorRuntime(
+            TRANSACTION_TOPIC, logs, clock, TxnRecords(lambda: self.config), self, self._timer_interval_s
+        )
+        """Loads and unloads the partitions."""
+        self.store = TxnStore(self.runtime, clock, config or TxnConfig(), self._ended)
         """What is remembered, with the counts that metrics ask for."""
         self.markers = markers
         self._tallies = Tallies()
         self._producer_ids = producer_ids
         self._topics = topics
         self._clock = clock
-        self._completions = Completions(self.books, markers)
-        self._asking = Asking(self.books, Stories(clock), self._completions, producer_ids)
-        self.inspection = Inspection(self.books, self._completions, clock)
+        self._completions = Completions(self.store, markers)
+        self._pipeline = RequestPipeline(self.store, FencingHistory(clock), self._completions, producer_ids)
+        self.inspection = Inspection(self.store, self._completions, clock)
         """What tools ask of it."""
 
     @property
     def config(self) -> TxnConfig:
         """The numbers in force; may be replaced at run time."""
-        return self.books.config
+        return self.store.config
 
     @config.setter
     def config(self, config: TxnConfig) -> None:
-        self.books.config = config
+        self.store.config = config
 
     @property
-    def stories(self) -> Stories:
+    def history(self) -> FencingHistory:
         """Why requests were refused, and who took whose identity."""
-        return self._asking.stories
+        return self._pipeline.history
 
     @property
     def tallies(self) -> Tallies:
         """How transactions ended."""
-        self.books.complete()
+        self.store.complete()
         return self._tallies
 
     @property
     def is_running(self) -> bool:
         """Whether its logs are loaded and it answers."""
-        return self._asking.nursery is not None
+        return self._pipeline.nursery is not None
 
     @property
     def completing(self) -> int:
@@ -101,29 +106,51 @@ class TransactionService:
     # Life
 
     async def start(self) -> None:
-        """Rebuild every ledger from its log; transactions whose log can not be read are left as they are."""
-        self.books.load()
-        logger.info("transactions: %d ids loaded, %d open", len(self.books), len(self.books.deadlines))
+        """Load every partition that has a log; transactions whose log cannot be read are left as they are."""
+        await self.runtime.load_all()
+        logger.info("transactions: %d ids loaded, %d open", len(self.store), len(self.runtime.timers))
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Finish what a crash left undone, then watch timeouts and expiry until cancelled.
 
-        Requests are served only while this runs; before, they hear COORDINATOR_LOAD_IN_PROGRESS.
+        Requests are served only while this runs; before, the answer is COORDINATOR_LOAD_IN_PROGRESS.
         """
         async with trio.open_nursery() as nursery:
-            self._asking.nursery = nursery
+            self._pipeline.nursery = nursery
             try:
-                for shard, name, state in self.books.prepared():
-                    logger.info("transactional id %r: writing the markers of its %s again", name, state.name)
-                    self.stories.decided_before(name)
-                    self._completions.begin(nursery, markers.owed(name, state), shard.log.end_offset)
+                for shard in self.store.shards():
+                    self._resume(nursery, shard)
                 nursery.start_soon(self._completions.write_up)
-                nursery.start_soon(self._abort_the_late)
-                nursery.start_soon(forget_the_unused, self.books, self.stories)
+                nursery.start_soon(self.runtime.serve)
+                nursery.start_soon(self._expire_idle_ids)
                 task_status.started()
                 await trio.sleep_forever()
             finally:
-                self._asking.nursery = None
+                self._pipeline.nursery = None
+
+    def loaded(self, shard: TxnShard) -> None:
+        """Start the timers of a shard, and write the markers that its transactions owe."""
+        self.store.loaded(shard)
+        if self._pipeline.nursery is not None:
+            self._resume(self._pipeline.nursery, shard)
+
+    def _resume(self, nursery: trio.Nursery, shard: TxnShard) -> None:
+        for name, state in shard.state.prepared():
+            logger.info("transactional id %r: writing the markers of its %s again", name, state.name)
+            self.history.decided_before(name)
+            self._completions.begin(nursery, markers.owed(name, state), shard.log.newest)
+
+    def unloading(self, shard: TxnShard, code: ErrorCode) -> None:
+        """Write no more markers for a shard's ids. Requests that wait for them are decided again, and get `code`."""
+        self.store.unloading(shard)
+        self._completions.stop(shard)
+
+    def id_of(self, timer: str) -> str:
+        """Timers are keyed by transactional id."""
+        return timer
+
+    def _timer_interval_s(self) -> float:
+        return min(self.config.timeout_check_interval_ms, MAX_CHECK_INTERVAL_MS) / 1000
 
     # Requests
 
@@ -151,13 +178,13 @@ class TransactionService:
             return Answer(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if not enable_2pc and not 0 < timeout_ms <= self.config.transaction_max_timeout_ms:
             return Answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
-        if not self.books.has_room_for(transactional_id):
-            logger.warning("transactional id %r refused: %d are remembered", transactional_id, len(self.books))
+        if not self.store.has_room_for(transactional_id):
+            logger.warning("transactional id %r refused: %d are remembered", transactional_id, len(self.store))
             return Answer(ErrorCode.POLICY_VIOLATION)
         expected = None if producer_id == -1 else (producer_id, producer_epoch)
         granted_ms = expiry.NO_TIMEOUT_MS if enable_2pc else timeout_ms
         command = commands.InitProducerId(granted_ms, expected, keep_prepared=keep_prepared)
-        return await there(self._asking.ask(transactional_id, command, caller))
+        return await resolve(self._pipeline.submit(transactional_id, command, caller))
 
     async def add_partitions(
         self,
@@ -178,9 +205,9 @@ class TransactionService:
             return {partition: missing if partition in unknown else others for partition in wanted}
         if verify_only:
             command = commands.VerifyPartitions(producer_id, producer_epoch, wanted)
-            answer = await there(self._asking.ask(transactional_id, command, caller))
+            answer = await resolve(self._pipeline.submit(transactional_id, command, caller))
         else:
-            answer = await there(
+            answer = await resolve(
                 self.adding(transactional_id, producer_id, producer_epoch, wanted, client_version, caller)
             )
         return wire_codes.by_partition(wanted, answer)
@@ -202,7 +229,7 @@ class TransactionService:
         """AddOffsetsToTxn (row T4): the group's partition of `__consumer_offsets` joins the transaction."""
         partition = partition_for(group_id, self.config.offsets_topic_num_partitions)
         wanted = frozenset({TopicPartition(GROUP_TOPIC, partition)})
-        return (await there(self.adding(transactional_id, producer_id, producer_epoch, wanted, 0, caller))).error
+        return (await resolve(self.adding(transactional_id, producer_id, producer_epoch, wanted, 0, caller))).error
 
     async def end_txn(
         self,
@@ -215,7 +242,7 @@ class TransactionService:
         caller: Caller | None = None,
     ) -> Answer:
         """As `ending`, whatever has to be waited for."""
-        return await there(
+        return await resolve(
             self.ending(
                 transactional_id, producer_id, producer_epoch, commit, client_version=client_version, caller=caller
             )
@@ -237,7 +264,7 @@ class TransactionService:
         `completion_wait_ms`, the answer comes without them: the outcome stands, as in Kafka.
         """
         command = commands.EndTxn(producer_id, producer_epoch, commit, client_version)
-        return self._asking.ask(transactional_id, command, caller)
+        return self._pipeline.submit(transactional_id, command, caller)
 
     async def ensure_partitions(
         self,
@@ -275,11 +302,11 @@ class TransactionService:
 
         Without durability a crash could keep the data and lose the transaction, which nobody would ever end.
         """
-        return self.books.is_ongoing_with(transactional_id, producer_id, producer_epoch, partitions)
+        return self.store.is_ongoing_with(transactional_id, producer_id, producer_epoch, partitions)
 
     async def list_transactions(self, filters: listing.Filters) -> listing.Listing:
         """ListTransactions (row T18)."""
-        if self._asking.nursery is None:
+        if self._pipeline.nursery is None:
             return listing.Listing(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return await self.inspection.transactions(filters)
 
@@ -287,7 +314,7 @@ class TransactionService:
         """DescribeTransactions for one id (row T19)."""
         if not transactional_id:
             return listing.Description(transactional_id, ErrorCode.INVALID_REQUEST)
-        if self._asking.nursery is None:
+        if self._pipeline.nursery is None:
             return listing.Description(transactional_id, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return await self.inspection.describe(transactional_id)
 
@@ -303,10 +330,10 @@ class TransactionService:
         caller: Caller | None,
     ) -> Answer | Waiting:
         """Partitions that exist join the transaction, all of them or none (rows T3, T4, T16)."""
-        if transactional_id and not self.books.may_join(transactional_id, partitions):
+        if transactional_id and not self.store.may_join(transactional_id, partitions):
             return Answer(ErrorCode.POLICY_VIOLATION)
         command = commands.AddPartitions(producer_id, producer_epoch, partitions, client_version)
-        return self._asking.ask(transactional_id, command, caller)
+        return self._pipeline.submit(transactional_id, command, caller)
 
     async def _ensure(
         self,
@@ -325,39 +352,46 @@ class TransactionService:
                 soon = self.adding(transactional_id, producer_id, producer_epoch, partitions, 2, caller)
             else:
                 command = commands.VerifyPartitions(producer_id, producer_epoch, partitions)
-                soon = self._asking.ask(transactional_id, command, caller)
-            answer = await there(soon)
+                soon = self._pipeline.submit(transactional_id, command, caller)
+            answer = await resolve(soon)
             if answer.error is not ErrorCode.NONE or answer.missing:
                 return answer
         return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
 
     def _ended(self, duty: commands.WriteMarkers, state: Completed) -> None:
-        self._tallies.count(duty, state, self.stories.ending(duty.transactional_id))
+        self._tallies.count(duty, state, self.history.ending(duty.transactional_id))
 
     # Clocks
 
-    async def _abort_the_late(self) -> None:
-        """Look at the deadlines at fixed times while there are any, and sleep while there are none."""
-        while True:
-            if not self.books.deadlines:
-                self._asking.opened = trio.Event()
-                await self._asking.opened.wait()
-            await trio.sleep(min(self.config.timeout_check_interval_ms, MAX_CHECK_INTERVAL_MS) / 1000)
-            for name in self.books.late():
-                await self._time_out(name)
-
-    async def _time_out(self, transactional_id: str) -> None:
-        """Abort one late transaction (row T10). Where its log refuses, the next round tries again."""
-        state = self.books.state_of(transactional_id)
+    async def expire(self, timer: str) -> None:
+        """Abort one transaction that outlived its timeout (row T10). Where its log refuses, it is tried again."""
+        transactional_id = timer
+        state = self.store.state_of(transactional_id)
         if not isinstance(state, Ongoing):
             return
         command: Command = expiry.time_out(state, None)
         try:
-            decision, _ = self._asking.decide(transactional_id, command)
+            decision, _ = self._pipeline.decide(transactional_id, command)
             if isinstance(decision.reply, NeedsProducerId):
-                decision, _ = self._asking.decide(transactional_id, await self._asking.with_fresh_producer_id(command))
+                command = await self._pipeline.with_fresh_producer_id(command)
+                decision, _ = self._pipeline.decide(transactional_id, command)
         except LogWriteFailed as error:
             logger.warning("transactional id %r is late and could not be aborted: %s", transactional_id, error)
+            self.runtime.set_timer(transactional_id, self.config.timeout_check_interval_ms)
             return
         if decision.log:
             logger.warning("transactional id %r: aborted after its %d ms", transactional_id, state.timeout_ms)
+
+    async def _expire_idle_ids(self) -> None:
+        """Look every `id_expiration_interval_ms`, until cancelled; what a log refuses is tried again the next time."""
+        while True:
+            await trio.sleep(self.config.id_expiration_interval_ms / 1000)
+            for shard in self.store.shards():
+                try:
+                    for tombstones in self.store.tombstones(shard):
+                        ticket = shard.write(tombstones)
+                        self.history.expired(tombstones)
+                        await ticket.durable()
+                        await trio.lowlevel.checkpoint()
+                except LogWriteFailed as error:
+                    logger.warning("unused transactional ids could not be removed: %s", error)

@@ -36,12 +36,12 @@ def open_log(path: Path, config: LogConfig | None = None) -> tuple[LogDirectory,
 async def test_records_come_back_in_order_with_their_tags(tmp_path: Path, commit: LogFlusher) -> None:
     directory, partition = open_log(tmp_path)
     log = PartitionCoordinatorLog(partition, commit)
-    assert log.append([(b"a", b"1"), (b"b", None)], NOW_MS) == 2
+    assert log.append([(b"a", b"1"), (b"b", None)], NOW_MS).end_offset == 2
     tag = ProducerTag(producer_id=5, producer_epoch=3)
-    end_offset = log.append([(b"c", b"2" * 200_000)], NOW_MS + 1, tag)
-    await log.durable(end_offset)
+    ticket = log.append([(b"c", b"2" * 200_000)], NOW_MS + 1, tag)
+    await ticket.durable()
     partition.append_marker(5, 3, True, 0, 0, NOW_MS + 2)
-    await log.durable(log.end_offset)
+    await log.newest.durable()
     directory.close()
 
     directory, partition = open_log(tmp_path)
@@ -59,7 +59,7 @@ async def test_a_flipped_bit_in_a_trusted_log_stops_the_replay(tmp_path: Path, c
     directory, partition = open_log(tmp_path)
     log = PartitionCoordinatorLog(partition, commit)
     log.append([(b"key", b"value")], NOW_MS)
-    await log.durable(log.end_offset)
+    await log.newest.durable()
     directory.close()
     segment = tmp_path / str(TP) / f"{0:020d}.log"
     data = bytearray(segment.read_bytes())
@@ -79,7 +79,7 @@ async def test_a_refused_batch_is_told_as_clients_know_it(tmp_path: Path, commit
     with pytest.raises(LogWriteFailed) as refused:
         log.append([(b"k", b"v" * 200)], NOW_MS)
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
-    assert log.end_offset == 0
+    assert log.newest.end_offset == 0
     directory.close()
 
 
@@ -100,7 +100,7 @@ async def test_internal_topics_open_logs_on_first_use_and_know_those_on_disk(
     assert opened == [31]
     with pytest.raises(AssertionError, match="no partition 50"):
         logs.log(50)
-    await log.durable(log.append([(b"k", b"v")], NOW_MS))
+    await log.append([(b"k", b"v")], NOW_MS).durable()
     assert 31 in logs.existing()
     directory.close()
 

@@ -7,7 +7,7 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.coordinator.txn import stories
+from fencepost.coordinator.txn import fencing_history
 from fencepost.coordinator.txn.causes import Reason, Refusal
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api65_describe_transactions import DescribeTransactionsRequest
@@ -25,13 +25,13 @@ DESCRIBE = 65
 
 def last(on: TxnNode, key: str | int = TX) -> Refusal:
     """The newest refusal of an id."""
-    story = on.node.transactions.stories.of(key)
+    story = on.node.transactions.history.of(key)
     assert story is not None
     return story.refusals[-1]
 
 
 def counted(on: TxnNode) -> dict[tuple[str, str], int]:
-    return {(code.name, why.value): n for (code, why), n in on.node.transactions.stories.refused_by.items()}
+    return {(code.name, why.value): n for (code, why), n in on.node.transactions.history.refused_by.items()}
 
 
 async def described(on: TxnNode, *, explain: bool = True) -> Any:
@@ -121,7 +121,7 @@ class TestWhoTookTheIdentity:
         async with running() as on:
             held = await on.identity()
             await on.identity()
-            on.node.transactions._asking.stories = stories.Stories(on.node.clock)
+            on.node.transactions._pipeline.history = fencing_history.FencingHistory(on.node.clock)
             assert (await on.end(5, held, commit=False)).error_code == E.PRODUCER_FENCED
             cause = last(on).cause
             assert cause.reason is Reason.BEFORE_START
@@ -276,16 +276,16 @@ class TestWhereItIsShown:
     async def test_memory_is_bounded(self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
         """As many stories as set, eight changes and refusals in each; no id of theirs is held by being refused."""
         async with running() as on:
-            on.node.transactions._asking.stories = stories.Stories(on.node.clock, stories_max=100)
+            on.node.transactions._pipeline.history = fencing_history.FencingHistory(on.node.clock, ids_max=100)
             for number in range(150):
                 for epoch in range(12):
                     await on.ask(26, 5, _end(f"id-{number}", epoch))
-            kept = on.node.transactions.stories
+            kept = on.node.transactions.history
             assert len(kept) == 100
             story = kept.of("id-149")
             assert story is not None
             assert len(story.refusals) == 8
-            assert len(on.node.transactions.books) == 0
+            assert len(on.node.transactions.store) == 0
 
     async def test_what_is_not_refused_leaves_no_refusal(self, autojump_clock: MockClock) -> None:
         async with running() as on:
@@ -295,7 +295,7 @@ class TestWhereItIsShown:
                 answer = await on.end(5, held, commit=True)
                 held = answer.producer_id, answer.producer_epoch
             assert counted(on) == {}
-            story = on.node.transactions.stories.of(TX)
+            story = on.node.transactions.history.of(TX)
             assert story is not None
             assert (list(story.refusals), list(story.changes)) == ([], [])
 

@@ -9,9 +9,8 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
+from fencepost.broker.coordinator_logs import LogTicket
 from fencepost.broker.transactions.hanging import Hanging, HangingCheck
-from fencepost.coordinator.runtime import LostLog
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api27_write_txn_markers import (
@@ -165,7 +164,7 @@ class TestWhatLives:
                 assert (await on.end(5, held, commit=True)).error_code == E.NONE
                 before = on.node.transactions
                 again = TransactionService(
-                    logs=before.books._logs,
+                    logs=before.runtime._logs,
                     markers=on.node.markers,
                     producer_ids=on.node.metadata,
                     topics=on.node.metadata,
@@ -190,12 +189,12 @@ class TestWhatLives:
         """One unreadable partition of `__transaction_state`, and nothing unknown is proved to hang."""
         async with running(*ABORTING) as on:
             held = await hang(on)
-            shard = on.node.transactions.books.shards()[0]
-            log, shard.log = shard.log, LostLog("damaged")
+            shard = on.node.transactions.store.shards()[0]
+            shard.refusal = E.COORDINATOR_NOT_AVAILABLE
             await trio.sleep(60 * MINUTE_S)
             assert (on.node.hanging.hanging, on.node.hanging.aborted) == ((), 0)
             assert not on.node.hanging.hangs(T0, held[0])
-            shard.log = log
+            shard.refusal = E.NONE
             await trio.sleep(3 * MINUTE_S)
             assert on.node.hanging.aborted == 1
 
@@ -208,9 +207,9 @@ class TestWhatLives:
             held = await hang(on)
             await trio.sleep(5 * MINUTE_S)
             assert on.node.hanging.hangs(T0, held[0])
-            monkeypatch.setattr(PartitionCoordinatorLog, "is_durable", lambda *_: False)
+            monkeypatch.setattr(LogTicket, "is_durable", False)
             gate = trio.Event()
-            monkeypatch.setattr(PartitionCoordinatorLog, "durable", lambda *_: gate.wait())
+            monkeypatch.setattr(LogTicket, "durable", lambda _: gate.wait())
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(on.add, 3, held, T0)
                 await trio.testing.wait_all_tasks_blocked()
@@ -299,14 +298,14 @@ async def test_whatever_lives_is_never_called_hanging(
 
 def slow(monkeypatch: pytest.MonkeyPatch, rng: random.Random) -> None:
     """Let the coordinator's log take a while until it is durable, so that everything overlaps."""
-    durable: Callable[..., Any] = PartitionCoordinatorLog.durable
+    durable: Callable[..., Any] = LogTicket.durable
 
-    async def wait(log: PartitionCoordinatorLog, end_offset: int) -> None:
+    async def wait(ticket: LogTicket) -> None:
         await trio.sleep(rng.random() * 0.05)
-        await durable(log, end_offset)
+        await durable(ticket)
 
-    monkeypatch.setattr(PartitionCoordinatorLog, "durable", wait)
-    monkeypatch.setattr(PartitionCoordinatorLog, "is_durable", lambda *_: False, raising=False)
+    monkeypatch.setattr(LogTicket, "durable", wait)
+    monkeypatch.setattr(LogTicket, "is_durable", False)
 
 
 async def live(on: TxnNode, rng: random.Random, number: int) -> None:

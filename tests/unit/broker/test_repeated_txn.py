@@ -96,8 +96,8 @@ async def held(node: Node, name: str = "x") -> tuple[int, int]:
 
 def logged(node: Node) -> list[Any]:
     """What the coordinator's log has of the id."""
-    node.transactions.books.catch_up()
-    return [batch.records for batch in node.transactions.books.shard_of("x").log.replay()]
+    node.transactions.store.catch_up()
+    return [batch.records for batch in node.transactions.store.shard_of("x").log.replay()]
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -142,9 +142,9 @@ async def test_what_is_refused_is_refused_in_the_same_words(
     assert await held(general) == await held(special)
     for asked in (add(add_version, identity, 4), end(end_version, identity, 5)):
         assert await the_short_way(short, asked) == await in_general(general, asked)
-    assert [refusal.cause.reason for refusal in special.transactions.stories.of("x").refusals] == [  # type: ignore[union-attr]
+    assert [refusal.cause.reason for refusal in special.transactions.history.of("x").refusals] == [  # type: ignore[union-attr]
         refusal.cause.reason
-        for refusal in general.transactions.stories.of("x").refusals  # type: ignore[union-attr]
+        for refusal in general.transactions.history.of("x").refusals  # type: ignore[union-attr]
     ]
     stop(nursery, general, special)
 

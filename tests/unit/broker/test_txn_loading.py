@@ -66,7 +66,7 @@ async def test_what_was_decided_is_begun_again_before_the_listener_opens_t13(
     async with running() as on:
         held = await on.identity()
         assert await on.produce(12, held, T0, b"a", 0) == E.NONE
-        books = on.node.transactions.books
+        books = on.node.transactions.store
         with monkeypatch.context() as patch:
             patch.setattr(Completions, "begin", lambda *args: None)
             patch.setattr(Completions, "wait", AsyncMock(return_value=True))
@@ -74,7 +74,7 @@ async def test_what_was_decided_is_begun_again_before_the_listener_opens_t13(
         assert books.counts["PrepareCommit"] == 1
         assert begun == []
         again = TransactionService(
-            logs=books._logs,  # the same log in the hands of the next process
+            logs=books.runtime._logs,  # the same log in the hands of the next process
             markers=on.node.markers,
             producer_ids=on.node.metadata,
             topics=on.node.metadata,
@@ -85,7 +85,7 @@ async def test_what_was_decided_is_begun_again_before_the_listener_opens_t13(
             await nursery.start(again.run)
             assert begun == ["orders"]
             await trio.sleep(1)
-            assert again.books.counts["CompleteCommit"] == 1
+            assert again.store.counts["CompleteCommit"] == 1
             nursery.cancel_scope.cancel()
         assert await on.committed(T0) == [b"a"]
 
@@ -108,7 +108,7 @@ async def test_the_expiry_of_ids_changes_at_run_time_t12(autojump_clock: MockClo
     async with running("transaction.remove.expired.transaction.cleanup.interval.ms=5000") as on:
         await on.identity()
         await trio.sleep(60)
-        assert len(on.node.transactions.books) == 1
+        assert len(on.node.transactions.store) == 1
         await alter_broker(on, "transactional.id.expiration.ms", "30000")
         await trio.sleep(6)
-        assert len(on.node.transactions.books) == 0
+        assert len(on.node.transactions.store) == 0

@@ -103,7 +103,7 @@ class TestMarkers:
             fetched = await on.node.groups.fetch("readers", None, require_stable=True)
             assert [entry.offset for entry in fetched] == ([7] if commit else [])
             assert on.node.transactions.completing == 0
-            assert on.node.transactions.books.counts["CompleteCommit" if commit else "CompleteAbort"] == 1
+            assert on.node.transactions.store.counts["CompleteCommit" if commit else "CompleteAbort"] == 1
             assert on.node.metrics.markers_written == 2
 
     @pytest.mark.parametrize("commit", [True, False])
@@ -129,8 +129,9 @@ class TestMarkers:
             number = partition_for("readers", 50)
             log = on.node.groups._shards.of("readers").log
             log.append([(b"\x00\x01torn", b"")], 0)
-            await on.node.groups.start()
-            assert on.node.groups.is_lost("readers")
+            on.node.groups.runtime.unload(number)
+            await on.node.groups.runtime.load(number)
+            assert on.node.groups.refusal("readers") is E.COORDINATOR_NOT_AVAILABLE
             name = TopicPartition("__consumer_offsets", number)
             assert await on.mark(2, held, name) == E.NOT_LEADER_OR_FOLLOWER
             assert (await on.end(4, held, commit=True)).error_code == E.NONE, "decided, and owed"

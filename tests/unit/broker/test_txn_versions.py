@@ -126,10 +126,11 @@ async def test_a_record_of_a_later_kafka_costs_its_partition_only_t13(autojump_c
 
     async with running() as on:
         await on.identity()
-        log = on.node.transactions.books.shard_of(TX).log
+        log = on.node.transactions.store.shard_of(TX).log
         key = b"\x00\x00" + len(TX).to_bytes(2, "big") + TX.encode()
         log.append([(key, b"\x00\x09later")], 0)
-        await on.node.transactions.start()
+        on.node.transactions.runtime.unload(partition_for(TX, 50))
+        await on.node.transactions.runtime.load(partition_for(TX, 50))
         assert (await on.init()).error_code == E.COORDINATOR_NOT_AVAILABLE
         other = next(name for name in map(str, range(99)) if partition_for(name, 50) != partition_for(TX, 50))
         assert (await on.init(transactional_id=other)).error_code == E.NONE

@@ -14,7 +14,7 @@ from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.group.state import Group
 from fencepost.coordinator.group.turn import Join, JoinReply, Sync, SyncReply
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
-from fencepost.coordinator.ports import KeyValue, LogWriteFailed, ProducerTag, ReplayedBatch
+from fencepost.coordinator.ports import KeyValue, LogListener, LogWriteFailed, ProducerTag, ReplayedBatch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -33,47 +33,62 @@ class MockedClock:
         return trio.current_time()
 
 
+class MemoryTicket:
+    """An append to a `MemoryLog`."""
+
+    def __init__(self, log: "MemoryLog") -> None:
+        self._log = log
+        self.end_offset = log.end_offset
+
+    @property
+    def is_durable(self) -> bool:
+        return not self._log.held
+
+    async def durable(self) -> None:
+        log = self._log
+        assert self.end_offset <= log.end_offset
+        if log.lost is not None:
+            raise LogWriteFailed(log.lost, "the test says so")
+        while log.held:
+            await log.released.wait()
+
+
 class MemoryLog:
     """A coordinator's log that keeps its batches; `hold` makes nothing durable until `release`."""
 
     def __init__(self) -> None:
         self.batches: list[ReplayedBatch] = []
         self.end_offset = 0
+        self.listener: LogListener | None = None
         self.held = False
         self.refuses: ErrorCode | None = None
         self.lost: ErrorCode | None = None
-        self._released = trio.Event()
+        self.released = trio.Event()
 
-    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
+    @property
+    def newest(self) -> MemoryTicket:
+        return MemoryTicket(self)
+
+    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> MemoryTicket:
         if self.refuses is not None:
             raise LogWriteFailed(self.refuses, "the test says so")
         producer_id, epoch = (producer.producer_id, producer.producer_epoch) if producer else (-1, -1)
         batch = ReplayedBatch(self.end_offset, producer_id, epoch, producer is not None, None, list(records), now_ms)
         self.batches.append(batch)
         self.end_offset += len(records)
-        return self.end_offset
+        return self.newest
 
     def append_marker(self, producer_id: int, commit: bool) -> None:
         self.batches.append(ReplayedBatch(self.end_offset, producer_id, 0, True, commit, (), START_MS))
         self.end_offset += 1
 
-    def is_durable(self, end_offset: int) -> bool:
-        return not self.held
-
-    async def durable(self, end_offset: int) -> None:
-        assert end_offset <= self.end_offset
-        if self.lost is not None:
-            raise LogWriteFailed(self.lost, "the test says so")
-        while self.held:
-            await self._released.wait()
-
     def hold(self) -> None:
         self.held = True
-        self._released = trio.Event()
+        self.released = trio.Event()
 
     def release(self) -> None:
         self.held = False
-        self._released.set()
+        self.released.set()
 
     def replay(self) -> Iterator[ReplayedBatch]:
         return iter(self.batches)

@@ -226,9 +226,9 @@ async def test_coordinators_are_not_held_back(tmp_path):
         write(commit, log, MAX * 3)
         assert commit.is_behind([log])
         for number in range(20):
-            end_offset = books.append([(b"key", b"%d" % number)], 1)
-            assert books.is_durable(end_offset)
-            await books.durable(end_offset)
+            ticket = books.append([(b"key", b"%d" % number)], 1)
+            assert ticket.is_durable
+            await ticket.durable()
         disk.gate.set()
 
 

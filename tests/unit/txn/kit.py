@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import trio
 import trio.testing
 
-from fencepost.coordinator.ports import KeyValue, LogWriteFailed, Marker, ProducerTag, ReplayedBatch
+from fencepost.coordinator.ports import KeyValue, LogListener, LogWriteFailed, Marker, ProducerTag, ReplayedBatch
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
@@ -20,6 +20,25 @@ P0, P1, P2 = (TopicPartition("flights", number) for number in range(3))
 
 
 @dataclass
+class MemoryTicket:
+    """An append to a `MemoryLog`."""
+
+    log: "MemoryLog"
+    end_offset: int
+
+    @property
+    def is_durable(self) -> bool:
+        if not self.log.delay:
+            self.log.durable_batches = max(self.log.durable_batches, self.end_offset)
+        return self.log.durable_batches >= self.end_offset
+
+    async def durable(self) -> None:
+        if self.log.durable_batches < self.end_offset and self.log.delay:
+            await trio.sleep(self.log.delay)
+        self.log.durable_batches = max(self.log.durable_batches, self.end_offset)
+
+
+@dataclass
 class MemoryLog:
     """A coordinator's log. `delay` seconds pass until an append is durable; `failing` refuses appends."""
 
@@ -28,29 +47,20 @@ class MemoryLog:
     batches: list[list[KeyValue]] = field(default_factory=list)
     durable_batches: int = 0
     appends: int = 0
+    listener: LogListener | None = None
 
     @property
-    def end_offset(self) -> int:
-        return len(self.batches)
+    def newest(self) -> MemoryTicket:
+        return MemoryTicket(self, len(self.batches))
 
-    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> int:
+    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> MemoryTicket:
         assert producer is None
         assert records
         if self.failing is not None:
             raise LogWriteFailed(self.failing, "the test wants it so")
         self.batches.append(list(records))
         self.appends += 1
-        return len(self.batches)
-
-    def is_durable(self, end_offset: int) -> bool:
-        if not self.delay:
-            self.durable_batches = max(self.durable_batches, end_offset)
-        return self.durable_batches >= end_offset
-
-    async def durable(self, end_offset: int) -> None:
-        if self.durable_batches < end_offset and self.delay:
-            await trio.sleep(self.delay)
-        self.durable_batches = max(self.durable_batches, end_offset)
+        return self.newest
 
     def replay(self) -> Iterator[ReplayedBatch]:
         for number, records in enumerate(self.batches):

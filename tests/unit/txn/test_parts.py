@@ -1,4 +1,4 @@
-"""The small pure parts: hashing, epochs, expiry, markers, ledger, listing, error codes."""
+"""The small pure parts: hashing, epochs, expiry, markers, a shard, listing, error codes."""
 
 import time
 from dataclasses import replace
@@ -7,11 +7,11 @@ from itertools import islice
 import pytest
 
 from fencepost.coordinator.partitioning import java_string_hash, partition_for
-from fencepost.coordinator.txn import epochs, expiry, ledger, listing, markers, wire_codes
+from fencepost.coordinator.txn import epochs, expiry, listing, markers, wire_codes
 from fencepost.coordinator.txn.commands import Answer, Expire
 from fencepost.coordinator.txn.config import TxnConfig
-from fencepost.coordinator.txn.ledger import Ledger
 from fencepost.coordinator.txn.listing import Filters
+from fencepost.coordinator.txn.shard_state import TxnRecords
 from fencepost.coordinator.txn.state import DEAD, PHASES, Empty, Ongoing, Producer, TxnRecord, TxnState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -54,18 +54,14 @@ def test_no_epoch_passes_the_largest_int16() -> None:
 
 def test_a_two_phase_transaction_has_no_timeout() -> None:
     """Row T22: int32 max as the timeout is the mark of two-phase commit."""
-    assert expiry.due_in_seconds(replace(ONGOING, timeout_ms=2**31 - 1), 10**15) is None
+    assert expiry.due_in_ms(replace(ONGOING, timeout_ms=2**31 - 1), 10**15) is None
 
 
 def test_deadlines_count_from_the_start_but_never_from_the_future() -> None:
     """Row T10, and a clock that was set back must not lengthen a transaction."""
-    assert expiry.due_in_seconds(ONGOING, ONGOING.started_ms + 1_000) == 59.0
-    assert expiry.due_in_seconds(ONGOING, ONGOING.started_ms + 61_000) == -1.0
-    assert expiry.due_in_seconds(replace(ONGOING, started_ms=10**15), 5_000) == 60.0
-
-
-def test_late_are_those_whose_deadline_has_passed() -> None:
-    assert expiry.late({"a": 1.0, "b": 2.0, "c": 3.0}, 2.0) == ["a", "b"]
+    assert expiry.due_in_ms(ONGOING, ONGOING.started_ms + 1_000) == 59_000
+    assert expiry.due_in_ms(ONGOING, ONGOING.started_ms + 61_000) == -1_000
+    assert expiry.due_in_ms(replace(ONGOING, started_ms=10**15), 5_000) == 60_000
 
 
 def test_only_idle_ids_are_forgettable() -> None:
@@ -99,11 +95,12 @@ def test_pauses_double_up_to_a_limit() -> None:
     assert list(islice(markers.pauses(config), 5)) == [0.02, 0.04, 0.08, 0.1, 0.1]
 
 
-def test_the_ledger_counts_by_phase_and_knows_what_is_open() -> None:
-    book = Ledger()
+def test_a_shard_counts_by_phase_and_knows_what_is_open() -> None:
+    records = TxnRecords(TxnConfig)
+    book = records.empty()
     for state in (EMPTY, ONGOING):
-        ledger.apply(book, TxnRecord("a", state))
-    ledger.apply(book, TxnRecord("b", COMMITTING))
+        records.apply(book, TxnRecord("a", state))
+    records.apply(book, TxnRecord("b", COMMITTING))
     assert {phase.name: book.count(phase) for phase in PHASES if book.count(phase)} == {
         "Ongoing": 1,
         "PrepareCommit": 1,
@@ -112,7 +109,7 @@ def test_the_ledger_counts_by_phase_and_knows_what_is_open() -> None:
     assert book.prepared() == [("b", COMMITTING)]
     assert len(book) == 2
     for name in ("a", "b", "never seen"):
-        ledger.apply(book, TxnRecord(name, DEAD))
+        records.apply(book, TxnRecord(name, DEAD))
     assert len(book) == 0
     assert book.open == {}
     assert sum(book.count(phase) for phase in PHASES) == 0

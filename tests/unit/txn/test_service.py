@@ -20,13 +20,13 @@ NONE = ErrorCode.NONE
 
 def names_in_log(world: World) -> list[str]:
     """The states of the id as its log has them."""
-    log = world.logs.logs[world.service.books.partition_for(TX)]
+    log = world.logs.logs[world.service.store.partition_for(TX)]
     found = [codec.decode(*record) for batch in log.batches for record in batch]
     return [record.state.name for record in found if record is not None]
 
 
 def _at_epoch(world: World, name: str, epoch: int) -> Any:
-    state = world.service.books.state_of(name)
+    state = world.service.store.state_of(name)
     assert isinstance(state, Empty)
     return TxnRecord(name, replace(state, producer=replace(state.producer, epoch=epoch)))
 
@@ -150,7 +150,7 @@ class TestEndTxn:
         began = trio.current_time()
         nursery.start_soon(lambda: world.service.end_txn(TX, *identity, True, client_version=2))
         await trio.sleep_until(began + 0.49)
-        assert world.service.books.counts["PrepareCommit"] == 1
+        assert world.service.store.counts["PrepareCommit"] == 1
         assert world.cluster.rounds == []
         await trio.sleep_until(began + 0.51)
         assert len(world.cluster.rounds) == 1
@@ -187,9 +187,9 @@ class TestEndTxn:
             nursery.start_soon(add)
             await trio.testing.wait_all_tasks_blocked()
             assert done == []
-            assert world.service.books.counts["PrepareCommit"] == 1
+            assert world.service.store.counts["PrepareCommit"] == 1
         assert sorted(done) == ["add", "end", "end again"]
-        assert world.service.books.counts["Ongoing"] == 1
+        assert world.service.store.counts["Ongoing"] == 1
 
     async def test_patience_ends_in_concurrent_transactions_and_the_outcome_stands(
         self, world: World, autojump_clock: trio.testing.MockClock
@@ -278,7 +278,7 @@ class TestEndTxn:
             await trio.testing.wait_all_tasks_blocked()
             world.logs.fail(ErrorCode.KAFKA_STORAGE_ERROR)
             world.cluster.gate.set()
-        assert world.service.books.counts["CompleteCommit"] == 1
+        assert world.service.store.counts["CompleteCommit"] == 1
         following = identity[0], identity[1] + 1
         refused = await world.service.ensure_partitions(TX, *following, [P0], add=True)
         assert refused == {P0: ErrorCode.NOT_ENOUGH_REPLICAS}
@@ -322,7 +322,7 @@ class TestEndTxn:
         world.ids.next = 7
         first = await world.service.init_producer_id(TX, 60_000)
         identity = first.producer_id, 32766
-        world.service.books.shard_of(TX).state.put(_at_epoch(world, TX, identity[1]))
+        world.service.store.shard_of(TX).state.put(_at_epoch(world, TX, identity[1]))
         await write(world, *identity, P0)
         answer = await world.service.end_txn(TX, *identity, True, client_version=2)
         assert (answer.error, answer.producer_id, answer.epoch) == (NONE, 8, 0)

@@ -23,7 +23,7 @@ class TestPartitions:
         ghost = TopicPartition("ghost", 0)
         codes = await world.service.add_partitions(TX, answer.producer_id, answer.epoch, [P0, ghost])
         assert codes == {P0: ErrorCode.OPERATION_NOT_ATTEMPTED, ghost: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
-        assert world.service.books.counts["Ongoing"] == 0
+        assert world.service.store.counts["Ongoing"] == 0
 
     async def test_offsets_join_with_the_groups_partition(
         self, world: World, autojump_clock: trio.testing.MockClock
@@ -162,6 +162,6 @@ class TestLooking:
         assert [(line.transactional_id, line.producer_id) for line in listed.transactions] == [(TX, producer_id)]
         refused = await world.service.list_transactions(Filters(pattern="("))
         assert refused.error is ErrorCode.INVALID_REGULAR_EXPRESSION
-        assert world.service.books.counts["Ongoing"] == world.service.books.counts["Empty"] == 1
-        assert world.service.books.oldest_open_started_ms is not None
-        assert world.service.books.oldest_open_started_ms >= START_MS
+        assert world.service.store.counts["Ongoing"] == world.service.store.counts["Empty"] == 1
+        assert world.service.store.oldest_open_started_ms is not None
+        assert world.service.store.oldest_open_started_ms >= START_MS

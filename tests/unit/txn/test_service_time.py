@@ -24,9 +24,9 @@ class TestClocks:
         answer = await world.service.init_producer_id(TX, 2_000)
         await write(world, answer.producer_id, answer.epoch, P0, version=version)
         await trio.sleep(1.9)
-        assert world.service.books.counts["Ongoing"] == 1
+        assert world.service.store.counts["Ongoing"] == 1
         await trio.sleep(1.0)
-        assert world.service.books.counts["CompleteAbort"] == 1
+        assert world.service.store.counts["CompleteAbort"] == 1
         assert committed(world) == []
         assert not world.cluster.partitions[P0].open
         assert world.service.tallies.ended["abort", "timeout"] == 1
@@ -41,9 +41,9 @@ class TestClocks:
         await write(world, answer.producer_id, answer.epoch, P0)
         world.clock.shift_ms = shift_ms
         await trio.sleep(1.9)
-        assert world.service.books.counts["Ongoing"] == 1
+        assert world.service.store.counts["Ongoing"] == 1
         await trio.sleep(1.0)
-        assert world.service.books.counts["CompleteAbort"] == 1
+        assert world.service.store.counts["CompleteAbort"] == 1
 
     async def test_writing_more_does_not_prolong_a_transaction(
         self, world: World, autojump_clock: trio.testing.MockClock
@@ -53,7 +53,7 @@ class TestClocks:
         await trio.sleep(1.5)
         await write(world, answer.producer_id, answer.epoch, P1)
         await trio.sleep(1.2)
-        assert world.service.books.counts["CompleteAbort"] == 1
+        assert world.service.store.counts["CompleteAbort"] == 1
 
     async def test_a_commit_in_time_stops_the_clock(self, world: World, autojump_clock: trio.testing.MockClock) -> None:
         answer = await world.service.init_producer_id(TX, 2_000)
@@ -62,7 +62,7 @@ class TestClocks:
         await trio.sleep(10)
         assert committed(world) == ["x"]
         assert ("abort", "timeout") not in world.service.tallies.ended
-        assert world.service.books.deadlines == {}
+        assert len(world.service.runtime.timers) == 0
 
     async def test_a_commit_under_way_is_not_timed_out(
         self, world: World, autojump_clock: trio.testing.MockClock
@@ -84,10 +84,10 @@ class TestClocks:
         await write(world, answer.producer_id, answer.epoch, P0)
         world.logs.fail(ErrorCode.KAFKA_STORAGE_ERROR)
         await trio.sleep(5)
-        assert world.service.books.counts["Ongoing"] == 1
+        assert world.service.store.counts["Ongoing"] == 1
         world.logs.fail(None)
         await trio.sleep(1)
-        assert world.service.books.counts["CompleteAbort"] == 1
+        assert world.service.store.counts["CompleteAbort"] == 1
         assert world.service.tallies.ended["abort", "timeout"] == 1
 
     async def test_unused_ids_are_forgotten_with_tombstones(
@@ -102,7 +102,7 @@ class TestClocks:
         listed = await world.service.list_transactions(Filters())
         assert [line.transactional_id for line in listed.transactions] == ["young"]
         again = await world.crash(nursery)
-        assert len(again.books) == 1, "the tombstones are in the log"
+        assert len(again.store) == 1, "the tombstones are in the log"
 
     async def test_tombstones_are_written_some_hundred_to_a_batch_t12(
         self, world: World, autojump_clock: trio.testing.MockClock
@@ -115,7 +115,7 @@ class TestClocks:
         log = world.logs.logs[count]
         before = log.appends
         await trio.sleep(7 * 86_400 + 3_600)
-        assert len(world.service.books) == 0
+        assert len(world.service.store) == 0
         assert [len(batch) for batch in log.batches[before:]] == [500, 500, 100]
         assert all(value is None for batch in log.batches[before:] for _, value in batch)
 
@@ -126,10 +126,10 @@ class TestClocks:
         await trio.sleep(7 * 86_400 - 60)
         world.logs.fail(ErrorCode.KAFKA_STORAGE_ERROR)
         await trio.sleep(7_200)
-        assert len(world.service.books) == 1
+        assert len(world.service.store) == 1
         world.logs.fail(None)
         await trio.sleep(3_600)
-        assert len(world.service.books) == 0
+        assert len(world.service.store) == 0
 
 
 class TestCrash:
@@ -169,15 +169,15 @@ class TestCrash:
         """Row T25: the Complete record was lost, so all markers come again."""
         identity = await begin(world, P0, version=version)
         await world.service.end_txn(TX, *identity, True, client_version=version)
-        shard = world.service.books.shard_of(TX)
+        shard = world.service.store.shard_of(TX)
         assert shard.state.state_of(TX).name == "CompleteCommit"
-        log = world.logs.logs[world.service.books.partition_for(TX)]
+        log = world.logs.logs[world.service.store.partition_for(TX)]
         last = codec.decode(*log.batches[log.durable_batches - 1][0])
         assert last is not None
         assert last.state.name == "PrepareCommit", "the answer does not wait for the Complete record"
         await world.crash(nursery)
         await trio.testing.wait_all_tasks_blocked()
-        assert world.service.books.counts["CompleteCommit"] == 1
+        assert world.service.store.counts["CompleteCommit"] == 1
         assert committed(world) == ["x"]
 
     async def test_an_open_transaction_goes_on_after_a_crash(
@@ -197,7 +197,7 @@ class TestCrash:
         await trio.sleep(1.5)
         await world.crash(nursery)
         await trio.sleep(1.2)
-        assert world.service.books.counts["CompleteAbort"] == 1
+        assert world.service.store.counts["CompleteAbort"] == 1
 
     async def test_a_bump_whose_answer_was_lost_is_found_again_after_a_crash(
         self, nursery: trio.Nursery, world: World, autojump_clock: trio.testing.MockClock

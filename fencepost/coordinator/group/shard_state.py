@@ -1,9 +1,8 @@
 """What one partition of `__consumer_offsets` folds to: its groups and their positions."""
 
-from collections.abc import Iterable
 from typing import assert_never
 
-from fencepost.coordinator.group.codec import CorruptRecord, decode
+from fencepost.coordinator.group.codec import CorruptRecord, decode, encode
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.records import CONSUMER_RECORDS, ConsumerRecord, EpochRecord, TopicsRecord
 from fencepost.coordinator.group.offsets import OffsetStore
@@ -17,12 +16,12 @@ from fencepost.coordinator.group.records import (
     restored,
 )
 from fencepost.coordinator.group.state import Dead, Empty, Group
-from fencepost.coordinator.ports import ReplayedBatch
+from fencepost.coordinator.ports import KeyValue, LogUnreadable, ReplayedBatch
 
 _DEAD = Dead()
 
 
-class Ledger:
+class GroupShardState:
     """The groups of one partition, in memory; changed by records, turns and the ends of transactions."""
 
     def __init__(self) -> None:
@@ -49,66 +48,77 @@ class Ledger:
             self.groups[group_id] = group
 
 
-def apply(ledger: Ledger, record: GroupRecord) -> Ledger:
+def apply(state: GroupShardState, record: GroupRecord) -> GroupShardState:
     """Take over one record; the same at its append and in replay. Offsets of no known group make a simple group."""
     if isinstance(record, CONSUMER_RECORDS):
-        _apply_consumer(ledger, record)
-        return ledger
+        _apply_consumer(state, record)
+        return state
     match record:
         case OffsetCommitted():
-            ledger.hold_offsets(record.group_id)
-            ledger.offsets.apply(record)
+            state.hold_offsets(record.group_id)
+            state.offsets.apply(record)
         case OffsetPending():
-            ledger.hold_offsets(record.commit.group_id)
-            ledger.offsets.apply(record)
+            state.hold_offsets(record.commit.group_id)
+            state.offsets.apply(record)
         case OffsetRemoved():
-            ledger.offsets.apply(record)
+            state.offsets.apply(record)
         case GroupSaved():
-            ledger.groups[record.group_id] = restored(record)
-            ledger.consumers.pop(record.group_id, None)
+            state.groups[record.group_id] = restored(record)
+            state.consumers.pop(record.group_id, None)
         case GroupRemoved():
-            ledger.groups.pop(record.group_id, None)
+            state.groups.pop(record.group_id, None)
         case _:
             assert_never(record)
-    return ledger
+    return state
 
 
-def _apply_consumer(ledger: Ledger, record: ConsumerRecord) -> None:
+def _apply_consumer(state: GroupShardState, record: ConsumerRecord) -> None:
     """Records of a consumer group make it; the tombstone of its epoch unmakes it, and its positions stay."""
     group_id = record.group_id
-    group = ledger.consumers.get(group_id)
+    group = state.consumers.get(group_id)
     removes = not record.there if isinstance(record, TopicsRecord) else record.value is None
     if group is None:
         if removes:
             return
-        group = ledger.consumers[group_id] = ConsumerGroup(group_id)
-        ledger.groups.pop(group_id, None)
+        group = state.consumers[group_id] = ConsumerGroup(group_id)
+        state.groups.pop(group_id, None)
     group.apply(record)
     if isinstance(record, EpochRecord) and removes:
-        del ledger.consumers[group_id]
-        if ledger.offsets.has_any(group_id):
-            ledger.hold_offsets(group_id)
+        del state.consumers[group_id]
+        if state.offsets.has_any(group_id):
+            state.hold_offsets(group_id)
 
 
-def replay(ledger: Ledger, batches: Iterable[ReplayedBatch]) -> int:
-    """Fold a log into `ledger` and return how many records were of a kind not known here (and passed over).
+class GroupRecords:
+    """How a shard of groups folds: what the runtime asks of a `Machine`."""
 
-    Raises CorruptRecord, which names the batch's offset.
-    """
-    unknown = 0
-    for batch in batches:
+    def empty(self) -> GroupShardState:
+        """No groups."""
+        return GroupShardState()
+
+    def apply(self, state: GroupShardState, record: GroupRecord) -> GroupShardState:
+        """The fold step that runtime and replay share."""
+        return apply(state, record)
+
+    def encode(self, record: GroupRecord) -> KeyValue:
+        """The record as the log keeps it."""
+        return encode(record)
+
+    def replay(self, state: GroupShardState, batch: ReplayedBatch) -> int:
+        """Fold one batch; return how many records were of unknown kinds. Raises LogUnreadable, with the offset."""
         if batch.marker_commits is not None:
-            ledger.offsets.complete(batch.producer_id, batch.marker_commits)
-            continue
+            state.offsets.complete(batch.producer_id, batch.marker_commits)
+            return 0
+        unknown = 0
         for key, value in batch.records:
             try:
                 record: GroupRecord | None = decode(key, value)
             except CorruptRecord as error:
-                raise CorruptRecord(f"in the batch at offset {batch.base_offset}: {error}") from error
+                raise LogUnreadable(f"in the batch at offset {batch.base_offset}: {error}") from error
             if record is None:
                 unknown += 1
                 continue
             if batch.transactional and isinstance(record, OffsetCommitted):
                 record = OffsetPending(batch.producer_id, record)
-            apply(ledger, record)
-    return unknown
+            apply(state, record)
+        return unknown

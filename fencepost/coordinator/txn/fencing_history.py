@@ -33,7 +33,7 @@ from fencepost.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-STORIES_KEPT = 10_000
+IDS_KEPT = 10_000
 """Ids with a story at once; of the one untouched for longest it is forgotten. Some KiB each at most."""
 FENCING = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED}
@@ -41,17 +41,17 @@ FENCING = frozenset(
 NOBODY: Identity = (-1, -1)
 
 
-class Stories:
+class FencingHistory:
     """One per coordinator. Nothing here is ever asked before a request is answered: it only explains.
 
     Keys are transactional ids, and producer ids (int) for producers without one.
     """
 
-    def __init__(self, clock: Clock, stories_max: int = STORIES_KEPT) -> None:
+    def __init__(self, clock: Clock, ids_max: int = IDS_KEPT) -> None:
         self.refused_by: Counter[tuple[ErrorCode, Reason]] = Counter()
         """How many requests were refused, by code and reason."""
         self._clock = clock
-        self._max = stories_max
+        self._max = ids_max
         self._stories: OrderedDict[str | int, Story] = OrderedDict()
         self._ending: dict[str, Reason] = {}
         """Why the transactions that are being completed were aborted, where it was not their holder's wish."""

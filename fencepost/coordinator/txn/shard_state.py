@@ -1,8 +1,10 @@
 """All transactional ids of one partition of `__transaction_state`, counted by phase."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from fencepost.coordinator.txn import machine
+from fencepost.coordinator.ports import KeyValue, LogUnreadable, ReplayedBatch
+from fencepost.coordinator.txn import codec, machine
+from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.state import (
     DEAD,
     PHASES,
@@ -15,8 +17,8 @@ from fencepost.coordinator.txn.state import (
 )
 
 
-class Ledger:
-    """What one log folds to. Its states are values; the ledger itself changes in place, for it may hold very many."""
+class TxnShardState:
+    """What one log folds to. Its states are values; it changes in place itself, for it may hold very many."""
 
     def __init__(self) -> None:
         self._states: dict[str, TxnState] = {}
@@ -62,7 +64,35 @@ class Ledger:
             self.open[name] = after
 
 
-def apply(ledger: Ledger, record: TxnRecord) -> Ledger:
-    """The fold step that runtime and replay share."""
-    ledger.put(record)
-    return ledger
+class TxnRecords:
+    """How a shard of transactions folds: what the runtime asks of a `Machine`."""
+
+    def __init__(self, config: Callable[[], TxnConfig]) -> None:
+        self._config = config
+
+    def empty(self) -> TxnShardState:
+        """No ids."""
+        return TxnShardState()
+
+    def apply(self, state: TxnShardState, record: TxnRecord) -> TxnShardState:
+        """The fold step that runtime and replay share."""
+        state.put(record)
+        return state
+
+    def encode(self, record: TxnRecord) -> KeyValue:
+        """The record as the log keeps it."""
+        return codec.encode(record, self._config().transaction_version)
+
+    def replay(self, state: TxnShardState, batch: ReplayedBatch) -> int:
+        """Fold one batch; return how many records were of unknown kinds. Raises LogUnreadable."""
+        unknown = 0
+        for key, value in batch.records:
+            try:
+                record = codec.decode(key, value)
+            except codec.UnreadableRecord as error:
+                raise LogUnreadable(str(error)) from error
+            if record is None:
+                unknown += 1
+            else:
+                state.put(record)
+        return unknown

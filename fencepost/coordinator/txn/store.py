@@ -1,15 +1,15 @@
-"""The ledgers of all partitions, and what the shell must know beside them: deadlines, and what is not yet durable."""
+"""All transactional ids of this broker: deciding on them, and what must be known beside their records."""
 
-import logging
 from collections.abc import Callable, Collection, Iterator
+from typing import TypeAlias
 
-from fencepost.coordinator.partitioning import partition_for
-from fencepost.coordinator.ports import Clock, CoordinatorLogs, KeyValue, LogUnreadable, LogWriteFailed
-from fencepost.coordinator.runtime import LostLog, Shard
-from fencepost.coordinator.txn import codec, expiry, ledger, machine
+from fencepost.coordinator.ports import Clock, LogWriteFailed, Ticket
+from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
+from fencepost.coordinator.runtime.shard import Shard
+from fencepost.coordinator.txn import expiry, machine
 from fencepost.coordinator.txn.commands import Command, Complete, TxnDecision, WriteMarkers
 from fencepost.coordinator.txn.config import TxnConfig
-from fencepost.coordinator.txn.ledger import Ledger
+from fencepost.coordinator.txn.shard_state import TxnShardState
 from fencepost.coordinator.txn.state import (
     DEAD,
     PHASES,
@@ -18,134 +18,91 @@ from fencepost.coordinator.txn.state import (
     Completed,
     Dead,
     Ongoing,
-    PrepareAbort,
-    PrepareCommit,
     TxnRecord,
     TxnState,
 )
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
-TxnShard = Shard[Ledger, TxnRecord]
+TxnShard: TypeAlias = Shard[TxnShardState, TxnRecord]
+TxnRuntime: TypeAlias = CoordinatorRuntime[TxnShardState, TxnRecord, str]
 
 EXPIRY_BATCH = 500
 
 
-logger = logging.getLogger(__name__)
-
-
-class Books:
+class TxnStore:
     """Everything the coordinator remembers. Nothing in here waits: no other task gets between.
 
-    `ended` is told of each transaction that is complete, with the duty that it was and the state the id is in now.
+    `ended` is called for each transaction that is complete, with its duty and the state of the id now. The timers of
+    the runtime are keyed by transactional id, and say when an open transaction is to be aborted (row T10).
     """
 
     def __init__(
-        self, logs: CoordinatorLogs, clock: Clock, config: TxnConfig, ended: Callable[[WriteMarkers, Completed], None]
+        self, runtime: TxnRuntime, clock: Clock, config: TxnConfig, ended: Callable[[WriteMarkers, Completed], None]
     ) -> None:
         self.config = config
-        self.deadlines: dict[str, float] = {}
-        """By id, when its open transaction is to be aborted, on the clock that no one can set back, in seconds."""
-        self._logs = logs
+        self.runtime = runtime
         self._clock = clock
-        self._shards: dict[int, TxnShard] = {}
         self._ended = ended
         self._marked: list[WriteMarkers] = []
         """What has all its markers; `complete` before anybody looks."""
         self._behind: dict[TxnShard, None] = {}
         """Shards that have something to append when there is time."""
-        self._unsettled: dict[str, int] = {}
-        """Ids whose newest partitions are not known to be durable, with the end offset that makes them so."""
-
-    def load(self) -> None:
-        """Rebuild every ledger from its log. One that can not be read is told of, and lost until it can be."""
-        for partition in sorted(self._logs.existing()):
-            try:
-                shard = self._shard(partition)
-                _replay(shard)
-            except (codec.UnreadableRecord, LogUnreadable) as error:
-                self._lose(partition, error)
-                continue
-            for name, state in shard.state.open.items():
-                self._watch(name, state)
-
-    def _lose(self, partition: int, error: Exception) -> None:
-        logger.error(
-            "__transaction_state-%d can not be replayed: its ids hear COORDINATOR_NOT_AVAILABLE and their transactions"
-            " stay open until it is repaired, all others work: %s; see `fencepost verify`, restore the file from a"
-            " backup and start again",
-            partition,
-            error,
-        )
-        log = LostLog(str(error))
-        self._shards[partition] = Shard(log, self._clock, Ledger(), ledger.apply, self._encode)
-
-    def is_lost(self, transactional_id: str) -> bool:
-        """Whether the log that holds the id could not be replayed: its outcome must not be guessed."""
-        shard = self._shards.get(self.partition_for(transactional_id))
-        return shard is not None and shard.is_lost
+        self._unsettled: dict[str, Ticket] = {}
+        """Ids whose newest partitions are not known to be durable, with the ticket that makes them so."""
 
     # Finding
 
     def __len__(self) -> int:
-        return sum(len(shard.state) for shard in self._shards.values())
+        return sum(len(shard.state) for shard in self.runtime.shards())
 
     def partition_for(self, transactional_id: str) -> int:
         """The partition of `__transaction_state` that looks after an id (row T1)."""
-        return partition_for(transactional_id, self._logs.count)
+        return self.runtime.partition_for(transactional_id)
+
+    def refusal(self, transactional_id: str) -> ErrorCode:
+        """What every request for this id hears now, because its shard is not active; else NONE."""
+        return self.runtime.refusal(transactional_id)
 
     def shard_of(self, transactional_id: str) -> TxnShard:
         """The shard of an id, made on first use."""
         self.complete()
-        return self._shard(self.partition_for(transactional_id))
+        return self.runtime.shard_of(transactional_id)
 
     def shards(self) -> list[TxnShard]:
         """Every shard there is."""
         self.complete()
-        return list(self._shards.values())
+        return self.runtime.shards()
 
     def state_of(self, transactional_id: str) -> TxnState:
         """What is known of an id."""
         if self._marked:
             self.complete()
-        shard = self._shards.get(self.partition_for(transactional_id))
+        shard = self.runtime.find(transactional_id)
         return DEAD if shard is None else shard.state.state_of(transactional_id)
-
-    def prepared(self) -> Iterator[tuple[TxnShard, str, PrepareCommit | PrepareAbort]]:
-        """Every id whose transaction is decided and may still owe markers."""
-        for shard in self.shards():
-            for name, state in shard.state.prepared():
-                yield shard, name, state
-
-    def _shard(self, partition: int) -> TxnShard:
-        shard = self._shards.get(partition)
-        if shard is None:
-            log = self._logs.log(partition)
-            shard = self._shards[partition] = Shard(log, self._clock, Ledger(), ledger.apply, self._encode)
-        return shard
-
-    def _encode(self, record: TxnRecord) -> KeyValue:
-        return codec.encode(record, self.config.transaction_version)
 
     # Deciding
 
-    def decide(self, transactional_id: str, command: Command) -> tuple[TxnDecision, int]:
-        """One decision, remembered; and the end offset that must be durable before its reply leaves.
+    def decide(self, transactional_id: str, command: Command) -> tuple[TxnDecision, Ticket]:
+        """One decision, remembered; and the ticket that must be durable before its reply leaves.
 
         Raises LogWriteFailed; nothing has changed then.
         """
         if self._marked:
             self.complete()
-        shard, version = self._shard(self.partition_for(transactional_id)), self.config.transaction_version
-        state, now_ms = shard.state.state_of(transactional_id), self._clock.now_ms()
-        decision = machine.decide(transactional_id, state, command, now_ms, version)
-        end_offset = shard.write(decision.log) if decision.log else shard.log.end_offset
+        version = self.config.transaction_version
+
+        def decide(states: TxnShardState, now_ms: int) -> TxnDecision:
+            return machine.decide(transactional_id, states.state_of(transactional_id), command, now_ms, version)
+
+        decision, ticket = self.runtime.shard_of(transactional_id).decide(decide)
         for record in decision.log:
             self._watch(transactional_id, record.state)
             if isinstance(record.state, Ongoing):
-                self._unsettled[transactional_id] = end_offset
+                self._unsettled[transactional_id] = ticket
             else:
                 self._unsettled.pop(transactional_id, None)
-        return decision, end_offset
+        return decision, ticket
 
     def marked(self, duty: WriteMarkers) -> None:
         """Every partition has its marker: for whoever looks from here on, the transaction is complete.
@@ -160,7 +117,9 @@ class Books:
         marked, self._marked = self._marked, []
         for duty in marked:
             name = duty.transactional_id
-            shard, version = self._shard(self.partition_for(name)), self.config.transaction_version
+            shard, version = self.runtime.shard_of(name), self.config.transaction_version
+            if shard.refusal:
+                continue  # unloaded since; the Prepare record says the same to whoever loads it next
             state = shard.state.state_of(name)
             [record] = machine.decide(name, state, Complete(), self._clock.now_ms(), version).log
             assert isinstance(record.state, CompleteCommit | CompleteAbort)
@@ -182,22 +141,13 @@ class Books:
         if failure is not None:
             raise failure
 
-    def is_settled(self, transactional_id: str, end_offset: int) -> bool:
-        """Whether the log of the id is durable below `end_offset`."""
-        return self._shard(self.partition_for(transactional_id)).is_settled(end_offset)
-
-    def settle(self, transactional_id: str, end_offset: int) -> None:
-        """Everything of this id below `end_offset` is durable."""
-        if self._unsettled.get(transactional_id, end_offset + 1) <= end_offset:
-            del self._unsettled[transactional_id]
-
     def is_ongoing_with(
         self, transactional_id: str, producer_id: int, producer_epoch: int, partitions: Collection[TopicPartition]
     ) -> bool:
         """Whether the open transaction of this very identity has all `partitions`, durably, and takes more records."""
         if self._marked:
             self.complete()
-        shard = self._shards.get(self.partition_for(transactional_id))
+        shard = self.runtime.find(transactional_id)
         state = None if shard is None else shard.state.open.get(transactional_id)
         return (
             state is not None
@@ -207,6 +157,13 @@ class Books:
             and not state.is_kept
             and transactional_id not in self._unsettled
         )
+
+    def settle(self, transactional_id: str, ticket: Ticket) -> None:
+        """`ticket`, of a decision about this id, is durable, and so is all that came before it."""
+        if self._unsettled and (waits := self._unsettled.get(transactional_id)) is not None:
+            assert ticket.end_offset is not None, "what is durable has its place"
+            if waits.end_offset is not None and waits.end_offset <= ticket.end_offset:
+                del self._unsettled[transactional_id]
 
     def has_room_for(self, transactional_id: str) -> bool:
         """Whether the id is known, or may become so."""
@@ -218,20 +175,29 @@ class Books:
         joined = state.partitions | partitions if isinstance(state, Ongoing) else partitions
         return len(joined) <= self.config.max_partitions_per_transaction
 
-    def _watch(self, transactional_id: str, state: TxnState) -> None:
-        """Keep the deadline of an open transaction."""
-        if not isinstance(state, Ongoing):
-            self.deadlines.pop(transactional_id, None)
-        elif state.timeout_ms == expiry.NO_TIMEOUT_MS:
-            self.deadlines.pop(transactional_id, None)  # it became part of a two-phase commit when it was kept
-        elif transactional_id not in self.deadlines:
-            seconds = expiry.due_in_seconds(state, self._clock.now_ms())
-            if seconds is not None:
-                self.deadlines[transactional_id] = self._clock.monotonic() + seconds
+    def loaded(self, shard: TxnShard) -> None:
+        """Start the timers of a shard's open transactions."""
+        for name, state in shard.state.open.items():
+            self._watch(name, state)
 
-    def late(self) -> list[str]:
-        """The ids whose open transaction has outlived its timeout (row T10)."""
-        return expiry.late(self.deadlines, self._clock.monotonic())
+    def unloading(self, shard: TxnShard) -> None:
+        """Bring a shard's state up to date, and let go of what is known beside it."""
+        self.complete()
+        self._behind.pop(shard, None)
+        for name in [name for name in self._unsettled if self.runtime.find(name) is shard]:
+            del self._unsettled[name]
+
+    def _watch(self, transactional_id: str, state: TxnState) -> None:
+        """Keep the timer of an open transaction."""
+        timers = self.runtime.timers
+        if not isinstance(state, Ongoing):
+            timers.stop(transactional_id)
+        elif state.timeout_ms == expiry.NO_TIMEOUT_MS:
+            timers.stop(transactional_id)  # it became part of a two-phase commit when it was kept
+        elif transactional_id not in timers:
+            delay_ms = expiry.due_in_ms(state, self._clock.now_ms())
+            if delay_ms is not None:
+                self.runtime.set_timer(transactional_id, delay_ms)
 
     def tombstones(self, shard: TxnShard) -> Iterator[list[TxnRecord]]:
         """What makes the shard forget its unused ids, some hundred to a batch (row T12).
@@ -254,7 +220,7 @@ class Books:
         """How many ids are in each state, by Kafka's names."""
         self.complete()
         return {
-            phase.name: sum(shard.state.count(phase) for shard in self._shards.values())
+            phase.name: sum(shard.state.count(phase) for shard in self.runtime.shards())
             for phase in PHASES
             if phase is not Dead
         }
@@ -262,14 +228,5 @@ class Books:
     @property
     def oldest_open_started_ms(self) -> int | None:
         """When the oldest open transaction began, in ms since 1970; None when none is open."""
-        open_states = (state for shard in self._shards.values() for state in shard.state.open.values())
+        open_states = (state for shard in self.runtime.shards() for state in shard.state.open.values())
         return min((state.started_ms for state in open_states), default=None)
-
-
-def _replay(shard: TxnShard) -> None:
-    """Fold the log into the shard's ledger. Raises codec.UnreadableRecord and LogUnreadable, half way."""
-    for batch in shard.log.replay():
-        for key, value in batch.records:
-            record = codec.decode(key, value)
-            if record is not None:
-                shard.state.put(record)

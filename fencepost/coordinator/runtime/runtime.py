@@ -1,0 +1,317 @@
+"""The shards of one internal topic: loading, finding, timers, unloading. What Kafka calls CoordinatorRuntime."""
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+import trio
+
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.partitioning import partition_for
+from fencepost.coordinator.ports import (
+    Clock,
+    CoordinatorLog,
+    CoordinatorLogs,
+    LogSuperseded,
+    LogUnreadable,
+    LogWriteFailed,
+    ProducerTag,
+    ReplayedBatch,
+)
+from fencepost.coordinator.runtime.shard import EffectT, Machine, RecordT, ReplyT, Shard, StateT
+from fencepost.coordinator.runtime.timers import KeyT, Timers
+from fencepost.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+IDS_KNOWN = 10_000
+"""So many ids are found without hashing them again."""
+BATCHES_AT_ONCE = 1_000
+"""How many batches a load folds until other tasks may run."""
+
+ShardT = TypeVar("ShardT", contravariant=True)
+TimerT = TypeVar("TimerT", contravariant=True)
+
+
+class Duties(Protocol[ShardT, TimerT]):
+    """What a coordinator does beside deciding."""
+
+    def loaded(self, shard: ShardT) -> None:
+        """The shard is active: start its timers, resume what its state owes."""
+        ...
+
+    def unloading(self, shard: ShardT, code: ErrorCode) -> None:
+        """The shard is about to be closed: end its tasks, answer its waiting requests with `code`."""
+        ...
+
+    def id_of(self, timer: TimerT) -> str:
+        """The id (transactional id, group id) that a timer belongs to."""
+        ...
+
+    async def expire(self, timer: TimerT) -> None:
+        """A timer went off."""
+        ...
+
+
+class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
+    """All shards of one coordinator on this broker.
+
+    A shard is loading (COORDINATOR_LOAD_IN_PROGRESS), active, failed because its log cannot be read
+    (COORDINATOR_NOT_AVAILABLE), or not owned (NOT_COORDINATOR): `Shard.refusal`. A partition without a log is active
+    from its first use.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        logs: CoordinatorLogs,
+        clock: Clock,
+        machine: Machine[StateT, RecordT],
+        duties: Duties[Shard[StateT, RecordT], KeyT],
+        timer_interval_s: Callable[[], float] = lambda: 0.0,
+    ) -> None:
+        """`timer_interval_s`: how long the watch over the timers sleeps at least."""
+        self.topic = topic
+        self.timers: Timers[KeyT] = Timers()
+        self._logs = logs
+        self._count = logs.count
+        self._clock = clock
+        self._machine = machine
+        self._duties = duties
+        self._timer_interval_s = timer_interval_s
+        self._shards: dict[int, Shard[StateT, RecordT]] = {}
+        self._by_id: dict[str, Shard[StateT, RecordT]] = {}
+        self._loading: dict[int, trio.Event] = {}
+        self._superseded: set[int] = set()
+        self._reload_wanted = trio.Event()
+        self._earlier_timer = trio.Event()
+
+    # Finding
+
+    def partition_for(self, name: str) -> int:
+        """The partition that holds an id."""
+        return partition_for(name, self._count)
+
+    def find(self, name: str) -> Shard[StateT, RecordT] | None:
+        """The shard of an id, if anything was ever written there."""
+        shard = self._by_id.get(name)
+        if shard is None and (shard := self._shards.get(self.partition_for(name))) is not None:
+            if len(self._by_id) >= IDS_KNOWN:
+                self._by_id.clear()
+            self._by_id[name] = shard
+        return shard
+
+    def shard_of(self, name: str) -> Shard[StateT, RecordT]:
+        """The shard of an id, made on first use."""
+        return self.find(name) or self._first_use(self.partition_for(name))
+
+    def at(self, partition: int) -> Shard[StateT, RecordT] | None:
+        """The shard of a partition, if anything was ever written there."""
+        return self._shards.get(partition)
+
+    def shards(self) -> list[Shard[StateT, RecordT]]:
+        """Every shard there is, whatever its state."""
+        return list(self._shards.values())
+
+    def refusal(self, name: str) -> ErrorCode:
+        """What every request for this id hears now: NONE where its shard is active, or was never used."""
+        shard = self.find(name)
+        return ErrorCode.NONE if shard is None else shard.refusal
+
+    def _first_use(self, partition: int) -> Shard[StateT, RecordT]:
+        shard = self._shard(partition)
+        try:
+            self._open(shard, self._logs.log(partition), self._machine.empty())
+        except LogUnreadable as error:
+            self._fail(shard, error)
+        return shard
+
+    def _shard(self, partition: int) -> Shard[StateT, RecordT]:
+        shard = self._shards.get(partition)
+        if shard is None:
+            shard = self._shards[partition] = Shard(partition, self._clock, self._machine)
+        return shard
+
+    # Coming and going
+
+    async def load_all(self) -> None:
+        """Load every partition that has a log."""
+        for partition in sorted(self._logs.existing()):
+            await self.load(partition)
+            await trio.lowlevel.checkpoint()
+
+    async def load(self, partition: int) -> None:
+        """Replay the log of a partition and serve it. An unreadable log is reported and stays unavailable.
+
+        Nothing happens where the shard is active already, or where `unload` comes before the end.
+        """
+        shard = self._shard(partition)
+        if not shard.refusal:
+            return
+        shard.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the shard is loading")
+        self._end_loading(partition)
+        attempt = self._loading[partition] = trio.Event()
+        state, unknown = self._machine.empty(), 0
+        try:
+            log = self._logs.log(partition)
+            for number, batch in enumerate(log.replay(), 1):
+                unknown += self._machine.replay(state, batch)
+                if number % BATCHES_AT_ONCE == 0:
+                    await trio.lowlevel.checkpoint()
+                    if self._loading.get(partition) is not attempt:
+                        return
+        except LogUnreadable as error:
+            self._fail(shard, error)
+        else:
+            if unknown:
+                logger.warning("%s-%d: %d records of unknown kinds passed over", self.topic, partition, unknown)
+            self._open(shard, log, state)
+            self._duties.loaded(shard)
+        finally:
+            if self._loading.get(partition) is attempt:
+                self._end_loading(partition)
+
+    def _open(self, shard: Shard[StateT, RecordT], log: CoordinatorLog, state: StateT) -> None:
+        log.listener = _Listener(self, shard)
+        shard.open(log, state)
+
+    def _fail(self, shard: Shard[StateT, RecordT], error: LogUnreadable) -> None:
+        logger.error(
+            "%s-%d can not be replayed: requests for its ids fail with COORDINATOR_NOT_AVAILABLE and nothing of it"
+            " changes until it is repaired, all other partitions work: %s; see `fencepost verify`, restore the file"
+            " from a backup and start again",
+            self.topic,
+            shard.partition,
+            error,
+        )
+        shard.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+
+    def unload(self, partition: int) -> None:
+        """Hand a partition over: its waiting requests end with NOT_COORDINATOR, its timers stop, its state is freed."""
+        self._close(self._shard(partition), ErrorCode.NOT_COORDINATOR, "another broker owns the shard")
+
+    def superseded(self, shard: Shard[StateT, RecordT]) -> None:
+        """Appends of an active shard were refused: replay its log again, with what the other writer appended."""
+        if shard.refusal:
+            return
+        self._close(shard, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "another writer's rows came first")
+        self._loading[shard.partition] = trio.Event()
+        self._superseded.add(shard.partition)
+        self._reload_wanted.set()
+
+    def absorb(self, shard: Shard[StateT, RecordT], batch: ReplayedBatch) -> None:
+        """Fold a batch that another writer appended into the state of an active shard."""
+        if not shard.refusal:
+            self._machine.replay(shard.state, batch)
+
+    def _close(self, shard: Shard[StateT, RecordT], code: ErrorCode, why: str) -> None:
+        if not shard.refusal:
+            self._duties.unloading(shard, code)
+            if code is ErrorCode.NOT_COORDINATOR:
+                self._catch_up(shard)
+        self._superseded.discard(shard.partition)
+        shard.close(code, why)
+        self.timers.stop_all(lambda timer: self.partition_for(self._duties.id_of(timer)) == shard.partition)
+        self._end_loading(shard.partition)
+
+    def _end_loading(self, partition: int) -> None:
+        attempt = self._loading.pop(partition, None)
+        if attempt is not None:
+            attempt.set()
+
+    def _catch_up(self, shard: Shard[StateT, RecordT]) -> None:
+        """Append what a shard has noted, before it goes. What its log refuses follows from the rest of the log."""
+        try:
+            shard.catch_up()
+        except LogWriteFailed as error:
+            logger.warning("%s-%d is unloaded and could not append its notes: %s", self.topic, shard.partition, error)
+
+    async def loaded(self, shard: Shard[StateT, RecordT]) -> None:
+        """Return when the shard is active. Raises LogWriteFailed with what its requests hear where it is not."""
+        while (attempt := self._loading.get(shard.partition)) is not None:
+            await attempt.wait()
+        if shard.refusal:
+            raise LogWriteFailed(shard.refusal, f"{self.topic}-{shard.partition} is not active")
+
+    # Commands
+
+    async def run(
+        self,
+        name: str,
+        decide: Callable[[StateT, int], Decision[RecordT, ReplyT, EffectT]],
+        producer: ProducerTag | None = None,
+    ) -> Decision[RecordT, ReplyT, EffectT]:
+        """Run a command against the shard of an id; return when its reply may leave and its duties may begin.
+
+        A command whose append another writer overtook is decided again, on what is in the log then. Raises
+        LogWriteFailed.
+        """
+        while True:
+            shard = self.shard_of(name)
+            decision, ticket = shard.decide(decide, producer)
+            try:
+                await ticket.durable()
+            except LogSuperseded:
+                await self.loaded(shard)
+            else:
+                return decision
+
+    # Timers
+
+    def set_timer(self, key: KeyT, delay_ms: int | None) -> None:
+        """Start a timer over, or stop it where the delay is None."""
+        if delay_ms is None:
+            self.timers.stop(key)
+        elif self.timers.set(key, self._clock.monotonic() + delay_ms / 1000):
+            self._earlier_timer.set()
+
+    def set_timers(self, delays: Iterable[tuple[KeyT, int | None]]) -> None:
+        """As `set_timer`, for many."""
+        if self.timers.set_many(delays, self._clock.monotonic()):
+            self._earlier_timer.set()
+
+    async def serve(self) -> None:
+        """Fire timers, and load again what another writer overtook, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch_timers)
+            nursery.start_soon(self._reload)
+
+    async def _watch_timers(self) -> None:
+        while True:
+            for key in self.timers.due(self._clock.monotonic()):
+                await self._duties.expire(key)
+            self._earlier_timer = trio.Event()
+            deadline = self.timers.next_deadline()
+            delay_s = math.inf
+            if deadline is not None:
+                delay_s = max(deadline - self._clock.monotonic(), self._timer_interval_s(), 0)
+            with trio.move_on_after(delay_s):
+                await self._earlier_timer.wait()
+
+    async def _reload(self) -> None:
+        while True:
+            await self._reload_wanted.wait()
+            self._reload_wanted = trio.Event()
+            while self._superseded:
+                await self.load(self._superseded.pop())
+
+
+class _Listener(Generic[StateT, RecordT, KeyT]):
+    """Hands what a log reports of other writers to the runtime."""
+
+    def __init__(self, runtime: CoordinatorRuntime[StateT, RecordT, KeyT], shard: Shard[StateT, RecordT]) -> None:
+        self._runtime = runtime
+        self._shard = shard
+
+    def absorb(self, batch: ReplayedBatch) -> None:
+        """Fold a batch of another writer into the state."""
+        self._runtime.absorb(self._shard, batch)
+
+    def superseded(self) -> None:
+        """Load the shard again."""
+        self._runtime.superseded(self._shard)
+
+    def fenced(self) -> None:
+        """Unload the shard."""
+        self._runtime.unload(self._shard.partition)

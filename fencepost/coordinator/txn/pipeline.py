@@ -1,0 +1,134 @@
+"""From a command to the answer that may leave: decide, remember, carry out, and wait where something is to come."""
+
+import logging
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import trio
+
+from fencepost.coordinator.ports import LogSuperseded, LogWriteFailed, ProducerIdSource, Ticket
+from fencepost.coordinator.txn import commands, wire_codes
+from fencepost.coordinator.txn.causes import Caller
+from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId, TxnDecision
+from fencepost.coordinator.txn.completion import Completions
+from fencepost.coordinator.txn.fencing_history import FencingHistory
+from fencepost.coordinator.txn.store import TxnStore
+from fencepost.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+Waiting: TypeAlias = Coroutine[Any, Any, Answer]
+"""An answer that has to wait for markers, for the disk or for a producer id: to be awaited."""
+
+
+OF_IDENTITY = (commands.InitProducerId, commands.TimeOut)
+"""Commands that may give the id another identity."""
+
+
+class RequestPipeline:
+    """The shell around the machine. A request that can be answered at once meets no coroutine on its way."""
+
+    def __init__(
+        self, store: TxnStore, history: FencingHistory, completions: Completions, producer_ids: ProducerIdSource
+    ) -> None:
+        self.nursery: trio.Nursery | None = None
+        """Where duties are carried out; None while nothing is answered."""
+        self._store = store
+        self.history = history
+        """Why requests were refused, and who took whose identity."""
+        self._completions = completions
+        self._producer_ids = producer_ids
+
+    def submit(self, transactional_id: str | None, command: Command, caller: Caller | None) -> Answer | Waiting:
+        """The answer to one command, at once where nothing has to be waited for. It leaves when all it rests on is
+        durable.
+        """
+        if not transactional_id:
+            return Answer(ErrorCode.INVALID_REQUEST)
+        if self.nursery is None:
+            return Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+        if refusal := self._store.refusal(transactional_id):
+            return Answer(refusal)
+        try:
+            decision, ticket = self.decide(transactional_id, command, caller)
+        except LogWriteFailed as error:
+            return self._refused(transactional_id, error)
+        reply = decision.reply
+        if isinstance(reply, NeedsProducerId) or not self._may_leave(transactional_id, reply, ticket):
+            return self._answer_later(transactional_id, command, caller, decision, ticket)
+        self._store.settle(transactional_id, ticket)
+        return self._explained(transactional_id, command, reply, caller)
+
+    def _may_leave(self, transactional_id: str, reply: Answer, ticket: Ticket) -> bool:
+        """Whether nothing has to be waited for: neither markers nor the disk."""
+        if reply.error is ErrorCode.CONCURRENT_TRANSACTIONS or self._completions.is_under_way(transactional_id):
+            return False
+        return ticket.is_durable
+
+    async def _answer_later(
+        self, transactional_id: str, command: Command, caller: Caller | None, decision: TxnDecision, ticket: Ticket
+    ) -> Answer:
+        """Wait for what the decision rests on; decide again after markers and with a fresh producer id, and where
+        another writer's rows came before the decision's own.
+        """
+        deadline = trio.current_time() + self._store.config.completion_wait_ms / 1000
+        try:
+            while True:
+                reply = decision.reply
+                if isinstance(reply, NeedsProducerId):
+                    command = await self.with_fresh_producer_id(command)
+                elif reply.error is ErrorCode.CONCURRENT_TRANSACTIONS:
+                    if not await self._completions.wait(transactional_id, deadline, bool(decision.then)):
+                        return self._explained(transactional_id, command, reply, caller)
+                else:
+                    if decision.then or reply.after_markers:
+                        await self._completions.wait(transactional_id, deadline, bool(decision.then))
+                    try:
+                        await ticket.durable()
+                    except LogSuperseded:
+                        await self._store.runtime.loaded(self._store.shard_of(transactional_id))
+                    else:
+                        self._store.settle(transactional_id, ticket)
+                        return self._explained(transactional_id, command, reply, caller)
+                decision, ticket = self.decide(transactional_id, command, caller)
+        except LogWriteFailed as error:
+            return self._refused(transactional_id, error)
+
+    def _refused(self, transactional_id: str, error: LogWriteFailed) -> Answer:
+        logger.warning("transactional id %r: %s", transactional_id, error)
+        return Answer(wire_codes.of_failed_append(error.code))
+
+    def _explained(self, transactional_id: str, command: Command, answer: Answer, caller: Caller | None) -> Answer:
+        """The answer; where it refuses, the cause is remembered."""
+        if answer.error is not ErrorCode.NONE or answer.missing:
+            error = ErrorCode.TRANSACTION_ABORTABLE if answer.missing else answer.error
+            self.history.refused(transactional_id, self._store.state_of(transactional_id), command, error, caller)
+        return answer
+
+    def decide(
+        self, transactional_id: str, command: Command, caller: Caller | None = None
+    ) -> tuple[TxnDecision, Ticket]:
+        """One decision, with its duties begun before any other task runs. Raises LogWriteFailed."""
+        if isinstance(command, OF_IDENTITY):
+            before = self._store.state_of(transactional_id)
+            decision, ticket = self._store.decide(transactional_id, command)
+            for record in decision.log:
+                self.history.gave_way(transactional_id, before, command, record.state, caller)
+        else:
+            decision, ticket = self._store.decide(transactional_id, command)
+            if decision.log:
+                self.history.went_on(transactional_id, command, caller)
+        for duty in decision.then:
+            assert self.nursery is not None
+            self._completions.carry_out(self.nursery, duty, ticket)
+        return decision, ticket
+
+    async def with_fresh_producer_id(self, command: Command) -> Command:
+        assert isinstance(command, commands.InitProducerId | commands.EndTxn | commands.TimeOut), command
+        return replace(command, fresh_producer_id=await self._producer_ids.next_producer_id())
+
+
+async def resolve(answer: Answer | Waiting) -> Answer:
+    """The answer, once it is there."""
+    return answer if isinstance(answer, Answer) else await answer
