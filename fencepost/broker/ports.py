@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.log.directory import LogDirectory
     from fencepost.broker.log.durability.flusher import LogFlusher
+    from fencepost.broker.log.durability.sync_threads import FlushThreads
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.log.results import Ticket
+    from fencepost.broker.metadata.answers import MetadataAnswers
     from fencepost.broker.metrics.counters import Metrics
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
@@ -61,6 +63,10 @@ class HasPartitions(Protocol):
         """The error that a client gets where `partition` gave None."""
         ...
 
+    def is_offline(self, tp: TopicPartition) -> bool:
+        """Whether the partition has a log that cannot be opened, or whose flush failed."""
+        ...
+
 
 class HasLogs(Protocol):
     """Every open log of this broker, internal topics included."""
@@ -84,6 +90,15 @@ class HasFlusher(Protocol):
         ...
 
 
+class HasUpkeepThreads(Protocol):
+    """Threads for disk work that no request waits for."""
+
+    @property
+    def upkeep_threads(self) -> "FlushThreads":
+        """The threads."""
+        ...
+
+
 class HasMetadata(Protocol):
     """The cluster's metadata."""
 
@@ -93,12 +108,35 @@ class HasMetadata(Protocol):
         ...
 
 
+class HasMetadataAnswers(Protocol):
+    """The encoded answers to Metadata requests."""
+
+    @property
+    def metadata_answers(self) -> "MetadataAnswers":
+        """The part of the answer that describes all topics, kept as bytes."""
+        ...
+
+
+class HasMetadataLog(Protocol):
+    """The log of the cluster's metadata."""
+
+    @property
+    def metadata_log(self) -> "PartitionLog":
+        """`__cluster_metadata-0`."""
+        ...
+
+
 class HasGroups(Protocol):
     """The group coordinator."""
 
     @property
     def groups(self) -> "GroupService":
         """Classic and consumer groups, and their committed offsets."""
+        ...
+
+    @property
+    def consumer_protocol(self) -> bool:
+        """Whether groups may use the consumer protocol (KIP-848)."""
         ...
 
 

@@ -4,42 +4,50 @@ v0 lists all topics for an empty list, v1+ for null; v4 auto-creation is asked f
 epochs; v8 authorized operations (those of the cluster up to v10 only); v10 topic ids in the answer, v12 in the request.
 """
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.metadata.answers import partition_value
 from fencepost.broker.metadata.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from fencepost.broker.network.context import EncodedReply, RequestContext
+from fencepost.broker.ports import HasConfig, HasMetadata, HasMetadataAnswers
 from fencepost.coordinator.metadata.commands import NO_ID
 from fencepost.coordinator.metadata.topic_names import is_internal, topic_name_problem
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
     from fencepost.coordinator.metadata.image import TopicImage
 
 TOPIC_IDS_SINCE = 12
 CREATION_IS_ASKED_FOR_SINCE = 4
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+class _Broker(HasConfig, HasMetadata, HasMetadataAnswers, Protocol):
+    """What this handler asks of the broker."""
+
+
+async def handle(node: _Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse | EncodedReply:
     """Describe the cluster and the topics asked for; create what is missing where both sides allow it."""
     version = context.api_version
-    everything = request.topics is None or (version == 0 and not request.topics)
-    topics: list[Any] = []
-    if everything:
-        pass  # they are kept as bytes
-    elif version < TOPIC_IDS_SINCE and any(entry.name is None or entry.topic_id != NO_ID for entry in request.topics):
+    asked = None if version == 0 and not request.topics else request.topics
+    topics: list[MetadataResponseTopic] = []
+    if asked is None:
+        pass  # all of them, which are kept as bytes
+    elif version < TOPIC_IDS_SINCE and any(entry.name is None or entry.topic_id != NO_ID for entry in asked):
         topics = [
             MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=entry.name or "", topic_id=entry.topic_id)
-            for entry in request.topics
+            for entry in asked
         ]
     else:
-        topics = await _topics(node, request, version)
+        may_create = version < CREATION_IS_ASKED_FOR_SINCE or request.allow_auto_topic_creation
+        topics = await _topics(node, asked, may_create)
     if request.include_topic_authorized_operations:
         for topic in topics:
             topic.topic_authorized_operations = TOPIC_OPERATIONS
@@ -57,15 +65,17 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED
         ),
     )
-    if not everything:
+    if asked is not None:
         return response
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
     return EncodedReply(node.metadata_answers.parts(response, node.metadata.image, version, operations))
 
 
-async def _topics(node: "Node", request: Any, version: int) -> list[Any]:
+async def _topics(
+    node: _Broker, asked: Sequence[MetadataRequestTopic], may_create: bool
+) -> list[MetadataResponseTopic]:
     """One answer for each different topic of the request. Ids win: a request with any is a request by id (Kafka)."""
-    ids = dict.fromkeys(entry.topic_id for entry in request.topics if entry.topic_id != NO_ID)
+    ids = dict.fromkeys(entry.topic_id for entry in asked if entry.topic_id != NO_ID)
     if ids:
         by_id = node.metadata.image.topics_by_id
         return [
@@ -74,15 +84,15 @@ async def _topics(node: "Node", request: Any, version: int) -> list[Any]:
             else MetadataResponseTopic(error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id)
             for topic_id in ids
         ]
-    names = list(dict.fromkeys(entry.name or "" for entry in request.topics))
+    names = list(dict.fromkeys(entry.name or "" for entry in asked))
     codes: dict[str, ErrorCode] = {}
-    if version < CREATION_IS_ASKED_FOR_SINCE or request.allow_auto_topic_creation:
+    if may_create:
         codes = await node.metadata.create_topics_if_allowed(names)
     by_name = node.metadata.image.topics_by_name
     return [_topic(by_name[name]) if name in by_name else _missing(name, codes) for name in names]
 
 
-def _missing(name: str, codes: dict[str, ErrorCode]) -> Any:
+def _missing(name: str, codes: dict[str, ErrorCode]) -> MetadataResponseTopic:
     code = codes.get(name, ErrorCode.NONE)
     if code is ErrorCode.NONE:  # not to be created, or deleted since
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -91,7 +101,7 @@ def _missing(name: str, codes: dict[str, ErrorCode]) -> Any:
     return MetadataResponseTopic(error_code=code, name=name, is_internal=is_internal(name))
 
 
-def _topic(topic: "TopicImage") -> Any:
+def _topic(topic: "TopicImage") -> MetadataResponseTopic:
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -5,27 +5,31 @@ without membership), v1 brings a timestamp per partition, v2-4 a retention, v7 s
 GROUP_ID_NOT_FOUND for an unknown group (KIP-848), v10 names topics by id.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasGroups, HasMetadata
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
 from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-
 GROUP_NOT_FOUND_SINCE = 9
 TOPIC_ID_SINCE = 10
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+class _Broker(HasGroups, HasMetadata, Protocol):
+    """What this handler asks of the broker."""
+
+
+async def handle(node: _Broker, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
     """Store what is asked, and say of each partition how it went."""
     version = context.api_version
     unknown_group = ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
@@ -71,10 +75,9 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     )
 
 
-def _topic_name(node: "Node", topic: Any, version: int) -> str | None:
+def _topic_name(node: _Broker, topic: OffsetCommitRequestTopic, version: int) -> str | None:
     """The topic meant; None for an id that no topic has."""
     if version < TOPIC_ID_SINCE:
-        name: str = topic.name
-        return name
+        return topic.name
     image = node.metadata.image.topics_by_id.get(topic.topic_id)
     return None if image is None else image.name

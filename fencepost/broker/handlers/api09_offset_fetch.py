@@ -5,13 +5,17 @@ row T6), v8 asks for many groups at once (KIP-709), v9 carries member epochs, wh
 protocol look at (KIP-848), v10 names topics by id.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, TypeVar
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasGroups, HasMetadata
 from fencepost.coordinator.group.offsets import FetchedOffset
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api09_offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -21,12 +25,16 @@ from fencepost.protocol.messages.api09_offset_fetch import (
 )
 from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-
 MANY_GROUPS_SINCE = 8
 TOPIC_ID_SINCE = 10
 NO_TOPIC_ID = bytes(16)
+
+
+class _Broker(HasGroups, HasMetadata, Protocol):
+    """What this handler asks of the broker."""
+
+
+P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
 class _Topic(NamedTuple):
@@ -37,11 +45,12 @@ class _Topic(NamedTuple):
     offsets: Sequence[FetchedOffset]
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(node: _Broker, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
     """Answer each group's positions."""
     version = context.api_version
     if version < MANY_GROUPS_SINCE:
-        topics = await _fetch(node, request.group_id, request.topics, request.require_stable, version)
+        asked = None if request.topics is None else [_as_of_group(topic) for topic in request.topics]
+        topics = await _fetch(node, request.group_id, asked, request.require_stable, version)
         return OffsetFetchResponse(
             error_code=_error(node, request.group_id),
             topics=[
@@ -76,12 +85,17 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     return OffsetFetchResponse(groups=groups)
 
 
-def _error(node: "Node", group_id: str) -> ErrorCode:
+def _as_of_group(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTopics:
+    """A topic of a request for one group, as it stands in a request for many."""
+    return OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+
+
+def _error(node: _Broker, group_id: str) -> ErrorCode:
     """An error of the whole group: of one whose log is lost there may be positions that nobody can see."""
     return node.groups.refusal(group_id)
 
 
-def _partition(struct: Any, offset: FetchedOffset) -> Any:
+def _partition(struct: Callable[..., P], offset: FetchedOffset) -> P:
     return struct(
         partition_index=offset.partition.partition,
         committed_offset=offset.offset,
@@ -91,7 +105,9 @@ def _partition(struct: Any, offset: FetchedOffset) -> Any:
     )
 
 
-async def _fetch(node: "Node", group_id: str, topics: Any, require_stable: bool, version: int) -> list[_Topic]:
+async def _fetch(
+    node: _Broker, group_id: str, topics: Sequence[OffsetFetchRequestTopics] | None, require_stable: bool, version: int
+) -> list[_Topic]:
     """One group's positions in the topics asked for, in that order; in all where `topics` is None."""
     if topics is None:
         return await _fetch_all(node, group_id, require_stable, version)
@@ -128,7 +144,7 @@ def _of_this(offset: FetchedOffset, topic_id: bytes) -> FetchedOffset:
     return FetchedOffset(offset.partition)
 
 
-def _unknown(topic: Any) -> _Topic:
+def _unknown(topic: OffsetFetchRequestTopics) -> _Topic:
     """A topic id that no topic has."""
     offsets = [
         FetchedOffset(TopicPartition("", index), error=ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes
@@ -136,7 +152,7 @@ def _unknown(topic: Any) -> _Topic:
     return _Topic("", topic.topic_id, offsets)
 
 
-async def _fetch_all(node: "Node", group_id: str, require_stable: bool, version: int) -> list[_Topic]:
+async def _fetch_all(node: _Broker, group_id: str, require_stable: bool, version: int) -> list[_Topic]:
     """Every position of the group; by id (v10) only those in topics that are still there."""
     by_topic: dict[str, list[FetchedOffset]] = {}
     for offset in await node.groups.fetch(group_id, None, require_stable):

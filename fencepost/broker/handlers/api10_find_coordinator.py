@@ -4,34 +4,45 @@ v0-6 are served: v1 brings transactional ids, v4 many keys at once (KIP-699), v5
 of share groups, which are not served: asked for, they are refused as by a Kafka that has them switched off.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasConfig, HasGroups, HasPartitions, HasTransactions
 from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, TRANSACTION_TOPIC
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
+from fencepost.protocol.messages.api10_find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from fencepost.protocol.topics import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 GROUP, TRANSACTION = 0, 1
 BATCH_SINCE = 4
 NO_NODE = -1
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+class _Broker(HasConfig, HasGroups, HasPartitions, HasTransactions, Protocol):
+    """What this handler asks of the broker."""
+
+
+def handle(node: _Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
     """Answer each key with this node's address."""
     if context.api_version < BATCH_SINCE:
-        return FindCoordinatorResponse(**_find(node, request.key_type, request.key, context))
+        found = _find(node, request.key_type, request.key, context)
+        return FindCoordinatorResponse(
+            error_code=found.error_code,
+            error_message=found.error_message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, **_find(node, request.key_type, key, context)) for key in request.coordinator_keys
-        ]
+        coordinators=[_find(node, request.key_type, key, context) for key in request.coordinator_keys]
     )
 
 
-def _find(node: "Node", key_type: int, key: str, context: RequestContext) -> dict[str, Any]:
+def _find(node: _Broker, key_type: int, key: str, context: RequestContext) -> Coordinator:
     """One key's answer. Where its log is offline there is no coordinator, until the next start."""
     error, message = ErrorCode.NONE, None
     if key_type not in (GROUP, TRANSACTION):
@@ -40,16 +51,16 @@ def _find(node: "Node", key_type: int, key: str, context: RequestContext) -> dic
         error, message = ErrorCode.COORDINATOR_NOT_AVAILABLE, "The coordinator's log is offline"
     host, port = ("", NO_NODE) if error else context.listener
     node_id = NO_NODE if error else node.config.node_id
-    return {"error_code": error, "error_message": message, "node_id": node_id, "host": host, "port": port}
+    return Coordinator(key=key, error_code=error, error_message=message, node_id=node_id, host=host, port=port)
 
 
-def _is_refused(node: "Node", key_type: int, key: str) -> bool:
+def _is_refused(node: _Broker, key_type: int, key: str) -> bool:
     """Whether the log can be written to but was not to be understood at start."""
     refusal = node.groups.refusal(key) if key_type == GROUP else node.transactions.store.refusal(key)
     return refusal not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
-def _partition(node: "Node", key_type: int, key: str) -> TopicPartition:
+def _partition(node: _Broker, key_type: int, key: str) -> TopicPartition:
     """The partition of the internal topic that looks after a key (rows G1, T1)."""
     if key_type == GROUP:
         return TopicPartition(GROUP_TOPIC, node.groups.group_partition(key))

@@ -3,16 +3,12 @@
 v0-4 are served; v3 brings static members (KIP-345).
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.protocol.messages.api12_heartbeat import HeartbeatResponse
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+from fencepost.broker.ports import HasGroups
+from fencepost.protocol.messages.api12_heartbeat import HeartbeatRequest, HeartbeatResponse
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: HasGroups, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Start the member's session over."""
     error = node.groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
     return HeartbeatResponse(error_code=error)

@@ -4,19 +4,15 @@ v0-5 are served. v0-2 name one member, and its error is the answer's; v3 brings 
 (KIP-345), each with its own error; v5 brings a reason for the log (KIP-800).
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasGroups
 from fencepost.coordinator.group.turn import MemberName
-from fencepost.protocol.messages.api13_leave_group import LeaveGroupResponse, MemberResponse
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 BATCH_SINCE = 3
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(node: HasGroups, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """Let members leave."""
     if context.api_version < BATCH_SINCE:
         error, errors = await node.groups.leave(request.group_id, [MemberName(request.member_id)])

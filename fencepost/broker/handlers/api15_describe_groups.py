@@ -4,19 +4,16 @@ v0-6 are served. v3 brings the operations a client may do, v4 static members; an
 v6 also calls an error (KIP-1043).
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasGroups
 from fencepost.coordinator.group.view import DescribedGroup as Description
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api15_describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
+    DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 NOT_FOUND_SINCE = 6
 NOT_ASKED_FOR = -(2**31)
@@ -24,14 +21,14 @@ GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 """Read, Delete, Describe, DescribeConfigs, AlterConfigs: everybody may do all of them where nobody is kept out."""
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(node: HasGroups, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe each group."""
     described = await node.groups.describe(request.groups)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
     return DescribeGroupsResponse(groups=[_group(group, context.api_version, operations) for group in described])
 
 
-def _group(group: Description, version: int, operations: int) -> Any:
+def _group(group: Description, version: int, operations: int) -> DescribedGroup:
     unknown = group.error is ErrorCode.GROUP_ID_NOT_FOUND
     error = ErrorCode.NONE if unknown and version < NOT_FOUND_SINCE else group.error
     return DescribedGroup(

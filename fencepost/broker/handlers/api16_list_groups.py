@@ -3,16 +3,12 @@
 v0-5 are served; v4 filters by state (KIP-518), v5 by type (KIP-848).
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.protocol.messages.api16_list_groups import ListedGroup, ListGroupsResponse
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+from fencepost.broker.ports import HasGroups
+from fencepost.protocol.messages.api16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(node: HasGroups, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """List what the filters let through."""
     groups = await node.groups.list_groups(request.states_filter, request.types_filter)
     return ListGroupsResponse(

@@ -8,20 +8,22 @@ Who asks with v0 to v2, or names itself librdkafka below 1.8, is told of the ver
 """
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasMetadata
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api18_api_versions import (
     ApiVersion,
+    ApiVersionsRequest,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from fencepost.protocol.registry import API_BY_KEY, API_VERSIONS
+from fencepost.protocol.registry import API_BY_KEY
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
     from fencepost.protocol.registry import Api
 
 SOFTWARE_SINCE = 3
@@ -31,10 +33,28 @@ _LIBRDKAFKA_WITHOUT_NEED = (1, 8)
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+class _ServedApis(Protocol):
+    """The APIs that have a handler."""
+
+    @property
+    def served(self) -> "list[Api]":
+        """Each of them, by key."""
+        ...
+
+
+class _Broker(HasMetadata, Protocol):
+    """What this handler asks of the broker."""
+
+    @property
+    def dispatch(self) -> _ServedApis:
+        """From API key and version to the handler."""
+        ...
+
+
+def handle(node: _Broker, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
     """List the APIs and the features. `request` is None where its version is not ours."""
     if request is None:
-        api = API_BY_KEY[API_VERSIONS]
+        api = API_BY_KEY[ApiKey.API_VERSIONS]
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(api)])
     if context.api_version >= SOFTWARE_SINCE and not (
         _SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version)
@@ -68,6 +88,6 @@ def _is_old(name: str, version: str) -> bool:
     return found is not None and (int(found[1]), int(found[2])) < _LIBRDKAFKA_WITHOUT_NEED
 
 
-def _range(api: "Api", is_old: bool = False) -> Any:
+def _range(api: "Api", is_old: bool = False) -> ApiVersion:
     lowest, highest = api.told_to_old_clients if is_old else api.advertised
     return ApiVersion(api_key=api.key, min_version=lowest, max_version=highest)

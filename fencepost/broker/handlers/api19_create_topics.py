@@ -4,35 +4,33 @@ v1 validateOnly and error messages; v4 -1 for the broker's defaults (KIP-464); v
 v7 topic ids. A plan (tag 1000, ours) says how much more than topics shall be.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.config.entries import topic_entries
 from fencepost.broker.config.topic_rules import rules_of
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasMetadata
 from fencepost.coordinator.metadata.commands import CreatedTopic, NewTopic, Outcome
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api19_create_topics import (
+    CreatableTopic,
     CreatableTopicConfigs,
     CreatableTopicResult,
+    CreateTopicsRequest,
     CreateTopicsResponse,
 )
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 SETTINGS_IN_THE_ANSWER_SINCE = 5
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(node: HasMetadata, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create what can be created, together; the answer leaves once that is durable."""
     if request.plan is not None:
         return await _apply(node, request, context)
     created = await node.metadata.create_topics([_wanted(topic) for topic in request.topics], request.validate_only)
-    same: dict[frozenset[tuple[str, str]], list[Any]] = {}
+    same: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     return CreateTopicsResponse(topics=[_answer(node, topic, context.api_version, same) for topic in created])
 
 
-async def _apply(node: "Node", request: Any, context: RequestContext) -> Any:
+async def _apply(node: HasMetadata, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """A plan, which goes with no topics: a broker that knows no plans would create those and nothing else."""
     from fencepost.broker.metadata.cluster_plan import apply_plan, refused_plan  # here: few clients have one
 
@@ -44,7 +42,7 @@ async def _apply(node: "Node", request: Any, context: RequestContext) -> Any:
     return CreateTopicsResponse(topics=[], plan=await apply_plan(node, request.plan, request.validate_only, context))
 
 
-def _wanted(topic: Any) -> NewTopic:
+def _wanted(topic: CreatableTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
         partitions=topic.num_partitions,
@@ -54,12 +52,17 @@ def _wanted(topic: Any) -> NewTopic:
     )
 
 
-def _answer(node: "Node", topic: CreatedTopic, version: int, same: dict[frozenset[tuple[str, str]], list[Any]]) -> Any:
+def _answer(
+    node: HasMetadata,
+    topic: CreatedTopic,
+    version: int,
+    same: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]],
+) -> CreatableTopicResult:
     """The answer for one topic; `same` keeps the settings of topics that are set alike, which are most of the work."""
     code, message = topic.outcome
     if code is not ErrorCode.NONE:
         return CreatableTopicResult(name=topic.name, error_code=code, error_message=message)
-    configs: list[Any] = []
+    configs: list[CreatableTopicConfigs] = []
     if version >= SETTINGS_IN_THE_ANSWER_SINCE:
         alike = frozenset(topic.configs.items())
         if alike not in same:
@@ -75,7 +78,7 @@ def _answer(node: "Node", topic: CreatedTopic, version: int, same: dict[frozense
     )
 
 
-def _settings(node: "Node", topic: CreatedTopic) -> list[Any]:
+def _settings(node: HasMetadata, topic: CreatedTopic) -> list[CreatableTopicConfigs]:
     rules = rules_of(node)
     entries = topic_entries(topic.configs, rules.started_with, rules.dynamic(node.metadata.image))
     return [CreatableTopicConfigs(name=entry.name, value=entry.value, config_source=entry.source) for entry in entries]

@@ -1,20 +1,20 @@
 """DeleteTopics (20): by name, or since v6 by id. v3 has its own code for "deletion is disabled"; v5 error messages."""
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasMetadata
 from fencepost.coordinator.metadata.commands import TopicRef
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api20_delete_topics import DeletableTopicResult, DeleteTopicsResponse
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+from fencepost.protocol.messages.api20_delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+)
 
 BY_ID_SINCE = 6
 DISABLED_CODE_SINCE = 3
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(node: HasMetadata, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Delete what can be deleted, together; the answer leaves once that is durable."""
     version = context.api_version
     if version >= BY_ID_SINCE:

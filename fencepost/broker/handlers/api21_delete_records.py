@@ -3,26 +3,29 @@
 v0-2 are served; they differ in encoding only. A topic whose cleanup.policy does not delete answers POLICY_VIOLATION.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from fencepost.broker.log.durability.upkeep import in_threads
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasFlusher, HasPartitions, HasUpkeepThreads
 from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api21_delete_records import (
     DeleteRecordsPartitionResult,
+    DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
 from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-
 UNKNOWN_LOW_WATERMARK = -1
 
 
-async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+class _Broker(HasFlusher, HasPartitions, HasUpkeepThreads, Protocol):
+    """What this handler asks of the broker."""
+
+
+async def handle(node: _Broker, request: DeleteRecordsRequest, _context: RequestContext) -> DeleteRecordsResponse:
     """Move each start; answer the start as it is then."""
     return DeleteRecordsResponse(
         topics=[
@@ -38,7 +41,7 @@ async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
     )
 
 
-async def _delete(node: "Node", tp: TopicPartition, offset: int) -> Any:
+async def _delete(node: _Broker, tp: TopicPartition, offset: int) -> DeleteRecordsPartitionResult:
     log = node.partition(tp)
     if is_internal(tp.topic):
         code, start = ErrorCode.INVALID_TOPIC_EXCEPTION, UNKNOWN_LOW_WATERMARK

@@ -5,18 +5,16 @@ identity it holds (KIP-360), v4 knows PRODUCER_FENCED (KIP-588), v5 TRANSACTION_
 (KIP-939).
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasTransactions
 from fencepost.coordinator.txn.wire_codes import visible
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdResponse
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(
+    node: HasTransactions, request: InitProducerIdRequest, context: RequestContext
+) -> InitProducerIdResponse:
     """Answer once the identity is durable and every transaction before it has ended."""
     answer = await node.transactions.init_producer_id(
         request.transactional_id,

@@ -27,7 +27,7 @@ def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
     return at_durable_ends(node, map(node.partition, asked), partial(_answer_all, node, request))
 
 
-def _answer_all(node: "Node", request: Any) -> Any:
+def _answer_all(node: "Node", request: Any) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -39,7 +39,7 @@ def _answer_all(node: "Node", request: Any) -> Any:
     )
 
 
-def _answer(node: "Node", tp: TopicPartition, ask: Any) -> Any:
+def _answer(node: "Node", tp: TopicPartition, ask: Any) -> EpochEndOffset:
     log = node.partition(tp)
     if log is None:
         return EpochEndOffset(partition=tp.partition, error_code=node.absence(tp))

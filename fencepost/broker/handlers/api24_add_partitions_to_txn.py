@@ -6,29 +6,28 @@ add, they add for a client of TV2.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasTransactions
 from fencepost.coordinator.txn.commands import Answer
 from fencepost.coordinator.txn.pipeline import Waiting
 from fencepost.coordinator.txn.wire_codes import by_partition, visible
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
     AddPartitionsToTxnTopicResult,
 )
 from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-
 KEY = 24
 BATCHED_SINCE = 4
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
     """Add or verify; a coroutine where there is something to wait for, or to tell apart."""
     if context.api_version >= BATCHED_SINCE:
         return _handle_batch(node, request, context)
@@ -43,12 +42,17 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     return joined(request)
 
 
-def wanted(request: Any) -> frozenset[TopicPartition]:
+def wanted(request: AddPartitionsToTxnRequest) -> frozenset[TopicPartition]:
     """The partitions that are to join."""
     return frozenset(_partitions(request.v3_and_below_topics))
 
 
-def ask(node: "Node", request: Any, partitions: frozenset[TopicPartition], context: RequestContext) -> Answer | Waiting:
+def ask(
+    node: HasTransactions,
+    request: AddPartitionsToTxnRequest,
+    partitions: frozenset[TopicPartition],
+    context: RequestContext,
+) -> Answer | Waiting:
     """What the coordinator says of partitions that exist."""
     return node.transactions.adding(
         request.v3_and_below_transactional_id,
@@ -60,11 +64,13 @@ def ask(node: "Node", request: Any, partitions: frozenset[TopicPartition], conte
     )
 
 
-async def _later(waiting: Waiting, asked: frozenset[TopicPartition], request: Any, context: RequestContext) -> Any:
+async def _later(
+    waiting: Waiting, asked: frozenset[TopicPartition], request: AddPartitionsToTxnRequest, context: RequestContext
+) -> Any:
     return response(request, by_partition(asked, await waiting), context)
 
 
-async def _handle_one(node: "Node", request: Any, context: RequestContext) -> Any:
+async def _handle_one(node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
     codes = await node.transactions.add_partitions(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
@@ -75,19 +81,21 @@ async def _handle_one(node: "Node", request: Any, context: RequestContext) -> An
     return response(request, codes, context)
 
 
-def response(request: Any, codes: Mapping[TopicPartition, ErrorCode], context: RequestContext) -> Any:
+def response(
+    request: AddPartitionsToTxnRequest, codes: Mapping[TopicPartition, ErrorCode], context: RequestContext
+) -> Any:
     """The response that says it, partition by partition."""
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=_results(request.v3_and_below_topics, codes, context)
     )
 
 
-def joined(request: Any) -> Any:
+def joined(request: AddPartitionsToTxnRequest) -> Any:
     """The response where all have joined."""
     return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_joined(request.v3_and_below_topics))
 
 
-async def _handle_batch(node: "Node", request: Any, context: RequestContext) -> Any:
+async def _handle_batch(node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
     """One transaction after the other."""
     results = []
     for transaction in request.transactions:

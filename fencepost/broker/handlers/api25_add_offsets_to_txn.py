@@ -4,17 +4,15 @@ v0-4 are served; v2 knows PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE. C
 TxnOffsetCommit adds the group's partition by itself.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasTransactions
 from fencepost.coordinator.txn.wire_codes import visible
-from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxnResponse
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(
+    node: HasTransactions, request: AddOffsetsToTxnRequest, context: RequestContext
+) -> AddOffsetsToTxnResponse:
     """Add the partition of `__consumer_offsets` that looks after the group."""
     error = await node.transactions.add_offsets(
         request.transactional_id, request.producer_id, request.producer_epoch, request.group_id, caller=context

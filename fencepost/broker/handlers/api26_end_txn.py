@@ -4,29 +4,27 @@ v0-5 are served. v2 knows PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE. v
 answer holds the identity to go on with (KIP-890 part 2).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasTransactions
 from fencepost.coordinator.txn.commands import Answer
 from fencepost.coordinator.txn.pipeline import Waiting
 from fencepost.coordinator.txn.wire_codes import visible
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+from fencepost.protocol.messages.api26_end_txn import EndTxnRequest, EndTxnResponse
 
 KEY = 26
 EPOCH_BUMP_SINCE = 5
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: HasTransactions, request: EndTxnRequest, context: RequestContext) -> Any:
     """End the transaction by the table of the request's version; a coroutine where there is something to wait for."""
     answer = ask(node, request, context)
     return response(answer, context) if isinstance(answer, Answer) else _later(answer, context)
 
 
-def ask(node: "Node", request: Any, context: RequestContext) -> Answer | Waiting:
+def ask(node: HasTransactions, request: EndTxnRequest, context: RequestContext) -> Answer | Waiting:
     """What the coordinator says."""
     return node.transactions.ending(
         request.transactional_id,

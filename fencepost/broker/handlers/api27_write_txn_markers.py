@@ -6,33 +6,49 @@ INVALID_TXN_STATE where a coordinator still owns the transaction, or may.
 """
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasTransactions
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.causes import EXPLAINED, Cause, Reason
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api27_write_txn_markers import (
+    WritableTxnMarker,
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
 from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-
-
 audit = logging.getLogger("fencepost.audit")
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+class _HangingCheck(Protocol):
+    """What tells transactions apart that no coordinator owns."""
+
+    def hangs(self, tp: TopicPartition, producer_id: int) -> bool:
+        """Whether the producer's transaction on the partition hangs."""
+        ...
+
+
+class _Broker(HasTransactions, Protocol):
+    """What this handler asks of the broker."""
+
+    @property
+    def hanging(self) -> _HangingCheck:
+        """The check for hanging transactions."""
+        ...
+
+
+async def handle(node: _Broker, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:
     """Write the markers in the order of the request; each is durable and visible before the answer."""
     return WriteTxnMarkersResponse(markers=[await _write(node, marker, context) for marker in request.markers])
 
 
-async def _write(node: "Node", marker: Any, context: RequestContext) -> Any:
+async def _write(node: _Broker, marker: WritableTxnMarker, context: RequestContext) -> WritableTxnMarkerResult:
     wanted = {TopicPartition(topic.name, partition) for topic in marker.topics for partition in topic.partition_indexes}
     owned = {tp for tp in wanted if not node.hanging.hangs(tp, marker.producer_id)} if marker.only_hanging else set()
     codes = await node.transactions.markers.write_markers(
@@ -73,8 +89,8 @@ async def _write(node: "Node", marker: Any, context: RequestContext) -> Any:
 
 
 def _explain(
-    node: "Node",
-    marker: Any,
+    node: _Broker,
+    marker: WritableTxnMarker,
     answers: dict[TopicPartition, ErrorCode],
     owned: set[TopicPartition],
     context: RequestContext,

@@ -6,9 +6,10 @@ names topics by id and says GROUP_ID_NOT_FOUND where a group is gone; STALE_MEMB
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasGroups, HasMetadata, HasTransactions
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.group.shards import coordinator_error
@@ -16,14 +17,13 @@ from fencepost.coordinator.ports import ProducerTag
 from fencepost.coordinator.txn.causes import EXPLAINED
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
 from fencepost.protocol.topics import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 GROUP_TOPIC = "__consumer_offsets"
 LOADING_SINCE = 2
@@ -32,7 +32,11 @@ IMPLICIT_ADD_SINCE = 5
 TOPIC_ID_SINCE = 6
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+class _Broker(HasGroups, HasMetadata, HasTransactions, Protocol):
+    """What this handler asks of the broker."""
+
+
+async def handle(node: _Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
     """Store the positions as pending, and say of each partition how it went."""
     version = context.api_version
     error = ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
@@ -71,16 +75,15 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     )
 
 
-def _topic_name(node: "Node", topic: Any, version: int) -> str | None:
+def _topic_name(node: _Broker, topic: TxnOffsetCommitRequestTopic, version: int) -> str | None:
     """The topic meant; None for an id that no topic has (KIP-1319)."""
     if version < TOPIC_ID_SINCE:
-        name: str = topic.name
-        return name
+        return topic.name
     image = node.metadata.image.topics_by_id.get(topic.topic_id)
     return None if image is None else image.name
 
 
-def _command(request: Any, items: tuple[OffsetCommitItem, ...], version: int) -> Commit:
+def _command(request: TxnOffsetCommitRequest, items: tuple[OffsetCommitItem, ...], version: int) -> Commit:
     return Commit(
         request.group_id,
         items,
@@ -93,7 +96,7 @@ def _command(request: Any, items: tuple[OffsetCommitItem, ...], version: int) ->
 
 
 async def _commit(
-    node: "Node", request: Any, items: tuple[OffsetCommitItem, ...], context: RequestContext
+    node: _Broker, request: TxnOffsetCommitRequest, items: tuple[OffsetCommitItem, ...], context: RequestContext
 ) -> Sequence[ErrorCode]:
     """Store them; where the group's partition refuses the producer, remember why."""
     errors = await node.groups.commit(_command(request, items, context.api_version))
@@ -106,7 +109,7 @@ async def _commit(
     return errors
 
 
-async def _check_transaction(node: "Node", request: Any, context: RequestContext) -> ErrorCode:
+async def _check_transaction(node: _Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> ErrorCode:
     """See to it that the group's partition is in the transaction: add it (v5), or check that it was added.
 
     No other task runs between this answer and the append, which comes before the next checkpoint (row T16).

@@ -3,7 +3,7 @@
 v0 has isDefault for the source; v1 synonyms; v3 types and documentation (KIP-569).
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from fencepost.broker.config.client_metrics import metrics_entries
 from fencepost.broker.config.entries import ConfigEntry, broker_entries, default_broker_entries, topic_entries
@@ -12,23 +12,26 @@ from fencepost.broker.config.loggers import BROKER_LOGGER, logger_entries, logge
 from fencepost.broker.config.topic_config import ConfigSource
 from fencepost.broker.config.topic_rules import rules_of
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasConfig, HasMetadata
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.config_controller import broker_name_problem
 from fencepost.coordinator.metadata.image import ResourceType
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api32_describe_configs import (
+    DescribeConfigsRequest,
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+
+class _Broker(HasConfig, HasMetadata, Protocol):
+    """What this handler asks of the broker."""
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: _Broker, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """List the configurations of each resource; one that cannot be described fails alone."""
     results = []
     for resource in request.resources:
@@ -45,7 +48,7 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     return DescribeConfigsResponse(results=results)
 
 
-def _entries(node: "Node", resource_type: int, name: str) -> list[ConfigEntry] | Outcome:
+def _entries(node: _Broker, resource_type: int, name: str) -> list[ConfigEntry] | Outcome:
     rules, image = rules_of(node), node.metadata.image
     if resource_type == ResourceType.TOPIC:
         problem = topic_name_problem(name)
@@ -85,7 +88,7 @@ def _broker_name_problem(name: str, node_id: int) -> Outcome | None:
     return Outcome(ErrorCode.INVALID_REQUEST, why)
 
 
-def _result(entry: ConfigEntry, request: Any) -> Any:
+def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = [
         DescribeConfigsSynonym(name=origin.name, value=origin.value, source=origin.source) for origin in entry.synonyms
     ]

@@ -1,16 +1,16 @@
 """AlterConfigs (33): the older way, which takes away every configuration that it does not name. All versions alike."""
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasMetadata
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, ConfigOperation
-from fencepost.protocol.messages.api33_alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+from fencepost.protocol.messages.api33_alter_configs import (
+    AlterConfigsRequest,
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
-
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(node: HasMetadata, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Set each resource's configurations to exactly those that are named."""
     changes = [
         ConfigEdits(

@@ -3,24 +3,27 @@
 This broker keeps all logs in one directory (`log.dirs`): a replica is there already, and there is no other to go to.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasLogs, HasMetadata, HasPartitions
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api34_alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
 from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+
+class _Broker(HasLogs, HasMetadata, HasPartitions, Protocol):
+    """What this handler asks of the broker."""
 
 
-def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+def handle(node: _Broker, request: AlterReplicaLogDirsRequest, _context: RequestContext) -> AlterReplicaLogDirsResponse:
     """Say of each replica that it is where it should be, or why it can not go there; by topic, whatever the path."""
-    answers: dict[str, list[Any]] = {}
+    answers: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             answers.setdefault(topic.name, []).extend(
@@ -38,7 +41,7 @@ def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
     )
 
 
-def _outcome(node: "Node", path: str, tp: TopicPartition) -> ErrorCode:
+def _outcome(node: _Broker, path: str, tp: TopicPartition) -> ErrorCode:
     if path != node.logs.place:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if not node.metadata.exists(tp):

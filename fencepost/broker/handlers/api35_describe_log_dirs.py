@@ -6,22 +6,21 @@ v3 has an error for the whole answer, v4 the sizes of the volume (KIP-827), v5 c
 import logging
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 import trio
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasConfig, HasLogs, HasMetadata, HasPartitions
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api35_describe_log_dirs import (
     DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
 from fencepost.protocol.topics import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 UNKNOWN_BYTES = -1
 AT_A_TIME = 100
@@ -30,7 +29,11 @@ AT_A_TIME = 100
 logger = logging.getLogger(__name__)
 
 
-async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+class _Broker(HasConfig, HasLogs, HasMetadata, HasPartitions, Protocol):
+    """What this handler asks of the broker."""
+
+
+async def handle(node: _Broker, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
     """Describe the one directory; `topics` null asks for every partition, an unknown one is left out.
 
     Where the disk does not tell of a log, the directory is KAFKA_STORAGE_ERROR, as in Kafka.
@@ -40,7 +43,7 @@ async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
     else:
         asked = [TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions]
         wanted = dict.fromkeys(asked)
-    by_topic: dict[str, list[Any]] = {}
+    by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
     for count, tp in enumerate(wanted):
         if count % AT_A_TIME == AT_A_TIME - 1:
             await trio.lowlevel.checkpoint()  # a log that is not open is looked up on the disk
@@ -68,17 +71,17 @@ async def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
     )
 
 
-def _answer(directory: Any) -> Any:
+def _answer(directory: DescribeLogDirsResult) -> DescribeLogDirsResponse:
     return DescribeLogDirsResponse(results=[directory])
 
 
-def _everything(node: "Node") -> Iterable[TopicPartition]:
+def _everything(node: _Broker) -> Iterable[TopicPartition]:
     for topic in node.metadata.image.topics_by_name.values():
         for number in range(topic.partitions):
             yield TopicPartition(topic.name, number)
 
 
-def _volume(node: "Node") -> tuple[int, int]:
+def _volume(node: _Broker) -> tuple[int, int]:
     """Bytes of the volume in all, and those that the broker may still take; unknown for a broker in memory."""
     directory = node.config.data_directory
     if directory is None:

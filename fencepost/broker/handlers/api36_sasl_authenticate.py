@@ -3,17 +3,12 @@
 v0-2 are served, and all refused with ILLEGAL_SASL_STATE, as Kafka does on a listener without SASL.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateResponse
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
 
-def handle(_node: "Node", _request: Any, _context: RequestContext) -> Any:
+def handle(_node: object, _request: SaslAuthenticateRequest, _context: RequestContext) -> SaslAuthenticateResponse:
     """Refuse: no mechanism was agreed on, and none can be."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,

@@ -1,16 +1,18 @@
 """CreatePartitions (37): topics grow, they never shrink. All versions mean the same."""
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasMetadata
 from fencepost.coordinator.metadata.commands import MorePartitions
-from fencepost.protocol.messages.api37_create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
+from fencepost.protocol.messages.api37_create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
-
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(
+    node: HasMetadata, request: CreatePartitionsRequest, context: RequestContext
+) -> CreatePartitionsResponse:
     """Grow what can be grown, together; the answer leaves once that is durable."""
     wanted = [
         MorePartitions(

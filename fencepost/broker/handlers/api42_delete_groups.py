@@ -3,16 +3,16 @@
 v0-2 are served; they differ in form only.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.protocol.messages.api42_delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from fencepost.broker.ports import HasGroups
+from fencepost.protocol.messages.api42_delete_groups import (
+    DeletableGroupResult,
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+)
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
-
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(node: HasGroups, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Delete each group that is empty."""
     errors = await node.groups.delete_groups(request.groups_names)
     return DeleteGroupsResponse(

@@ -4,25 +4,22 @@ v1 has the kind of election and an error for the whole answer. One node leads ev
 replica of it: an election is never needed.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasMetadata
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api43_elect_leaders import (
+    ElectLeadersRequest,
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-
 KIND_SINCE = 1
 PREFERRED, UNCLEAN = 0, 1
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: HasMetadata, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
     """Say of each partition why no election was held; asked for all of them, name the topics only (as Kafka)."""
     if context.api_version >= KIND_SINCE and request.election_type not in (PREFERRED, UNCLEAN):
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -42,7 +39,7 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     )
 
 
-def _result(node: "Node", name: str, number: int) -> Any:
+def _result(node: HasMetadata, name: str, number: int) -> PartitionResult:
     topic = node.metadata.image.topics_by_name.get(name)
     if topic is None:
         outcome = Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {name}")

@@ -2,27 +2,32 @@
 
 import logging
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.config.broker_config import is_without_effect
 from fencepost.broker.config.loggers import BROKER_LOGGER, alter_loggers
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasConfig, HasMetadata
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits
 from fencepost.coordinator.metadata.image import ResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
     from fencepost.coordinator.metadata.commands import Outcome
 
 logger = logging.getLogger(__name__)
 
 
-async def alter(node: "Node", changes: list[ConfigEdits], validate_only: bool) -> "list[Outcome]":
+class _Broker(HasConfig, HasMetadata, Protocol):
+    """What this handler asks of the broker."""
+
+
+async def alter(node: _Broker, changes: list[ConfigEdits], validate_only: bool) -> "list[Outcome]":
     """One outcome for each change. Levels of loggers are this process's own; all else is the controller's."""
     times = Counter((change.resource_type, change.resource_name) for change in changes)
     ours = [c for c in changes if c.resource_type == BROKER_LOGGER and times[c.resource_type, c.resource_name] == 1]
@@ -45,7 +50,9 @@ def _warn_of_what_does_nothing(change: ConfigEdits) -> None:
             logger.warning("setting has no effect here name=%s value=%s", edit.name, edit.value)
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(
+    node: _Broker, request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
     """Edit each resource's configurations; within one resource all edits or none."""
     changes = [
         ConfigEdits(

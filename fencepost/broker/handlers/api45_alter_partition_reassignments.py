@@ -4,25 +4,31 @@ v1 lets the client forbid another replication factor (KIP-860), and is told its 
 only be assigned to where it is, which is done at once.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasConfig, HasMetadata
 from fencepost.coordinator.metadata.commands import DONE, Outcome
 from fencepost.coordinator.metadata.controller import replicas_problem
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-
 FACTOR_SINCE = 1
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+class _Broker(HasConfig, HasMetadata, Protocol):
+    """What this handler asks of the broker."""
+
+
+def handle(
+    node: _Broker, request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
     """Answer each partition by itself."""
     allowed = request.allow_replication_factor_change if context.api_version >= FACTOR_SINCE else True
     return AlterPartitionReassignmentsResponse(
@@ -40,11 +46,11 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     )
 
 
-def _answer(number: int, outcome: Outcome) -> Any:
+def _answer(number: int, outcome: Outcome) -> ReassignablePartitionResponse:
     return ReassignablePartitionResponse(partition_index=number, error_code=outcome.code, error_message=outcome.message)
 
 
-def _outcome(node: "Node", name: str, part: Any) -> Outcome:
+def _outcome(node: _Broker, name: str, part: ReassignablePartition) -> Outcome:
     topic = node.metadata.image.topics_by_name.get(name)
     if topic is None:
         return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")

@@ -1,21 +1,24 @@
 """OffsetDelete (47): forget some of a group's positions while the group lives (KIP-496). v0 is served."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasGroups, HasMetadata
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api47_offset_delete import (
+    OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
 from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+
+class _Broker(HasGroups, HasMetadata, Protocol):
+    """What this handler asks of the broker."""
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(node: _Broker, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
     """Forget what is asked, and say of each partition how it went."""
     asked = [[TopicPartition(topic.name, one.partition_index) for one in topic.partitions] for topic in request.topics]
     wanted = [partition for topic in asked for partition in topic if node.metadata.exists(partition)]

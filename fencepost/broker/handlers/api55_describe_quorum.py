@@ -4,12 +4,14 @@ v1 has when a voter last fetched and was caught up (KIP-836): the leader always 
 of the controller come to the brokers' listener.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasClock, HasConfig, HasMetadataLog
 from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api55_describe_quorum import (
+    DescribeQuorumRequest,
     DescribeQuorumResponse,
     Listener,
     PartitionDataResponse,
@@ -18,15 +20,16 @@ from fencepost.protocol.messages.api55_describe_quorum import (
 )
 from fencepost.protocol.messages.api55_describe_quorum import Node as QuorumNode
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-
 DIRECTORY_UNKNOWN = bytes(16)
 MESSAGE_SINCE = 2
 _NOT_HOSTED = "This server does not host this topic-partition."
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+class _Broker(HasClock, HasConfig, HasMetadataLog, Protocol):
+    """What this handler asks of the broker."""
+
+
+def handle(node: _Broker, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     """Describe the quorum of `__cluster_metadata-0`; Kafka describes no other partition, and one at a time."""
     found = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     served = found == [(METADATA_TOPIC, 0)]
@@ -45,7 +48,7 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     return DescribeQuorumResponse(error_message="", topics=topics, nodes=nodes)
 
 
-def _quorum(node: "Node") -> Any:
+def _quorum(node: _Broker) -> PartitionDataResponse:
     log, now_ms = node.metadata_log, node.clock.now_ms()
     voter = ReplicaState(
         replica_id=node.config.node_id,
@@ -65,7 +68,7 @@ def _quorum(node: "Node") -> Any:
     )
 
 
-def _unknown(number: int, version: int) -> Any:
+def _unknown(number: int, version: int) -> PartitionDataResponse:
     return PartitionDataResponse(
         partition_index=number,
         error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,

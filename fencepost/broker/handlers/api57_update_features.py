@@ -3,21 +3,22 @@
 v1 has an upgrade type where v0 has allowDowngrade, and validateOnly; v2 has one error for all and no list of results.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasMetadata
 from fencepost.coordinator.metadata.commands import FeatureUpdate, UpgradeType
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api57_update_features import UpdatableFeatureResult, UpdateFeaturesResponse
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+from fencepost.protocol.messages.api57_update_features import (
+    FeatureUpdateKey,
+    UpdatableFeatureResult,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 
 UPGRADE_TYPE_SINCE = 1
 NO_RESULTS_SINCE = 2
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(node: HasMetadata, request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
     """Decide on all updates at once."""
     updates = [
         FeatureUpdate(entry.feature, entry.max_version_level, _upgrade_type(entry, context.api_version))
@@ -33,7 +34,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     return UpdateFeaturesResponse(error_message=None, results=results)
 
 
-def _upgrade_type(entry: Any, version: int) -> int:
+def _upgrade_type(entry: FeatureUpdateKey, version: int) -> int:
     if version >= UPGRADE_TYPE_SINCE:
-        return int(entry.upgrade_type)
+        return entry.upgrade_type
     return UpgradeType.SAFE_DOWNGRADE if entry.allow_downgrade else UpgradeType.UPGRADE

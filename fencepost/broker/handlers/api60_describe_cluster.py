@@ -1,21 +1,27 @@
 """DescribeCluster (60): the brokers and the controller. v1 endpoint types (KIP-919); v2 fenced brokers (KIP-1073)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from fencepost.broker.metadata.operations import CLUSTER_OPERATIONS, NOT_ASKED
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasConfig, HasMetadata
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api60_describe_cluster import DescribeClusterBroker, DescribeClusterResponse
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+from fencepost.protocol.messages.api60_describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 
 ENDPOINT_TYPE_SINCE = 1
 UNKNOWN_ENDPOINT, BROKER_ENDPOINT = 0, 1
 _ENDPOINTS = {BROKER_ENDPOINT: "BROKER", 2: "CONTROLLER"}
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+class _Broker(HasConfig, HasMetadata, Protocol):
+    """What this handler asks of the broker."""
+
+
+def handle(node: _Broker, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Describe the cluster as its one broker sees it."""
     wanted = request.endpoint_type if context.api_version >= ENDPOINT_TYPE_SINCE else BROKER_ENDPOINT
     if wanted not in _ENDPOINTS:

@@ -3,10 +3,10 @@
 v0 is served.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasPartitions
 from fencepost.protocol.messages.api61_describe_producers import (
+    DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
@@ -14,11 +14,10 @@ from fencepost.protocol.messages.api61_describe_producers import (
 )
 from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
-
-def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+def handle(
+    node: HasPartitions, request: DescribeProducersRequest, _context: RequestContext
+) -> DescribeProducersResponse:
     """List each partition's active producers."""
     return DescribeProducersResponse(
         topics=[
@@ -31,7 +30,7 @@ def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
     )
 
 
-def _describe(node: "Node", tp: TopicPartition) -> Any:
+def _describe(node: HasPartitions, tp: TopicPartition) -> PartitionResponse:
     log = node.partition(tp)
     if log is None:
         return PartitionResponse(

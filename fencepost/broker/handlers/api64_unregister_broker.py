@@ -1,16 +1,12 @@
 """UnregisterBroker (64): forget a broker that will not come back (KIP-866). This one is here, and there is no other."""
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasConfig
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api64_unregister_broker import UnregisterBrokerResponse
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+from fencepost.protocol.messages.api64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 
-def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+def handle(node: HasConfig, request: UnregisterBrokerRequest, _context: RequestContext) -> UnregisterBrokerResponse:
     """Say why it is not done. Kafka takes even a living broker at its word, and fences it."""
     if request.broker_id == node.config.node_id:
         return UnregisterBrokerResponse(

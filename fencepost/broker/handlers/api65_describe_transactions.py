@@ -5,11 +5,12 @@ v0 is served. Who sets our tag `explain` is told, in a tag of ours, whose transa
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.coordinator.txn.causes import Caller, Refusal, Story, told
+from fencepost.broker.ports import HasTransactions
+from fencepost.coordinator.txn.causes import Caller, Change, Refusal, Story, told
 from fencepost.protocol.messages.api65_describe_transactions import (
+    DescribeTransactionsRequest,
     DescribeTransactionsResponse,
     StoryLine,
     TopicData,
@@ -18,18 +19,17 @@ from fencepost.protocol.messages.api65_describe_transactions import (
 )
 from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
-
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(
+    node: HasTransactions, request: DescribeTransactionsRequest, context: RequestContext
+) -> DescribeTransactionsResponse:
     """Describe each id; of a decided transaction, the partitions that still lack their marker."""
     return DescribeTransactionsResponse(
         transaction_states=[await _describe(node, name, request.explain) for name in request.transactional_ids]
     )
 
 
-async def _describe(node: "Node", transactional_id: str, explain: bool) -> Any:
+async def _describe(node: HasTransactions, transactional_id: str, explain: bool) -> TransactionState:
     described = await node.transactions.describe(transactional_id)
     return TransactionState(
         error_code=described.error,
@@ -44,14 +44,14 @@ async def _describe(node: "Node", transactional_id: str, explain: bool) -> Any:
     )
 
 
-def _topics(partitions: Iterable[TopicPartition]) -> list[Any]:
+def _topics(partitions: Iterable[TopicPartition]) -> list[TopicData]:
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in sorted(partitions):
         topics[topic].append(partition)
     return [TopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()]
 
 
-def _story(story: Story | None) -> Any:
+def _story(story: Story | None) -> TransactionStory:
     if story is None:
         return TransactionStory()
     owner, writer = _who(story.owner), _who(story.writer)
@@ -68,7 +68,7 @@ def _who(caller: Caller | None) -> tuple[str, str]:
     return ("", "") if caller is None else (caller.client_id or "", caller.client_host)
 
 
-def _line(line: Any) -> Any:
+def _line(line: Change | Refusal) -> StoryLine:
     if isinstance(line, Refusal):
         return StoryLine(
             time_ms=line.at_ms,

@@ -3,17 +3,19 @@
 v0-2 are served; v1 filters by how long a transaction has been running (KIP-994), v2 by a pattern of the id (KIP-1152).
 """
 
-from typing import TYPE_CHECKING, Any
-
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasTransactions
 from fencepost.coordinator.txn.listing import Filters
-from fencepost.protocol.messages.api66_list_transactions import ListTransactionsResponse, TransactionState
+from fencepost.protocol.messages.api66_list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
-
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(
+    node: HasTransactions, request: ListTransactionsRequest, context: RequestContext
+) -> ListTransactionsResponse:
     """List what passes all filters."""
     listing = await node.transactions.list_transactions(
         Filters(

@@ -5,25 +5,24 @@ consumer protocol is switched off (`group.version` 0, or not among `group.coordi
 answer is UNSUPPORTED_VERSION.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.later import later
+from fencepost.broker.ports import HasGroups
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
     Assignment,
+    ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-
 OWN_MEMBER_ID_SINCE = 1
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: HasGroups, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Any:
     """Take the heartbeat to the group."""
     if not node.consumer_protocol:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -48,7 +47,7 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     return later(asked, _response)
 
 
-def _response(reply: HeartbeatReply) -> Any:
+def _response(reply: HeartbeatReply) -> ConsumerGroupHeartbeatResponse:
     return ConsumerGroupHeartbeatResponse(
         error_code=reply.error,
         error_message=reply.text,
@@ -59,7 +58,7 @@ def _response(reply: HeartbeatReply) -> Any:
     )
 
 
-def _assignment(reply: HeartbeatReply) -> Any:
+def _assignment(reply: HeartbeatReply) -> Assignment | None:
     if reply.assignment is None:
         return None
     return Assignment(

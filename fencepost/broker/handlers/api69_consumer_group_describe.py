@@ -4,27 +4,27 @@ v0-1 are served; v1 says which protocol a member speaks (KIP-1099). A group of t
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.handlers.api15_describe_groups import GROUP_OPERATIONS, NOT_ASKED_FOR
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasGroups
 from fencepost.coordinator.group.consumer.view import DescribedConsumer, DescribedConsumerGroup, NamedTopic
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api69_consumer_group_describe import (
     Assignment,
+    ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
     DescribedGroup,
     Member,
     TopicPartitions,
 )
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
-
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 
 
-async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+async def handle(
+    node: HasGroups, request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
     """Describe each group."""
     if not node.consumer_protocol:
         error = ErrorCode.UNSUPPORTED_VERSION
@@ -35,7 +35,7 @@ async def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     return ConsumerGroupDescribeResponse(groups=[_group(group, operations) for group in described])
 
 
-def _group(group: DescribedConsumerGroup, operations: int) -> Any:
+def _group(group: DescribedConsumerGroup, operations: int) -> DescribedGroup:
     return DescribedGroup(
         error_code=group.error,
         error_message=group.text,
@@ -49,7 +49,7 @@ def _group(group: DescribedConsumerGroup, operations: int) -> Any:
     )
 
 
-def _member(described: DescribedConsumer) -> Any:
+def _member(described: DescribedConsumer) -> Member:
     member = described.member
     return Member(
         member_id=member.member_id,
@@ -66,7 +66,7 @@ def _member(described: DescribedConsumer) -> Any:
     )
 
 
-def _assignment(topics: Iterable[NamedTopic]) -> Any:
+def _assignment(topics: Iterable[NamedTopic]) -> Assignment:
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic.topic_id, topic_name=topic.name, partitions=list(topic.partitions))

@@ -1,15 +1,19 @@
 """ListConfigResources (74): the resources that have settings of their own (KIP-1142). v0 lists client metrics only."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.config.loggers import BROKER_LOGGER
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasConfig, HasMetadata
 from fencepost.coordinator.metadata.image import ResourceType
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api74_list_config_resources import ConfigResource, ListConfigResourcesResponse
+from fencepost.protocol.messages.api74_list_config_resources import (
+    ConfigResource,
+    ListConfigResourcesRequest,
+    ListConfigResourcesResponse,
+)
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
     from fencepost.coordinator.metadata.image import MetadataImage
 
 KINDS_SINCE = 1
@@ -17,7 +21,11 @@ LISTED = (ResourceType.GROUP, ResourceType.CLIENT_METRICS, BROKER_LOGGER, Resour
 """In the order of Kafka's answer."""
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+class _Broker(HasConfig, HasMetadata, Protocol):
+    """What this handler asks of the broker."""
+
+
+def handle(node: _Broker, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
     """Every topic and broker; groups and client metrics that something was set on."""
     wanted = request.resource_types if context.api_version >= KINDS_SINCE else [ResourceType.CLIENT_METRICS]
     if not set(wanted) <= set(LISTED):

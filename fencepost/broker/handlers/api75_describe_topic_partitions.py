@@ -1,24 +1,31 @@
 """DescribeTopicPartitions (75): topics partition by partition, in pages (KIP-966)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.metadata.operations import TOPIC_OPERATIONS
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.ports import HasConfig, HasMetadata
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api75_describe_topic_partitions import (
     Cursor,
+    DescribeTopicPartitionsRequest,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
 
 if TYPE_CHECKING:
-    from fencepost.broker.node import Node
     from fencepost.coordinator.metadata.image import TopicImage
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+class _Broker(HasConfig, HasMetadata, Protocol):
+    """What this handler asks of the broker."""
+
+
+def handle(
+    node: _Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
+) -> DescribeTopicPartitionsResponse:
     """One page: topics in the order of their names from the cursor on, up to the limit of partitions."""
     cursor = request.cursor
     asked = {topic.name for topic in request.topics}
@@ -27,7 +34,7 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     by_name = node.metadata.image.topics_by_name
     first = cursor.topic_name if cursor is not None else ""
     left = max(1, min(node.config.max_request_partition_size_limit, request.response_partition_limit))
-    topics: list[Any] = []
+    topics: list[DescribeTopicPartitionsResponseTopic] = []
     for name in sorted(name for name in asked or by_name if name >= first):
         if left == 0:
             return DescribeTopicPartitionsResponse(
@@ -47,7 +54,7 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     return DescribeTopicPartitionsResponse(topics=topics, next_cursor=None)
 
 
-def _page(topic: "TopicImage", start: int, stop: int) -> Any:
+def _page(topic: "TopicImage", start: int, stop: int) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -68,7 +75,7 @@ def _page(topic: "TopicImage", start: int, stop: int) -> Any:
     )
 
 
-def _missing(name: str) -> Any:
+def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
     bad = topic_name_problem(name) is not None
     return DescribeTopicPartitionsResponseTopic(
         error_code=ErrorCode.INVALID_TOPIC_EXCEPTION if bad else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -77,7 +84,7 @@ def _missing(name: str) -> Any:
     )
 
 
-def _refused(asked: set[str]) -> Any:
+def _refused(asked: set[str]) -> DescribeTopicPartitionsResponse:
     """A cursor that is not of this request: the answer has no code of its own, so each topic carries it (Kafka)."""
     return DescribeTopicPartitionsResponse(
         topics=[
