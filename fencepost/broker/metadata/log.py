@@ -51,25 +51,22 @@ class MetadataPartitionLog:
         """The offset after the last record that was read or written through this view."""
         return self._end_offset
 
-    def append(self, values: Sequence[bytes], now_ms: int) -> None:
+    def append(self, values: Sequence[bytes], now_ms: int) -> LogTicket:
         """Append `values` as one atomic batch. Raises LogSuperseded, and LogWriteFailed where the log refuses."""
         batch = build_batch([(now_ms, None, value, ()) for value in values])
         info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms, expected_offset=self._end_offset)
         if info.error is ErrorCode.NONE:
-            self._end_offset = info.last_offset + 1
-            return
+            self._end_offset = info.end_offset
+            return LogTicket(self._commit, info)
         why = f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}"
         if info.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             raise LogSuperseded(ErrorCode.NOT_CONTROLLER, why)
         raise LogWriteFailed(info.error, why)
 
-    def is_durable(self, end_offset: int) -> bool:
-        """Whether `durable` would return at once."""
-        return LogTicket(self._commit, Ticket(self._log, end_offset)).is_durable
-
-    async def durable(self, end_offset: int) -> None:
-        """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
-        await LogTicket(self._commit, Ticket(self._log, end_offset)).durable()
+    @property
+    def newest(self) -> LogTicket:
+        """A ticket for everything below `end_offset`."""
+        return LogTicket(self._commit, Ticket(self._log, self._end_offset))
 
     def read(self) -> Iterator[LoggedBatch]:
         """Every batch from `end_offset` on, which moves on with them. Raises LogUnreadable at the first damaged one."""

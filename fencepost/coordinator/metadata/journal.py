@@ -17,7 +17,7 @@ from fencepost.coordinator.metadata.features import TRANSACTIONS_SINCE
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, METADATA_VERSION, MetadataImage
 from fencepost.coordinator.metadata.ports import Bounds, LoggedBatch, MetadataLog, Observer
 from fencepost.coordinator.metadata.transactions import MetadataLoader, OpenTransaction
-from fencepost.coordinator.ports import Clock, LogSuperseded, LogWriteFailed
+from fencepost.coordinator.ports import Clock, LogSuperseded, LogWriteFailed, Ticket
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import (
     AbortTransactionRecord,
@@ -238,7 +238,7 @@ class MetadataJournal:
                     )
                 self._append(piece)
                 await trio.lowlevel.checkpoint()
-                await self._durable(self._log.end_offset)
+                await self._durable(self._log.newest)
         except LogWriteFailed as error:
             if self.active and self._loader.open is not None:
                 with suppress(LogWriteFailed):
@@ -282,9 +282,9 @@ class MetadataJournal:
         """Return when all that is appended is durable, and shown. Raises LogWriteFailed where it never will be: then
         it is as if it had never been decided, and this is the controller no more.
         """
-        end_offset = self._log.end_offset
+        end_offset, ticket = self._log.end_offset, self._log.newest
         with trio.CancelScope(shield=True):  # what is in the log must come to show, whoever still waits for it
-            await self._durable(end_offset)
+            await self._durable(ticket)
         self.show(end_offset)
 
     @asynccontextmanager
@@ -300,9 +300,9 @@ class MetadataJournal:
         finally:
             self._ended.set()
 
-    async def _durable(self, end_offset: int) -> None:
+    async def _durable(self, ticket: Ticket) -> None:
         try:
-            await self._log.durable(end_offset)
+            await ticket.durable()
         except LogWriteFailed:
             self._revert()
             raise

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.delta import Change
 from fencepost.coordinator.metadata.image import MetadataImage, ResourceType
+from fencepost.coordinator.ports import Ticket
 
 Observer = Callable[[Sequence[Change]], None]
 """Told of changes once they are durable and in the image, in order; it must not block."""
@@ -26,16 +27,15 @@ class MetadataLog(Protocol):
         """The offset after the last record that was read or written through this view."""
         ...
 
-    def append(self, values: Sequence[bytes], now_ms: int) -> None:
-        """Append `values` as one atomic batch. Raises LogSuperseded, and LogWriteFailed where the log refuses."""
+    @property
+    def newest(self) -> Ticket:
+        """A ticket for everything below `end_offset`."""
         ...
 
-    def is_durable(self, end_offset: int) -> bool:
-        """Whether `durable` would return at once."""
-        ...
-
-    async def durable(self, end_offset: int) -> None:
-        """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""
+    def append(self, values: Sequence[bytes], now_ms: int) -> Ticket:
+        """Append `values` as one atomic batch, at `end_offset` or not at all: image offsets and broker epochs are
+        known from it at once. Raises LogSuperseded, and LogWriteFailed where the log refuses.
+        """
         ...
 
     def read(self) -> Iterator["LoggedBatch"]:

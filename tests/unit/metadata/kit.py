@@ -33,6 +33,21 @@ class FixedClock:
 
 
 @dataclass
+class MemoryTicket:
+    """An append to a `MemoryLog`."""
+
+    log: "MemoryLog"
+    end_offset: int
+
+    @property
+    def is_durable(self) -> bool:
+        return self.log.durable_end >= self.end_offset
+
+    async def durable(self) -> None:
+        await self.log.durable(self.end_offset)
+
+
+@dataclass
 class MemoryLog:
     """The metadata log. `delay_seconds` pass until an append is durable; the append number `dies_at` is the last
     thing that does not happen; append number `refuses` is refused once."""
@@ -46,7 +61,7 @@ class MemoryLog:
     end_offset: int = 0
     """How far this controller has read or written; others may share `batches` and be further."""
 
-    def append(self, values: Sequence[bytes], now_ms: int) -> None:
+    def append(self, values: Sequence[bytes], now_ms: int) -> "MemoryTicket":
         assert values
         self.appends += 1
         if self.dies_at == self.appends:
@@ -57,9 +72,11 @@ class MemoryLog:
             raise LogSuperseded(ErrorCode.NOT_CONTROLLER, f"the log goes to {there}")
         self.batches.append(list(values))
         self.end_offset += len(values)
+        return self.newest
 
-    def is_durable(self, end_offset: int) -> bool:
-        return self.durable_end >= end_offset
+    @property
+    def newest(self) -> "MemoryTicket":
+        return MemoryTicket(self, self.end_offset)
 
     async def durable(self, end_offset: int) -> None:
         if self.durable_end < end_offset and self.delay_seconds:
