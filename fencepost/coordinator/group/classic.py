@@ -6,7 +6,6 @@ Each takes the group and a request and returns the turn; `join.py` has the Join,
 from dataclasses import replace
 from typing import assert_never
 
-from fencepost.coordinator.group.growing import Grown, Without
 from fencepost.coordinator.group.rebalance import drop_member, rebalance_or_complete
 from fencepost.coordinator.group.state import (
     NOBODY,
@@ -51,33 +50,6 @@ def sync(group: Group, command: Sync, now_ms: int) -> Turn:
             assert_never(group)
 
 
-def fetched(group: Stable, command: Sync) -> Stable | None:
-    """Most Syncs: a member fetches its assignment, which is there, and there are others who have not yet.
-
-    None for all else. What `sync` looks at apart from this can not stop such a one.
-    """
-    member, unsynced = group.members.get(command.member_id), group.unsynced
-    if (
-        member is None
-        or type(unsynced) is not Without
-        or len(unsynced) == 1
-        or command.generation != group.generation
-        or command.group_instance_id != member.group_instance_id
-        or command.protocol_type not in (None, group.protocol_type)
-        or command.protocol not in (None, group.protocol)
-    ):
-        return None
-    return Stable(
-        group.generation,
-        group.protocol_type,
-        group.protocol,
-        group.leader,
-        group.members,
-        unsynced.minus(command.member_id),
-        group.pending,
-    )
-
-
 def _sync_completing(group: CompletingRebalance, command: Sync, now_ms: int) -> Turn:
     """The leader ends the wait; everybody else begins to."""
     member_id = command.member_id
@@ -99,11 +71,12 @@ def _sync_completing(group: CompletingRebalance, command: Sync, now_ms: int) -> 
 
 def _sync_stable(group: Stable, command: Sync) -> Turn:
     """The assignment is there; the sync timer stops with the last who asks."""
-    member_id, unsynced = command.member_id, group.unsynced
+    member_id, synced = command.member_id, group.synced
     out = Out(command.group_id)
-    if member_id in unsynced:
-        unsynced = unsynced.minus(member_id) if isinstance(unsynced, Without) else unsynced - {member_id}
-        if not unsynced:
+    if synced is not None and member_id not in synced:
+        synced = synced.plus(member_id)
+        if len(synced) == len(group.members):
+            synced = None
             out.set(TimerKind.SYNC, None)
         group = Stable(
             group.generation,
@@ -111,7 +84,7 @@ def _sync_stable(group: Stable, command: Sync) -> Turn:
             group.protocol,
             group.leader,
             group.members,
-            unsynced,
+            synced,
             group.pending,
         )
     out.session(group.members[member_id])
@@ -144,7 +117,7 @@ def _assign(group: CompletingRebalance, command: Sync, now_ms: int, out: Out) ->
         group.protocol,
         group.leader,
         members,
-        Without(members, group.syncing),
+        None if len(group.syncing) == len(members) else group.syncing,
         group.pending,
     )
     out.save(stable, now_ms)
@@ -193,7 +166,7 @@ def leave(group_id: str, group: Group, names: tuple[MemberName, ...], now_ms: in
         group = drop_member(group, member_id, out)
     fewer = len(group_members(group)) < len(before)
     if isinstance(group, PreparingRebalance) or (fewer and isinstance(group, CompletingRebalance | Stable)):
-        group = rebalance_or_complete(group, Grown(), now_ms, out)
+        group = rebalance_or_complete(group, None, now_ms, out)
     return out.turn(group, LeaveReply(tuple(errors)))
 
 

@@ -1,12 +1,10 @@
 """JoinGroup as a decision: newcomers, promised ids (KIP-394), returning and static members (KIP-345, KIP-814)."""
 
 from dataclasses import replace
-from operator import itemgetter
 from typing import assert_never
 
 from fencepost.coordinator.group.classic import check_member
 from fencepost.coordinator.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
-from fencepost.coordinator.group.growing import Grown
 from fencepost.coordinator.group.rebalance import (
     common_protocols,
     current_generation,
@@ -43,9 +41,6 @@ from fencepost.coordinator.group.turn import (
 )
 from fencepost.protocol.errors import ErrorCode
 
-_name = itemgetter(0)
-"""Of a protocol that a member speaks."""
-
 
 def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, now_ms: int) -> Turn:
     """Take part in the next generation; `new_member_id` is used where the member is new or comes back (G1, G2)."""
@@ -53,8 +48,6 @@ def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, n
         return Turn(group, JoinReply(command.member_id, ErrorCode.INVALID_SESSION_TIMEOUT))
     if isinstance(group, Dead) and command.member_id:
         return Turn(group, JoinReply(command.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
-    if type(group) is PreparingRebalance and (preparing := one_more(group, command, config)) is not None:
-        return Turn(preparing, None, (), (), (), command.member_id)
     out = Out(command.group_id)
     if not _has_room(group, command.member_id, config.group_max_size):
         return _turn_away(group, command, now_ms, out)
@@ -72,47 +65,13 @@ def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, n
     return _add(group, command, new_member_id, config, now_ms, out)
 
 
-def one_more(group: PreparingRebalance, command: Join, config: GroupConfig) -> PreparingRebalance | None:
-    """Most Joins: a member comes back and speaks what it spoke before, while others are still missing; it waits.
-
-    None for all else. What `join` looks at apart from this can not stop such a one.
-    """
-    members, member_id, pending = group.members, command.member_id, group.pending
-    if not len(group.joined) + 1 < len(members) <= config.group_max_size:
-        return None
-    member = members.get(member_id)
-    if (
-        member is None
-        or group.initial is not None
-        or command.group_instance_id != member.group_instance_id
-        or command.protocol_type != group.protocol_type
-        or (pending and member_id in pending)
-        or not config.group_min_session_timeout_ms <= command.session_timeout_ms <= config.group_max_session_timeout_ms
-        or list(map(_name, command.protocols)) != list(map(_name, member.protocols))
-    ):
-        return None
-    return PreparingRebalance(
-        group.generation,
-        group.protocol_type,
-        group.protocol,
-        group.leader,
-        with_member(members, _updated(member, command)),
-        group.joined.plus(member_id),
-        pending,
-    )
-
-
 def _has_room(group: Group, member_id: str, max_size: int) -> bool:
     """Whether `group.max.size` allows one more; while members rejoin, first come, first served."""
-    match group:
-        case Dead() | Empty():
-            return True
-        case PreparingRebalance():
-            return member_id in group.joined or len(group.joined) < max_size
-        case CompletingRebalance() | Stable():
-            return member_id in group.members or len(group.members) < max_size
-        case _:
-            assert_never(group)
+    if isinstance(group, NOBODY) or len(group.members) < max_size:
+        return True
+    if isinstance(group, PreparingRebalance):
+        return member_id in group.joined or len(group.joined) < max_size
+    return member_id in group.members
 
 
 def _turn_away(group: Group, command: Join, now_ms: int, out: Out) -> Turn:
@@ -124,7 +83,7 @@ def _turn_away(group: Group, command: Join, now_ms: int, out: Out) -> Turn:
     group = without_member(group, command.member_id)
     if not isinstance(group, PreparingRebalance):  # there is room for members, so this was a promised id
         return out.turn(group, reply)
-    return out.turn(rebalance_or_complete(group, Grown(), now_ms, out), reply)
+    return out.turn(rebalance_or_complete(group, None, now_ms, out), reply)
 
 
 def _fits(group: Group, command: Join) -> bool:
@@ -185,10 +144,10 @@ def _add(group: Group, command: Join, member_id: str, config: GroupConfig, now_m
                 initial=initial,
                 leader=group.leader or member_id,
             )
-            after = rebalance_or_complete(group, Grown((member_id,)), now_ms, out)
+            after = rebalance_or_complete(group, member_id, now_ms, out)
         case CompletingRebalance() | Stable():
             group = replace(group, members=with_member(group.members, member), pending=group.pending - {member_id})
-            after = prepare_rebalance(group, Grown((member_id,)), now_ms, out)
+            after = prepare_rebalance(group, member_id, now_ms, out)
         case _:
             assert_never(group)
     return out.turn(after, parked_as=member_id)
@@ -225,7 +184,7 @@ def _join_known(group: Group, command: Join, config: GroupConfig, now_ms: int, o
 def _rejoin(group: Active, command: Join, now_ms: int, out: Out) -> Turn:
     member_id = command.member_id
     members = with_member(group.members, _updated(group.members[member_id], command))
-    return out.turn(rebalance_or_complete(group, Grown((member_id,)), now_ms, out, members), None, member_id)
+    return out.turn(rebalance_or_complete(group, member_id, now_ms, out, members), None, member_id)
 
 
 def _updated(member: Member, command: Join) -> Member:
@@ -256,11 +215,10 @@ def _replace_static(
     group = _with_new_holder(group, old_member_id, new_member_id, command)
     out.end_sessions((old_member_id,))
     out.session(group.members[new_member_id])
-    joined = Grown((new_member_id,))
     match group:
         case Stable():
             if select_protocol(group.members) != group.protocol:
-                return out.turn(prepare_rebalance(group, joined, now_ms, out), parked_as=new_member_id)
+                return out.turn(prepare_rebalance(group, new_member_id, now_ms, out), parked_as=new_member_id)
             out.save(group, now_ms)
             out.answers.append(
                 JoinAnswer(new_member_id, _resumed(group, new_member_id, old_member_id, command.can_skip_assignment))
@@ -268,9 +226,9 @@ def _replace_static(
             return out.turn(group, parked_as=new_member_id)
         case CompletingRebalance():
             # The leader may be assigning to the old id at this moment, so everybody starts over.
-            return out.turn(prepare_rebalance(group, joined, now_ms, out), parked_as=new_member_id)
+            return out.turn(prepare_rebalance(group, new_member_id, now_ms, out), parked_as=new_member_id)
         case PreparingRebalance():
-            return out.turn(rebalance_or_complete(group, joined, now_ms, out), parked_as=new_member_id)
+            return out.turn(rebalance_or_complete(group, new_member_id, now_ms, out), parked_as=new_member_id)
         case _:
             assert_never(group)
 
@@ -290,14 +248,14 @@ def _with_new_holder(group: Active, old_member_id: str, new_member_id: str, comm
         for key, member in group.members.items()
     }
     leader = new_member_id if group.leader == old_member_id else group.leader
-    old = frozenset((old_member_id,))
     match group:
         case PreparingRebalance():
-            return replace(group, members=members, leader=leader, joined=Grown(group.joined - old))
+            return replace(group, members=members, leader=leader, joined=group.joined.minus(old_member_id))
         case CompletingRebalance():
-            return replace(group, members=members, leader=leader or "", syncing=Grown(group.syncing - old))
+            return replace(group, members=members, leader=leader or "", syncing=group.syncing.minus(old_member_id))
         case Stable():
-            return replace(group, members=members, leader=leader, unsynced=group.unsynced - old)
+            synced = None if group.synced is None else group.synced.minus(old_member_id).plus(new_member_id)
+            return replace(group, members=members, leader=leader, synced=synced)
         case _:
             assert_never(group)
 

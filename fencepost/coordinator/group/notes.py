@@ -35,7 +35,8 @@ def goes_on(before: Group, after: Group) -> bool:
     """Whether nothing came of a turn that is worth a word, as of nearly every one."""
     if type(before) is not type(after) or _generation(before) != _generation(after):
         return False
-    return before is after or len(group_members(after)) >= len(group_members(before))
+    members = group_members(before)
+    return members is (now := group_members(after)) or len(now) >= len(members)
 
 
 def story(before: Group, after: Group, cause: Callable[[], str]) -> str | None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from fencepost.coordinator.group.config import GroupConfig
-from fencepost.coordinator.group.growing import Grown
+from fencepost.coordinator.group.persistent import PersistentSet
 from fencepost.coordinator.group.state import (
     Active,
     CompletingRebalance,
@@ -43,7 +43,7 @@ def start_group(group: Empty, member: Member, protocol_type: str, config: GroupC
         None,
         member.member_id,
         {member.member_id: member},
-        joined=Grown((member.member_id,)),
+        joined=PersistentSet((member.member_id,)),
         pending=group.pending - {member.member_id},
         initial=InitialDelay(delay_ms, max(member.rebalance_timeout_ms - delay_ms, 0)),
     )
@@ -54,9 +54,9 @@ def start_group(group: Empty, member: Member, protocol_type: str, config: GroupC
 
 
 def prepare_rebalance(
-    group: CompletingRebalance | Stable, joined: Grown, now_ms: int, out: Out
+    group: CompletingRebalance | Stable, joined: str | None, now_ms: int, out: Out
 ) -> PreparingRebalance | CompletingRebalance | Empty:
-    """Ask everybody to rejoin (G1): parked Syncs end with REBALANCE_IN_PROGRESS; `joined` are here already."""
+    """Ask everybody to rejoin (G1): parked Syncs end with REBALANCE_IN_PROGRESS; member `joined` is here already."""
     members = group.members
     if isinstance(group, CompletingRebalance):
         members = {
@@ -67,7 +67,13 @@ def prepare_rebalance(
             out.session(members[member_id])
     out.set(TimerKind.SYNC, None)
     preparing = PreparingRebalance(
-        group.generation, group.protocol_type, group.protocol, group.leader or None, members, joined, group.pending
+        group.generation,
+        group.protocol_type,
+        group.protocol,
+        group.leader or None,
+        members,
+        PersistentSet(() if joined is None else (joined,)),
+        group.pending,
     )
     if preparing.all_joined:
         return complete_join(preparing, now_ms, out)
@@ -75,10 +81,13 @@ def prepare_rebalance(
     return preparing
 
 
-def rebalance_or_complete(group: Active, joined: Grown, now_ms: int, out: Out, members: Members | None = None) -> Group:
+def rebalance_or_complete(
+    group: Active, joined: str | None, now_ms: int, out: Out, members: Members | None = None
+) -> Group:
     """After a member came, changed or went: start a rebalance, or see whether the running one is complete.
 
-    `members` are those of the group from now on, where they have changed.
+    Member `joined`, if there is one, waits in its Join. `members` are those of the group from now on, where they have
+    changed.
     """
     members = group.members if members is None else members
     match group:
@@ -91,7 +100,7 @@ def rebalance_or_complete(group: Active, joined: Grown, now_ms: int, out: Out, m
                 group.protocol,
                 group.leader,
                 members,
-                _both(group.joined, joined),
+                group.joined if joined is None else group.joined.plus(joined),
                 group.pending,
                 group.initial,
             )
@@ -100,12 +109,6 @@ def rebalance_or_complete(group: Active, joined: Grown, now_ms: int, out: Out, m
             return group
         case _:
             assert_never(group)
-
-
-def _both(before: Grown, more: Grown) -> Grown:
-    for name in more:
-        before = before.plus(name)
-    return before
 
 
 def complete_join(group: PreparingRebalance, now_ms: int, out: Out) -> PreparingRebalance | CompletingRebalance | Empty:
@@ -239,7 +242,7 @@ def expire_sync(group_id: str, group: Group, now_ms: int) -> Turn:
     for member_id in gone:
         active = without_member(active, member_id)
     assert not isinstance(active, PreparingRebalance)
-    return out.turn(prepare_rebalance(active, Grown(), now_ms, out))
+    return out.turn(prepare_rebalance(active, None, now_ms, out))
 
 
 def expire_session(group_id: str, group: Group, member_id: str, now_ms: int) -> Turn:
@@ -269,7 +272,7 @@ def make_fit(group_id: str, group: Group, config: GroupConfig, now_ms: int) -> T
     """A group that comes back larger than `group.max.size` allows rebalances: the last to rejoin are turned away."""
     out = Out(group_id)
     if isinstance(group, Stable) and len(group.members) > config.group_max_size:
-        return out.turn(prepare_rebalance(group, Grown(), now_ms, out))
+        return out.turn(prepare_rebalance(group, None, now_ms, out))
     return out.turn(group)
 
 
@@ -278,7 +281,7 @@ def remove_member(group: Active, member_id: str, now_ms: int, out: Out) -> Group
     was_member = member_id in group.members
     group = drop_member(group, member_id, out)
     if was_member and not isinstance(group, PreparingRebalance):
-        return prepare_rebalance(group, Grown(), now_ms, out)
+        return prepare_rebalance(group, None, now_ms, out)
     if isinstance(group, PreparingRebalance) and group.all_joined:
         return complete_join(group, now_ms, out)
     return group

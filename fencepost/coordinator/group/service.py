@@ -19,7 +19,6 @@ from fencepost.coordinator.group.shards import GroupRuntime, GroupShard, GroupSh
 from fencepost.coordinator.group.state import (
     CompletingRebalance,
     Member,
-    PreparingRebalance,
     Stable,
     group_members,
 )
@@ -139,9 +138,6 @@ class GroupService(GroupPositions):
             if command.group_id in shard.state.consumers and not self.consumers.make_way(shard, command.group_id):
                 return unless_refused(self.consumers.join(shard, command), command.refused)
             group = shard.state.group(command.group_id)
-            if type(group) is PreparingRebalance and (waits := join.one_more(group, command, self.config)) is not None:
-                shard.state.put(command.group_id, waits)
-                return self._joins.park(shard, command.group_id, command.member_id, command.member_id)
             new_member_id = command.member_id or intern(
                 f"{command.group_instance_id or command.client_id}-{self._new_id()}"
             )
@@ -179,11 +175,6 @@ class GroupService(GroupPositions):
             if command.group_id in shard.state.consumers:
                 return unless_refused(self.consumers.sync(shard, command), SyncReply)
             group = shard.state.group(command.group_id)
-            if type(group) is Stable and (after := classic.fetched(group, command)) is not None:
-                shard.state.put(command.group_id, after)
-                self._session(command.group_id, after.members[command.member_id])
-                reply = classic.assignment(after, command.member_id)
-                return self._when_settled(shard, reply, self._syncs, command.member_id)
             turn = classic.sync(group, command, self._clock.now_ms())
             return self._answer(shard, command.group_id, turn, self._syncs, command.member_id, notes.syncing)
         except LogWriteFailed as failed:

@@ -14,11 +14,11 @@ which member ids were merely promised is memory only, and its loss costs a clien
 A rebalance makes a phase anew with every request: that is why `values.py` has a dataclass of its own.
 """
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Final, TypeAlias, assert_never
 
-from fencepost.coordinator.group.growing import Grown, Renewed, Without
+from fencepost.coordinator.group.persistent import PersistentMap, PersistentSet
 
 if TYPE_CHECKING:
     from dataclasses import dataclass
@@ -55,7 +55,7 @@ Members: TypeAlias = Mapping[str, Member]
 """Members by id, in the order of arrival; never changed in place."""
 
 MEMBERS_COPIED = 32
-"""So many members are copied more quickly than looked after by a `Renewed`."""
+"""So many members are copied more quickly than looked after by a `PersistentMap`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class PreparingRebalance:
     protocol: str | None
     leader: str | None
     members: Members
-    joined: Grown = field(default_factory=Grown)
+    joined: PersistentSet = field(default_factory=PersistentSet)
     pending: frozenset[str] = frozenset()
     initial: InitialDelay | None = None
 
@@ -111,26 +111,32 @@ class CompletingRebalance:
     protocol: str
     leader: str
     members: Members
-    syncing: Grown = field(default_factory=Grown)
+    syncing: PersistentSet = field(default_factory=PersistentSet)
     pending: frozenset[str] = frozenset()
 
     @property
-    def unsynced(self) -> Without:
-        """Those who sent no Sync yet."""
-        return Without(self.members, self.syncing)
+    def unsynced(self) -> frozenset[str]:
+        """The members that sent no Sync yet."""
+        return frozenset(name for name in self.members if name not in self.syncing)
 
 
 @dataclass(frozen=True, slots=True)
 class Stable:
-    """Everybody has an assignment; `unsynced` have not fetched it yet."""
+    """Everybody has an assignment; `synced` have fetched it, all members where it is None."""
 
     generation: int
     protocol_type: str
     protocol: str
     leader: str | None
     members: Members
-    unsynced: Set[str] = frozenset()
+    synced: PersistentSet | None = None
     pending: frozenset[str] = frozenset()
+
+    @property
+    def unsynced(self) -> frozenset[str]:
+        """The members that have not fetched their assignment yet."""
+        synced = self.synced
+        return frozenset() if synced is None else frozenset(name for name in self.members if name not in synced)
 
 
 Active: TypeAlias = PreparingRebalance | CompletingRebalance | Stable
@@ -173,27 +179,23 @@ def with_member(members: Members, member: Member) -> Members:
         return members
     if len(members) <= MEMBERS_COPIED:
         return {**members, member.member_id: member}
-    return (members if isinstance(members, Renewed) else Renewed(members)).plus(member.member_id, member)
+    return (members if isinstance(members, PersistentMap) else PersistentMap(members)).plus(member.member_id, member)
 
 
 def without_member(group: Active, member_id: str) -> Active:
     """The group after a member or a promised id is gone; the next in line leads if it was the leader."""
     members = {key: member for key, member in group.members.items() if key != member_id}
     leader = group.leader if group.leader != member_id else next(iter(members), None)
-    gone = frozenset((member_id,))
-    pending = group.pending - gone
+    pending = group.pending - {member_id}
     match group:
         case PreparingRebalance():
-            return replace(group, members=members, leader=leader, pending=pending, joined=Grown(group.joined - gone))
+            joined = group.joined.minus(member_id)
+            return replace(group, members=members, leader=leader, pending=pending, joined=joined)
         case CompletingRebalance():
-            return replace(
-                group,
-                members=members,
-                leader=leader or "",
-                pending=pending,
-                syncing=Grown(group.syncing - gone),
-            )
+            syncing = group.syncing.minus(member_id)
+            return replace(group, members=members, leader=leader or "", pending=pending, syncing=syncing)
         case Stable():
-            return replace(group, members=members, leader=leader, pending=pending, unsynced=group.unsynced - gone)
+            synced = None if group.synced is None else group.synced.minus(member_id)
+            return replace(group, members=members, leader=leader, pending=pending, synced=synced)
         case _:
             assert_never(group)

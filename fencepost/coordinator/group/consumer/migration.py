@@ -37,7 +37,6 @@ from fencepost.coordinator.group.consumer.records import (
 )
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.coordinator.group.consumer.topics import metadata_hash
-from fencepost.coordinator.group.growing import Grown
 from fencepost.coordinator.group.records import GroupRemoved, saved
 from fencepost.coordinator.group.state import (
     Active,
@@ -284,7 +283,7 @@ def downgrade(desk: Desk, staying: Sequence[ConsumerMember], heirs: dict[str, st
     desk.classic = stable
     if rebalance_after:
         out = Out(group.group_id)
-        desk.classic = rebalance.prepare_rebalance(stable, Grown(), now_ms, out)
+        desk.classic = rebalance.prepare_rebalance(stable, None, now_ms, out)
         desk.log += out.log
         desk.answers += out.answers
         desk.timers += [MemberTimer(timer.kind, timer.delay_ms, timer.member_id) for timer in out.timers]

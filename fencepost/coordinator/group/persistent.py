@@ -1,19 +1,19 @@
-"""Sets and maps that are never changed, and yet cost the same for one more name however many names there are.
+"""A set and a map that are never changed, and yet take one more name at the same cost however many names there are.
 
 Each Join and each Sync of a rebalance makes the group's phase anew with one name more. Copying a set of a thousand
-names took longer than all else that such a request needs. So a collection shares its names with those it came from: the
-newest of them may add to what they share, for the older ones know how much of it is theirs. Whoever goes on from an
-older one, which nobody does in the broker, gets a copy.
+names takes longer than all else that such a request needs, and a rebalance of N members would cost O(N^2). So versions
+share their names: the newest version adds to what all of them hold, and each older one knows how much of it is its own.
+Going on from an older version, which the broker never does, makes a copy.
 """
 
-from collections.abc import Collection, ItemsView, Iterable, Iterator, KeysView, Mapping, Set, ValuesView
+from collections.abc import ItemsView, Iterable, Iterator, Mapping, Set, ValuesView
 from itertools import islice
 from typing import Any, TypeVar
 
 ValueT = TypeVar("ValueT")
 
 
-class Grown(Set[str]):
+class PersistentSet(Set[str]):
     """Names in the order in which they came."""
 
     __slots__ = ("_count", "_order")
@@ -23,7 +23,7 @@ class Grown(Set[str]):
         """Each name's place; those from `_count` on came after this set was made."""
         self._count = len(self._order)
 
-    def plus(self, name: str) -> "Grown":
+    def plus(self, name: str) -> "PersistentSet":
         """This set with one more name."""
         order, count = self._order, self._count
         if order.get(name, count) < count:
@@ -31,10 +31,14 @@ class Grown(Set[str]):
         if len(order) > count:
             order = dict(islice(order.items(), count))
         order[name] = count
-        grown = _new_grown(Grown)
-        grown._order = order
-        grown._count = count + 1
-        return grown
+        newer = _new_set(PersistentSet)
+        newer._order = order
+        newer._count = count + 1
+        return newer
+
+    def minus(self, name: str) -> "PersistentSet":
+        """This set without the name: a copy."""
+        return PersistentSet(other for other in self if other != name)
 
     def __contains__(self, name: object) -> bool:
         return self._order.get(name, self._count) < self._count  # type: ignore[call-overload, no-any-return]
@@ -46,63 +50,31 @@ class Grown(Set[str]):
         return islice(self._order, self._count)
 
     def __repr__(self) -> str:
-        return f"Grown({list(self)!r})"
+        return f"PersistentSet({list(self)!r})"
 
 
-_new_grown = Grown.__new__
+_new_set = PersistentSet.__new__
 
 
-class Without(Set[str]):
-    """All names but those that are gone, all of which are among them."""
+class PersistentMap(Mapping[str, ValueT]):
+    """A map whose newest version holds all entries; an older one knows which entry has become another one since.
 
-    __slots__ = ("_all", "_gone")
-
-    def __init__(self, names: Collection[str], gone: Grown) -> None:
-        self._all = names
-        self._gone = gone
-
-    def minus(self, name: str) -> "Without":
-        """This set without one more name."""
-        return Without(self._all, self._gone.plus(name)) if name in self._all else self
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._all and name not in self._gone
-
-    def __len__(self) -> int:
-        return len(self._all) - self._gone._count
-
-    def __iter__(self) -> Iterator[str]:
-        gone = self._gone
-        return (name for name in self._all if name not in gone)
-
-    @classmethod
-    def _from_iterable(cls, names: Iterable[Any]) -> frozenset[Any]:
-        """What the operators of a Set make their results of."""
-        return frozenset(names)
-
-    def __repr__(self) -> str:
-        return f"Without({set(self)!r})"
-
-
-class Renewed(Mapping[str, ValueT]):
-    """A map, of which the newest holds all that there is; an older one knows what has become another since.
-
-    (Baker's trick: the older map points to the newer one, which nobody needs to keep alive for it.)
+    (Baker's trick: the older map points to the newer one, which needs not be kept alive for it.)
     """
 
     __slots__ = ("_data", "_key", "_newer", "_value")
 
     def __init__(self, data: Mapping[str, ValueT]) -> None:
         self._data: dict[str, ValueT] | None = dict(data)
-        """Everything; None where there is a newer map, which differs by `_key`: here it is `_value`, or missing."""
-        self._newer: Renewed[ValueT] | None = None
+        """All entries; None where there is a newer map, which differs by `_key`: here it is `_value`, or missing."""
+        self._newer: PersistentMap[ValueT] | None = None
         self._key = ""
         self._value: ValueT | None = None
 
-    def plus(self, key: str, value: ValueT) -> "Renewed[ValueT]":
+    def plus(self, key: str, value: ValueT) -> "PersistentMap[ValueT]":
         """This map with one more entry, or with another one in its place."""
         data = self._all()
-        newer: Renewed[ValueT] = Renewed.__new__(Renewed)
+        newer: PersistentMap[ValueT] = PersistentMap.__new__(PersistentMap)
         newer._data, newer._newer, newer._key, newer._value = data, None, "", None
         self._data, self._newer, self._key, self._value = None, newer, key, data.get(key)
         data[key] = value
@@ -110,8 +82,8 @@ class Renewed(Mapping[str, ValueT]):
 
     def _all(self) -> dict[str, ValueT]:
         if self._data is None:
-            steps: list[Renewed[ValueT]] = []
-            at: Renewed[ValueT] = self
+            steps: list[PersistentMap[ValueT]] = []
+            at: PersistentMap[ValueT] = self
             while at._data is None:
                 steps.append(at)
                 assert at._newer is not None
@@ -140,10 +112,6 @@ class Renewed(Mapping[str, ValueT]):
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())
-
-    def keys(self) -> KeysView[str]:
-        """As of a dict."""
-        return self._all().keys()
 
     def values(self) -> ValuesView[ValueT]:
         """As of a dict."""
