@@ -2,16 +2,21 @@
 
 import os
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
+import trio
+
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
+from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.results import Ticket
-from fencepost.broker.log.storage.store import CorruptLogFile, FileRegion, Piece
+from fencepost.broker.log.storage.store import Bytes, CorruptLogFile, FileRegion, Piece
 from fencepost.coordinator.ports import (
     CoordinatorLog,
     KeyValue,
     LogListener,
+    LogNotHere,
     LogSuperseded,
     LogUnreadable,
     LogWriteFailed,
@@ -77,14 +82,14 @@ class PartitionCoordinatorLog:
 
     def __init__(self, log: PartitionLog, commit: LogFlusher) -> None:
         self.listener: LogListener | None = None
-        """Never called: nobody else writes to the files of this broker."""
         self._log = log
         self._commit = commit
+        log.follower = self
 
     @property
     def newest(self) -> LogTicket:
         """A ticket for all that was appended so far."""
-        return LogTicket(self._commit, Ticket(self._log, self._log.log_end_offset))
+        return LogTicket(self._commit, self._log.newest_ticket())
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> LogTicket:
         """Append one atomic batch. Raises LogWriteFailed."""
@@ -106,6 +111,22 @@ class PartitionCoordinatorLog:
             raise LogWriteFailed(code, f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}")
         return LogTicket(self._commit, info)
 
+    def foreign(self, rows: Sequence[Bytes], refused: bool) -> None:
+        """As `LogFollower` says."""
+        if self.listener is None:
+            return
+        if refused:
+            self.listener.superseded()
+            return
+        for row in rows:
+            for batch in _batches(bytes(row), self._log.tp):
+                self.listener.absorb(batch.replayed)
+
+    def disowned(self) -> None:
+        """As `LogFollower` says."""
+        if self.listener is not None:
+            self.listener.fenced()
+
     def replay(self) -> Iterator[ReplayedBatch]:
         """Every batch from the log's start to its end, in order. Raises LogUnreadable at the first damaged one."""
         for _, batch in self.replay_from(self._log.log_start_offset):
@@ -126,6 +147,9 @@ class PartitionCoordinatorLog:
             result = self._log.read(offset, REPLAY_BYTES, IsolationLevel.READ_UNCOMMITTED, True)
             if result.error is not ErrorCode.NONE:
                 raise CorruptBatch(f"the log can not be read: {result.error.name}")
+            if result.missing is not None:
+                why = f"{self._log.tp}: bytes at offset {offset} are on their way"
+                raise LogNotHere(why, partial(_arrived, self._log, result.missing))
             data = b"".join(_load(part) for part in result.parts)
             before = offset
             for batch in _batches(data, self._log.tp):
@@ -136,6 +160,29 @@ class PartitionCoordinatorLog:
                 yield batch
             if offset == before:
                 raise CorruptBatch(f"the log ends there, but should go to {self._log.log_end_offset}")
+
+
+class _Arrival:
+    """Woken by a log's changes."""
+
+    def __init__(self) -> None:
+        self.event = trio.Event()
+
+    def wake(self) -> None:
+        """As `Watcher` says."""
+        self.event.set()
+
+
+async def _arrived(log: PartitionLog, missing: Missing) -> None:
+    """Return when the bytes are here, or the log is not ours any more."""
+    arrival = _Arrival()
+    log.add_watcher(arrival)
+    try:
+        while not (missing.arrived or log.disowned):
+            await arrival.event.wait()
+            arrival.event = trio.Event()
+    finally:
+        log.remove_watcher(arrival)
 
 
 class InternalTopicLogs:

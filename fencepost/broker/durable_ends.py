@@ -5,6 +5,7 @@ Here it follows the flush, which acks=1 does not wait for; so whoever asks for t
 """
 
 from collections.abc import Callable, Coroutine, Iterable
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.broker.log.durability.flusher import awaits_flush
@@ -21,6 +22,8 @@ def at_durable_ends(
 ) -> T | Coroutine[Any, Any, T]:
     """What `answer` returns once all that `logs` hold now is durable: at once where it is, else a coroutine.
 
+    `answer` may return a coroutine of its own.
+
     A log that is offline, or goes offline meanwhile, is not waited for.
     """
     waited_for = [log for log in logs if log is not None and awaits_flush(log)]
@@ -29,4 +32,5 @@ def at_durable_ends(
 
 async def _later(node: "Node", logs: list["PartitionLog"], answer: Callable[[], T]) -> T:
     await node.commit.flush_all(logs)
-    return answer()
+    answered = answer()
+    return await answered if isinstance(answered, CoroutineType) else answered

@@ -26,6 +26,7 @@ from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import Durability, LogFlusher, LogOffline
 from fencepost.broker.log.durability.large_writes import LargeWrites
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
+from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.store import CorruptLogFile, Store
@@ -228,7 +229,7 @@ class Node:
         """
         for ticket in tickets:
             self.commit.schedule(ticket.log)
-        changed = False
+        changed = any(ticket.log.binds_late for ticket in tickets)
         for ticket in tickets:
             try:
                 await self.commit.wait(ticket)
@@ -337,7 +338,7 @@ class Node:
         services.start_soon(server.run)
 
     async def _housekeep(self) -> None:
-        await self.logs.housekeep(self.clock.now_ms(), self.upkeep_threads)
+        await housekeep(self.logs, self.clock.now_ms(), self.upkeep_threads)
 
     # Changes of the metadata
 

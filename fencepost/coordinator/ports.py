@@ -1,6 +1,6 @@
 """What the coordinators need from the machine room; `broker/node.py` hands it in, tests hand in doubles of it."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -93,6 +93,14 @@ class Ticket(Protocol):
         ...
 
 
+class LogNotHere(LogUnreadable):
+    """A replay needs bytes that another process keeps; `arrived` returns when it may begin again."""
+
+    def __init__(self, why: str, arrived: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(why)
+        self.arrived = arrived
+
+
 class LogListener(Protocol):
     """What a log reports to the shard over it. A failed ticket raises only after its log has reported why."""
 
@@ -125,7 +133,10 @@ class CoordinatorLog(Protocol):
         ...
 
     def replay(self) -> Iterator[ReplayedBatch]:
-        """Every batch of the log from its start, in order. Raises LogUnreadable at the first damaged one."""
+        """Every batch of the log from its start, in order.
+
+        Raises LogUnreadable at the first damaged one, LogNotHere at the first whose bytes are on their way.
+        """
         ...
 
 

@@ -175,7 +175,7 @@ class CompactionMachine(RuleBasedStateMachine):
     @rule(back=st.integers(0, 12))
     def delete_records(self, back: int) -> None:
         offset = max(0, self.high - back)
-        code, start = self.log.delete_records(offset)
+        code, start = self.log.trimmer.delete_records(offset)
         self.start = max(self.start, offset)
         assert (code, start) == (ErrorCode.NONE, self.start)
 

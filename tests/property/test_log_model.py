@@ -185,7 +185,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def housekeep(self) -> None:
         first_offset, ends = self._segments()
-        self.log.housekeep(self.now_ms)
+        self.log.trimmer.housekeep(self.now_ms)
         self.model.expire(PRODUCERS, self.now_ms, self.config.producer_id_expiration_ms)
         self.model.retain(first_offset, ends, self.config, self.now_ms)
 
@@ -198,7 +198,7 @@ class LogMachine(RuleBasedStateMachine):
     def delete_records(self, back: int) -> None:
         offset = max(0, self.model.high - back)
         first_offset, ends = self._segments()
-        code, start = self.log.delete_records(offset)
+        code, start = self.log.trimmer.delete_records(offset)
         if offset > self.model.start:
             self.model.start = offset
             self.model.retain(first_offset, ends, replace(self.config, retention_ms=-1), self.now_ms)

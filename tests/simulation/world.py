@@ -14,6 +14,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.durability.large_writes import stage
+from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.partition import PartitionLog, Ticket
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
@@ -246,7 +247,7 @@ class World:
         if log is None:
             return
         span = log.high_watermark - log.log_start_offset
-        code, start = log.delete_records(log.log_start_offset + int(span * share))
+        code, start = log.trimmer.delete_records(log.log_start_offset + int(span * share))
         if code:
             assert code is ErrorCode.KAFKA_STORAGE_ERROR, code
             self.refused += 1
@@ -261,7 +262,7 @@ class World:
         self.now_ms += after_ms
         self.disk.now_ms = self.now_ms
         try:
-            trio.run(self.directory.housekeep, self.now_ms)
+            trio.run(housekeep, self.directory, self.now_ms)
         except OSError as error:
             raise ProcessEnds from error
         self.look()

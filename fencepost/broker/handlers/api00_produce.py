@@ -373,7 +373,7 @@ def _answer(
     node: "Node", request: Any, topics: list[Any], writes: list[Write], waits: dict[PartitionLog, Ticket]
 ) -> Any:
     """By acks: when durable, at once, or never."""
-    if request.acks == ACKS_ALL:
+    if request.acks == ACKS_ALL or (request.acks == ACKS_LEADER and any(log.binds_late for log in waits)):
         response = ProduceResponse(responses=topics)
         return _Durable(response, waits.values(), node, writes) if waits else response
     if request.acks == ACKS_NONE:

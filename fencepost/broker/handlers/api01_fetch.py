@@ -7,6 +7,9 @@ answers a diverging epoch, v13 names topics by id, v16 says where the leader is.
 
 from typing import TYPE_CHECKING, Any
 
+import trio
+
+from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
@@ -60,6 +63,8 @@ class _Fetch:
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         self.isolation = IsolationLevel(request.isolation_level)
         self.topics: list[tuple[Any, str, list[_Read]]] = []
+        self.missing: list[Missing] = []
+        """What the last `read` found to be on its way."""
         self._resolve(request)
 
     @property
@@ -71,6 +76,7 @@ class _Fetch:
         """Whether waiting has an end: enough bytes (I7: counted up to where this reader may read), or a change."""
         total = 0
         isolation = self.isolation
+        arrived = not self.missing or any(missing.arrived for missing in self.missing)
         for _, _, reads in self.topics:
             for read in reads:
                 log = read.log
@@ -83,11 +89,12 @@ class _Fetch:
                     total += min(log.readable_bytes(offset, isolation), read.ask.partition_max_bytes)
                 except (OSError, CorruptLogFile):
                     return True  # the read that follows meets the same fault, and reports it
-        return bool(total >= self._bytes_min)
+        return arrived and bool(total >= self._bytes_min)
 
     def read(self) -> tuple[Any, bool]:
         """Read all partitions; return the answer, and whether it should be sent without waiting any longer."""
         left = self._bytes_max
+        self.missing = []
         read_bytes, settled = 0, False
         responses, moved = [], False
         for ask, name, reads in self.topics:
@@ -157,6 +164,8 @@ class _Fetch:
         result = log.read(offset, min(ask.partition_max_bytes, left), self.isolation, at_least_one)
         if result.error is not ErrorCode.NONE:
             return self._error_answer(ask.partition, result.error, log), 0
+        if result.missing is not None:
+            self.missing.append(result.missing)
         aborted = None
         if result.aborted is not None:
             aborted = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in result.aborted]
@@ -205,9 +214,14 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
 
 
 async def _read_later(node: "Node", fetch: _Fetch, max_wait_ms: int) -> Any:
-    with node.purgatory.park(fetch.logs) as parked:
-        await parked.wait_until(fetch.ready, max_wait_ms)
-    return fetch.read()[0]
+    purgatory, deadline = node.purgatory, trio.current_time() + max_wait_ms / 1000
+    with purgatory.park(fetch.logs) as parked:
+        while True:
+            left = deadline - trio.current_time()
+            await parked.wait_until(fetch.ready, max(0, round(left * 1000)))
+            response, settled = fetch.read()
+            if settled or not fetch.missing or left <= 0 or purgatory.closed:
+                return response
 
 
 def leader_epoch_error(claimed: int, log: PartitionLog) -> ErrorCode:

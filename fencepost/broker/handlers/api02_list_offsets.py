@@ -7,11 +7,14 @@ versions). v1 answers one offset and its timestamp, v2 brings isolation, v4 lead
 
 import logging
 from functools import partial
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.durable_ends import at_durable_ends
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
+from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.results import ReadMissed
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.protocol.errors import ErrorCode
@@ -30,6 +33,8 @@ logger = logging.getLogger(__name__)
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 UNKNOWN = -1
+MISSING_WAIT_MS = 30_000
+"""So long a lookup by time waits for bytes that are on their way; Kafka's default for remote logs."""
 _Found = tuple[int, int, int]
 """Timestamp, offset and leader epoch."""
 
@@ -42,8 +47,27 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     return at_durable_ends(node, map(node.partition, asked), partial(_answer_all, node, request, context, asked))
 
 
-def _answer_all(node: "Node", request: Any, context: RequestContext, asked: list[TopicPartition]) -> Any:
-    """A partition named twice is an error of its own, as in Kafka."""
+def _answer_all(
+    node: "Node", request: Any, context: RequestContext, asked: list[TopicPartition], *, patient: bool = True
+) -> Any:
+    """A partition named twice is an error of its own, as in Kafka. Where bytes have to come first, a coroutine."""
+    try:
+        return _answers(node, request, context, asked, patient)
+    except ReadMissed as missed:
+        return _answer_when_arrived(node, request, context, asked, missed)
+
+
+async def _answer_when_arrived(
+    node: "Node", request: Any, context: RequestContext, asked: list[TopicPartition], missed: ReadMissed
+) -> Any:
+    log, missing = missed.log, missed.missing
+    with node.purgatory.park([log]) as parked:
+        await parked.wait_until(lambda: missing.arrived or log.disowned, MISSING_WAIT_MS)
+    answered = _answer_all(node, request, context, asked, patient=missing.arrived)
+    return await answered if isinstance(answered, CoroutineType) else answered
+
+
+def _answers(node: "Node", request: Any, context: RequestContext, asked: list[TopicPartition], patient: bool) -> Any:
     isolation = IsolationLevel(request.isolation_level)
     twice = {tp for tp in asked if asked.count(tp) > 1} if len(set(asked)) < len(asked) else set()
     topics = []
@@ -54,7 +78,7 @@ def _answer_all(node: "Node", request: Any, context: RequestContext, asked: list
             if tp in twice:
                 answers.append(_refuse(ask, ErrorCode.INVALID_REQUEST))
             else:
-                answers.append(_answer(node, tp, ask, isolation, context.api_version))
+                answers.append(_answer(node, tp, ask, isolation, context.api_version, patient))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
@@ -63,7 +87,7 @@ def _refuse(ask: Any, error: ErrorCode) -> Any:
     return ListOffsetsPartitionResponse(partition_index=ask.partition_index, error_code=error)
 
 
-def _answer(node: "Node", tp: TopicPartition, ask: Any, isolation: IsolationLevel, version: int) -> Any:
+def _answer(node: "Node", tp: TopicPartition, ask: Any, isolation: IsolationLevel, version: int, patient: bool) -> Any:
     log = node.partition(tp)
     if log is None:
         return _refuse(ask, node.absence(tp))
@@ -77,6 +101,10 @@ def _answer(node: "Node", tp: TopicPartition, ask: Any, isolation: IsolationLeve
         return _refuse(ask, ErrorCode.UNSUPPORTED_VERSION)
     try:
         timestamp, offset, epoch = _find(log, ask.timestamp, isolation)
+    except ReadMissed:
+        if patient:
+            raise
+        return _refuse(ask, ErrorCode.REQUEST_TIMED_OUT)
     except (OSError, CorruptLogFile) as failure:
         logger.error("offsets of %s can not be looked up cause=%s", tp, failure)
         return _refuse(ask, ErrorCode.KAFKA_STORAGE_ERROR)
@@ -101,6 +129,8 @@ def _find(log: PartitionLog, timestamp: int, isolation: IsolationLevel) -> _Foun
         found = log.max_timestamp_offset(isolation)
     else:
         found = log.offset_for_timestamp(timestamp, isolation)
+    if isinstance(found, Missing):
+        raise ReadMissed(log, found)
     return (UNKNOWN, UNKNOWN, UNKNOWN) if found is None else (found.timestamp_ms, found.offset, found.leader_epoch)
 
 

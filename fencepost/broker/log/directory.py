@@ -5,13 +5,10 @@ import os
 from collections.abc import Callable, Collection, Container, Iterable
 from pathlib import Path
 
-import trio
-
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.deletions import FULL_DISK, Chores
 from fencepost.broker.log.durability.flusher import Durability
-from fencepost.broker.log.durability.sync_threads import FlushThreads
-from fencepost.broker.log.durability.upkeep import done, sync_all, syncing
+from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.kept_offsets import KeptOffsets
 from fencepost.broker.log.log_store import LogStore
 from fencepost.broker.log.partition import PartitionLog
@@ -39,6 +36,7 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment import LOG_SUFFIX
 from fencepost.broker.log.storage.segment_store import SegmentStore
 from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed, Store, Syncable
+from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 _REMEDY = (
@@ -143,6 +141,10 @@ class LogDirectory:
             return self._open(tp, None, self._default_config(tp.topic))
         return log
 
+    def opened(self, tp: TopicPartition) -> PartitionLog | None:
+        """The log of a partition, if it is open."""
+        return self._logs.get(tp)
+
     def create(
         self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, only_topic: bool = False
     ) -> PartitionLog:
@@ -163,7 +165,7 @@ class LogDirectory:
         """Delete a partition's log; no error if there is none. Its files go with the `chores`. Raises OSError."""
         log = self._logs.pop(tp, None)
         if log is not None:
-            log.mark_deleted()
+            log.disown(f"{tp} was deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._unopened.discard(tp)
         self._offline.pop(tp, None)
         self._kept.forget(tp)
@@ -176,6 +178,14 @@ class LogDirectory:
             if str(tp) in self._log_store.names():
                 self._unopened.add(tp)  # what is left is a deleted topic's still: no new one may find it as its own
             raise
+
+    def release(self, tp: TopicPartition, why: str) -> None:
+        """Let go of a log that is not ours any more; it is opened again when it is."""
+        log = self._logs.pop(tp, None)
+        if log is not None:
+            log.disown(why)
+            if str(tp) in self._log_store.names():
+                self._unopened.add(tp)
 
     def partitions(self) -> Collection[TopicPartition]:
         """Every partition that has a log, opened or not."""
@@ -248,35 +258,6 @@ class LogDirectory:
         if error.errno in FULL_DISK:
             self._chores.make_room()
 
-    async def housekeep(self, now_ms: int, threads: FlushThreads | None = None) -> None:
-        """Retention and producer expiry of every log, a few at a time; call it every minute or so.
-
-        `threads` wait for the disk; without any it is done at once.
-        What the disk refuses is told in the log of the process and tried again the next time; but for a failed fsync,
-        see `lose`.
-        """
-        for tp in sorted(self.partitions()):
-            await trio.lowlevel.checkpoint()
-            if tp in self._offline:
-                continue
-            try:
-                log = self.get(tp)
-                if log is not None:
-                    await done(log.housekeeping(now_ms), threads)
-            except FlushFailed as error:
-                log = self._logs.get(tp)
-                if log is None or self.lose is None:
-                    raise
-                self.lose(log, error)
-            except (OSError, CorruptLogFile) as error:
-                logger.error("upkeep of %s failed: %s", tp, error)
-                if isinstance(error, OSError):
-                    self.make_room(error)
-        try:
-            await done(syncing(self.log_start_files()), threads)
-        except OSError as error:
-            logger.error("log starts of %s not written: %s", self.place, error)
-
     def write_checkpoints(self) -> None:
         """Put recovery points, log starts and high watermarks into Kafka's checkpoint files. Raises OSError."""
         if self._in_memory:
@@ -289,7 +270,7 @@ class LogDirectory:
         if self._in_memory:
             return []
         for log in logs:
-            if log.log_end_offset and not log.offline and not log.deleted:
+            if log.log_end_offset and not log.offline and not log.disowned:
                 self._kept.recovery_points[log.tp] = log.recovery_point
         high_watermarks = {tp: log.high_watermark for tp, log in self._logs.items() if log.log_end_offset}
         return self._kept.recovery_files(high_watermarks)

@@ -5,6 +5,7 @@ as Kafka's segment files, on disk or in memory; another store (a database, an ob
 suite of tests, tests/unit/log/test_log_store.py, says what each has to do.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from fencepost.broker.log.config import LogConfig
@@ -26,12 +27,23 @@ class Conflict(NamedTuple):
     actual_offset: int
 
 
+class Missing:
+    """Bytes that a read needs are not in this process yet, and are on their way: read again when they `arrived`."""
+
+    __slots__ = ("arrived",)
+
+    def __init__(self) -> None:
+        self.arrived = False
+
+
 class Extent(NamedTuple):
     """What a read found: pieces in order, their bytes in all, and the offset after the last batch."""
 
     parts: list[Piece]
     size_bytes: int
     end_offset: int
+    missing: Missing | None = None
+    """Why there are no pieces; the rest then says nothing."""
 
 
 class FoundTime(NamedTuple):
@@ -41,9 +53,43 @@ class FoundTime(NamedTuple):
     offset: int
 
 
+class RowListener(Protocol):
+    """The broker's side of a store that binds offsets late; called on the event loop. Rows are whole batches."""
+
+    def bound(self, end_offset: int) -> None:
+        """All waiting appends below `end_offset` stand where they were expected, durable and visible."""
+        ...
+
+    def foreign(self, rows: Sequence[Bytes]) -> None:
+        """Rows of other writers stand, durable, where the first waiting append was expected to.
+
+        The store has let go of every waiting append. Those that still hold are appended again before this returns,
+        in the same order.
+        """
+        ...
+
+    def arrived(self) -> None:
+        """Bytes that a read missed are here."""
+        ...
+
+
+class LateLog(Protocol):
+    """The part of a `StoredLog` whose appends are bound to offsets later: other brokers write to the same log."""
+
+    def follow(self, listener: RowListener) -> None:
+        """Tell `listener` what becomes of appends, and which rows others wrote."""
+        ...
+
+    def deliver(self) -> None:
+        """The outcome of the last sync of `pins`, which ran in a thread: tell the listener, on the event loop."""
+        ...
+
+
 class StoredLog(Protocol):
     """One log's batches by offset. Appends and reads never wait; durability is asked for with `pins`."""
 
+    late: LateLog | None
+    """None where an append is bound when it returns. Otherwise `end_offset` counts the appends that wait, too."""
     unflushed: bool
     """Whether the last `pins` had to leave something out that is not in the log's files yet: the disk was full."""
     written_batches: int
@@ -121,11 +167,11 @@ class StoredLog(Protocol):
         """Every aborted transaction that overlaps [offset, upper_offset) (row I2), ordered by first offset."""
         ...
 
-    def first_at_or_after(self, timestamp_ms: int, start_offset: int, upper_offset: int) -> FoundTime | None:
+    def first_at_or_after(self, timestamp_ms: int, start_offset: int, upper_offset: int) -> FoundTime | Missing | None:
         """The first record from `start_offset` below `upper_offset` that is not earlier (row I6). Raises as `read`."""
         ...
 
-    def latest(self, start_offset: int, upper_offset: int) -> FoundTime | None:
+    def latest(self, start_offset: int, upper_offset: int) -> FoundTime | Missing | None:
         """The first record with the largest timestamp in that range (KIP-734). Raises as `read`."""
         ...
 

@@ -6,18 +6,19 @@ from collections.abc import Callable, Collection
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.durability.checkpoint_pace import CheckpointPace
-from fencepost.broker.log.durability.upkeep import Steps, at_once, sync_all
+from fencepost.broker.log.durability.upkeep import sync_all
+from fencepost.broker.log.late_appends import LateAppends
 from fencepost.broker.log.log_store import Conflict, OpenedLog
 from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
 from fencepost.broker.log.producer_state import AppendOrigin, Refusal, VerificationGuard
 from fencepost.broker.log.reading import ReadableLog
 from fencepost.broker.log.recovery.opening import ALL_TRUSTED
 from fencepost.broker.log.recovery.snapshot_files import SnapshotFiles
-from fencepost.broker.log.results import ReadResult, Ticket, TimestampOffset, Watcher
-from fencepost.broker.log.retention import deletable
+from fencepost.broker.log.results import LogFollower, ReadResult, Ticket, TimestampOffset, Watcher
 from fencepost.broker.log.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
-from fencepost.broker.log.storage.store import FileRegion, FlushFailed, Store, Syncable
+from fencepost.broker.log.storage.store import FileRegion, Store, Syncable
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
+from fencepost.broker.log.trimming import LogTrimmer
 from fencepost.broker.log.validation import Accepted, check_batch, check_own
 from fencepost.protocol.control_records import same_marker
 from fencepost.protocol.errors import ErrorCode
@@ -68,14 +69,18 @@ class PartitionLog(ReadableLog):
         self._flushing_bytes = self._flushed_bytes = self.segments.written_bytes
         self._refusal: Refusal | None = None
         self._durable_at_once = durable_at_once
-        self._log_start_files = log_start_files or list
+        self.log_start_files = log_start_files or list
+        """What writes the log starts down when it is synced."""
         self.later = later or sync_all
         """Takes what a thread shall do by the way."""
         self._write_failed = write_failed
         self._founded = bool(self.segments.size_bytes) and store.load(PARTITION_METADATA) is not None
         self.snapshots = SnapshotFiles(store)
         """The states of the producers that are kept beside the batches."""
+        self.trimmer = LogTrimmer(self)
+        self.follower: LogFollower | None = None
         self._pace = CheckpointPace(self.segments, lazy=durable_at_once)
+        self._late = LateAppends(self, self.segments, self.segments.late) if self.segments.late is not None else None
 
     # Appending
 
@@ -104,6 +109,8 @@ class PartitionLog(ReadableLog):
         )
         if isinstance(verdict, Refusal):
             return self._refused(verdict)
+        if self._late is not None and expected_offset in (None, self.log_end_offset):
+            return self._late.append(verdict, origin, transaction_version, guard)
         data, header, append_time_ms = verdict
         entry = None
         base_offset = self.segments.end_offset if expected_offset is None else expected_offset
@@ -112,7 +119,7 @@ class PartitionLog(ReadableLog):
             if not isinstance(admitted, ProducerEntry):
                 return self._refused(admitted) if isinstance(admitted, Refusal) else self._duplicate(admitted)
             entry = admitted
-        refusal = self._write(base_offset, data, header, now_ms)
+        refusal = self.write_row(base_offset, data, header, now_ms)
         if refusal is not None:
             return self._refused(refusal)
         if entry is not None:
@@ -136,8 +143,10 @@ class PartitionLog(ReadableLog):
         if refusal is not None:
             return self._refused(refusal)
         marker, header = same_marker(producer_id, producer_epoch, commit, coordinator_epoch, now_ms)
+        if self._late is not None:
+            return self._late.append_marker(marker, header, commit, coordinator_epoch, transaction_version)
         offset = self.segments.end_offset
-        refusal = self._write(offset, bytearray(marker), header, now_ms)
+        refusal = self.write_row(offset, bytearray(marker), header, now_ms)
         if refusal is not None:
             return self._refused(refusal)
         ended = self.producers.commit_marker(
@@ -160,16 +169,17 @@ class PartitionLog(ReadableLog):
         """
         return self.producers.guard(producer_id, producer_epoch, base_sequence, transaction_version)
 
-    def _write(
+    def write_row(
         self, base_offset: int, data: bytearray | memoryview, header: BatchHeader, now_ms: int
     ) -> Refusal | None:
+        """Hand a batch that the rules accepted to the store; why it could not."""
         if self._refusal is not None:
             return self._refusal
         segments = self.segments
         try:
             if not self._founded:
                 self._found()
-            if self.epochs.latest != self.leader_epoch:
+            if self._late is None and self.epochs.latest != self.leader_epoch:
                 self.epochs.begin(self.leader_epoch, base_offset)
             if segments.must_roll(len(data), header, now_ms, self.config):
                 self._roll(now_ms)
@@ -196,7 +206,7 @@ class PartitionLog(ReadableLog):
         self.segments.roll(now_ms)
         self.flush_at_bytes = 0
         self.producers.shrink(self.config.producer_ids_max)
-        self.later(self._take_snapshot())
+        self.later(self.take_snapshot())
 
     def _refused(self, refusal: Refusal) -> Ticket:
         code, message, record_errors = refusal
@@ -208,13 +218,26 @@ class PartitionLog(ReadableLog):
 
     def newest_ticket(self) -> Ticket:
         """A ticket that is settled when all that was appended so far is."""
-        return Ticket(self, self.log_end_offset)
+        newest = None if self._late is None else self._late.newest_ticket()
+        return newest or Ticket(self, self.log_end_offset)
+
+    @property
+    def binds_late(self) -> bool:
+        """Whether offsets, and whether an append takes place at all, are known only when its ticket is settled."""
+        return self._late is not None
 
     # Producers and transactions
 
     def producer_states(self) -> Collection[ProducerEntry]:
         """Every producer this partition remembers, for DescribeProducers."""
         return self.producers.entries()
+
+    def forget_producers(self, now_ms: int) -> None:
+        """Forget idle producers, and the oldest where there are too many (row P10)."""
+        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+        self.producers.shrink(self.config.producer_ids_max)
+        if self._late is not None:
+            self._late.forget()
 
     # Durability
 
@@ -229,11 +252,14 @@ class PartitionLog(ReadableLog):
             self.segments.reserve(RESERVE_BYTES)
         self._flushing_bytes = self.segments.written_bytes
         self.flush_at_bytes = self._flushing_bytes + FLUSH_BYTES
-        return self.log_end_offset, [] if self.deleted else self.segments.pins()
+        return self.log_end_offset, [] if self.disowned else self.segments.pins()
 
     def finish_sync(self, end_offset: int) -> None:
         """All that `begin_sync` returned along with `end_offset` is synced."""
         self._flushed_bytes = self._flushing_bytes
+        if self.segments.late is not None:
+            self.segments.late.deliver()
+            return
         if not self.segments.unflushed:
             self.recovery_point = max(self.recovery_point, end_offset)
         self.advance_high_watermark(end_offset)
@@ -272,51 +298,9 @@ class PartitionLog(ReadableLog):
 
     # Upkeep
 
-    def delete_records(self, offset: int) -> tuple[ErrorCode, int]:
-        """`deleting_records` at once, for tests and tools."""
-        return at_once(self.deleting_records(offset))
-
-    def deleting_records(self, offset: int) -> Steps[tuple[ErrorCode, int]]:
-        """Hide what lies below `offset` (-1: the high watermark) for good and delete the segments it frees.
-
-        Returns the new log start offset, durable if the log is on disk. OFFSET_OUT_OF_RANGE beyond the high watermark.
-        A segment in or after which an open transaction begins stays until the transaction is decided, unless
-        `retention_spares_open_transactions` is off.
-        """
-        before = self._log_start_offset
-        if self.offline:
-            return ErrorCode.KAFKA_STORAGE_ERROR, before
-        target = self._high_watermark if offset == -1 else offset
-        if target < 0 or target > self._high_watermark:
-            return ErrorCode.OFFSET_OUT_OF_RANGE, -1
-        self._log_start_offset = max(before, target)
-        try:
-            yield self._log_start_files()  # also if the start is there already: it may be on its way to the disk
-            if target > before:
-                yield from self._deleting_segments(0)
-        except OSError as error:
-            logger.error("deleting records of %s failed: %s", self.tp, error)
-            if isinstance(error, FlushFailed):
-                self.take_offline(error)
-            return ErrorCode.KAFKA_STORAGE_ERROR, before
-        if target > before:
-            self._wake()
-        return ErrorCode.NONE, self._log_start_offset
-
-    def housekeep(self, now_ms: int) -> None:
-        """`housekeeping` at once, for tests and tools."""
-        at_once(self.housekeeping(now_ms))
-
-    def housekeeping(self, now_ms: int) -> Steps[None]:
-        """Retention by time and size, and forgetting idle producers. Raises OSError."""
-        if not self.offline:
-            self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
-            self.producers.shrink(self.config.producer_ids_max)
-            yield from self._deleting_segments(now_ms)
-
     def checkpoint_due(self, seconds: float) -> bool:
         """Whether so much was written since the last one (`CheckpointPace`); `seconds` is now by a steady clock."""
-        return not (self.offline or self.deleted) and self._pace.due(seconds)
+        return not (self.offline or self.disowned) and self._pace.due(seconds)
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment, which holds something, so that it can be compacted in time. Raises OSError."""
@@ -333,7 +317,7 @@ class PartitionLog(ReadableLog):
         pins = self.segments.seal_pins()
         if pins is None:
             return None
-        late = self._take_snapshot()
+        late = self.take_snapshot()
         return [*late, *self.snapshots.pins(self.log_end_offset), *pins, *self.store.pin_entries()]
 
     def drop_passed_snapshots(self, offset: int) -> list[Syncable]:
@@ -346,7 +330,7 @@ class PartitionLog(ReadableLog):
 
     def close(self) -> None:
         """Checkpoint, make everything durable, let go of descriptors. Raises OSError."""
-        if self.deleted:
+        if self.disowned:
             return
         if self._founded and not self.offline:
             end_offset, pins = self.begin_sync()
@@ -357,44 +341,21 @@ class PartitionLog(ReadableLog):
             self.finish_sync(end_offset)
         self.segments.close()
 
-    def mark_deleted(self) -> None:
-        """The partition is gone: refuse what comes, wake who waits. `LogDirectory` removes the files."""
-        self.deleted = True
-        self._refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.tp} was deleted")
+    def disown(self, why: str, error: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """The partition is not ours any more: it was deleted, or another broker leads it. Nowhere else is this learnt.
+
+        Appends are refused with NOT_LEADER_OR_FOLLOWER, unsettled tickets fail, parked fetches wake and get `error`.
+        """
+        self.disowned, self._disowned_error = True, error
+        self._refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
+        if self._late is not None:
+            self._late.refuse_all(self._refusal)
+        if self.follower is not None:
+            self.follower.disowned()
         self.snapshots.give_up()
         self.segments.close()
-        self._wake()
+        self.wake()
 
-    def _take_snapshot(self) -> list[Syncable]:
+    def take_snapshot(self) -> list[Syncable]:
+        """Write the producers' states at the log's end; what makes that durable. Raises OSError."""
         return self.snapshots.write(self.log_end_offset, self.producers.entries())
-
-    def _deleting_segments(self, now_ms: int) -> Steps[None]:
-        spares = self.config.retention_spares_open_transactions
-        undecided = self.producers.first_undecided_offset() if spares else None
-        bound = self._high_watermark if undecided is None else min(self._high_watermark, undecided)
-        facts = self.segments.facts()
-        count = deletable(facts, self.config, now_ms, self._log_start_offset, bound)
-        if not count:
-            return
-        if count == len(facts):
-            self._roll(now_ms)
-            self.segments.create()  # an empty file still says where offsets go on
-            yield self._take_snapshot()
-        # What the producers did in the data that goes stands only in the snapshot at the new start: it must last first,
-        # and so must those between, for a crash can come before all are deleted. A full disk may have left it out.
-        ends = [fact.next_offset for fact in facts[:count]]
-        yield [*(pin for end in ends for pin in self.snapshots.pins(end)), *self.store.pin_entries()]
-        # Meanwhile others may have deleted some of them, or compacted: what follows stands for what is there now.
-        ends = [fact.next_offset for fact in self.segments.facts()[:-1] if fact.next_offset <= ends[-1]]
-        while ends and not self.snapshots.has(ends[-1]):
-            ends.pop()
-        if not ends or self.deleted or self.offline:
-            return
-        self.later(self.segments.drop_front(len(ends)))
-        first_offset = self.segments.first_offset
-        self.later(self.snapshots.remove_before(first_offset))
-        moved = first_offset > self._log_start_offset
-        self._log_start_offset = max(self._log_start_offset, first_offset)
-        logger.info("deleted %d segments of %s below offset %d", len(ends), self.tp, first_offset)
-        if moved:
-            self._wake()

@@ -91,6 +91,33 @@ class ProducerStates:
         self._decided: list[tuple[int, int]] = []
         self._guards: dict[int, VerificationGuard] = {}
 
+    # Going back (`LateAppends`)
+
+    def copy(self) -> "ProducerStates":
+        """The same producers and transactions, without the verifications under way."""
+        copied = ProducerStates()
+        copied.rewind(self)
+        return copied
+
+    def rewind(self, earlier: "ProducerStates") -> None:
+        """Go back to `earlier`; verifications under way stay."""
+        self._entries = dict(earlier._entries)
+        self._open = OrderedDict(earlier._open)
+        self._decided = list(earlier._decided)
+
+    def keep_only(self, others: "ProducerStates") -> None:
+        """Forget the producers that `others` do not know."""
+        for producer_id in self._entries.keys() - others._entries.keys():
+            del self._entries[producer_id]
+
+    def guard_of(self, producer_id: int) -> VerificationGuard | None:
+        """The verification under way for a producer."""
+        return self._guards.get(producer_id)
+
+    def set_guard(self, producer_id: int, guard: VerificationGuard) -> None:
+        """Put a verification back that an append, undone since, had ended."""
+        self._guards[producer_id] = guard
+
     # Looking
 
     def __len__(self) -> int:

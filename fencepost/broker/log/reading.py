@@ -2,7 +2,7 @@
 
 import logging
 
-from fencepost.broker.log.log_store import FoundTime, OpenedLog, StoredLog
+from fencepost.broker.log.log_store import FoundTime, Missing, OpenedLog, StoredLog
 from fencepost.broker.log.producer_state import OpenTransaction
 from fencepost.broker.log.results import ReadResult, TimestampOffset, Watcher
 from fencepost.broker.log.storage.store import CorruptLogFile
@@ -27,7 +27,9 @@ class ReadableLog:
         self.producers = opened.producers
         self.epochs = opened.epochs
         self.leader_epoch = max(0, self.epochs.latest)
-        self.deleted = False
+        self.disowned = False
+        """The partition is not ours any more: deleted, or led by another broker. Nothing is taken or shown."""
+        self._disowned_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         self._log_start_offset = max(log_start_offset, self.segments.first_offset)
         self._high_watermark = self.segments.end_offset
         self._watchers: dict[Watcher, None] = {}
@@ -41,6 +43,10 @@ class ReadableLog:
     def log_start_offset(self) -> int:
         """The first offset that may be read."""
         return self._log_start_offset
+
+    def raise_log_start(self, offset: int) -> None:
+        """Hide what lies below `offset`; never moves back."""
+        self._log_start_offset = max(self._log_start_offset, offset)
 
     @property
     def log_end_offset(self) -> int:
@@ -101,14 +107,14 @@ class ReadableLog:
         high_watermark, stable = self._high_watermark, self.last_stable_offset
         upper_offset = stable if committed else high_watermark
         start = self._log_start_offset
-        if not start <= offset <= self.segments.end_offset or self.deleted:
-            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if self.deleted else ErrorCode.OFFSET_OUT_OF_RANGE
+        if not start <= offset <= self.segments.end_offset or self.disowned:
+            error = self._disowned_error if self.disowned else ErrorCode.OFFSET_OUT_OF_RANGE
             return ReadResult(error, [], 0, high_watermark, stable, start, [] if committed else None)
         if offset >= upper_offset:
             return ReadResult(ErrorCode.NONE, [], 0, high_watermark, stable, start, [] if committed else None)
         aborted: list[tuple[int, int]] | None = None
         try:
-            parts, size_bytes, end_offset = self.segments.read(offset, upper_offset, max_bytes, at_least_one)
+            parts, size_bytes, end_offset, missing = self.segments.read(offset, upper_offset, max_bytes, at_least_one)
             if committed:
                 overlapping = self.segments.aborted_between(offset, end_offset) if size_bytes else []
                 aborted = [(entry.producer_id, entry.first_offset) for entry in overlapping]
@@ -116,7 +122,7 @@ class ReadableLog:
             logger.error("reading %s at offset %d failed: %s", self.tp, offset, error)
             code = ErrorCode.KAFKA_STORAGE_ERROR if isinstance(error, OSError) else ErrorCode.CORRUPT_MESSAGE
             return ReadResult(code, [], 0, high_watermark, stable, start, aborted)
-        return ReadResult(ErrorCode.NONE, parts, size_bytes, high_watermark, stable, start, aborted)
+        return ReadResult(ErrorCode.NONE, parts, size_bytes, high_watermark, stable, start, aborted, missing)
 
     def readable_bytes(self, offset: int, isolation: IsolationLevel) -> int:
         """Bytes a reader at `offset` could get now (row I7: committed readers count up to the LSO only).
@@ -127,7 +133,7 @@ class ReadableLog:
         offset = max(offset, self._log_start_offset)
         return 0 if offset >= upper_offset else self.segments.bytes_between(offset, upper_offset)
 
-    def offset_for_timestamp(self, timestamp_ms: int, isolation: IsolationLevel) -> TimestampOffset | None:
+    def offset_for_timestamp(self, timestamp_ms: int, isolation: IsolationLevel) -> TimestampOffset | Missing | None:
         """The first record that is not earlier, if a reader of `isolation` may see it (row I6).
 
         Raises CorruptLogFile and OSError.
@@ -138,12 +144,14 @@ class ReadableLog:
 
     def max_timestamp_offset(
         self, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
-    ) -> TimestampOffset | None:
+    ) -> TimestampOffset | Missing | None:
         """The first record with the largest timestamp (KIP-734). Raises CorruptLogFile and OSError."""
         return self._with_epoch(self.segments.latest(self._log_start_offset, self._upper(isolation)))
 
-    def _with_epoch(self, found: FoundTime | None) -> TimestampOffset | None:
-        return None if found is None else TimestampOffset(*found, self.epochs.epoch_of(found.offset))
+    def _with_epoch(self, found: FoundTime | Missing | None) -> TimestampOffset | Missing | None:
+        return (
+            found if not isinstance(found, FoundTime) else TimestampOffset(*found, self.epochs.epoch_of(found.offset))
+        )
 
     def epoch_end_offset(self, epoch: int) -> tuple[int, int]:
         """The largest known epoch at or below `epoch` and the offset where it ended; (-1, -1) if unknown (row L10).
@@ -167,7 +175,8 @@ class ReadableLog:
         """Stop that; no error if it was not watching."""
         self._watchers.pop(watcher, None)
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Let all that watch look again: bounds moved, bytes arrived, or the partition is gone."""
         for watcher in tuple(self._watchers):
             watcher.wake()
 
@@ -179,4 +188,4 @@ class ReadableLog:
         self._high_watermark = offset
         self.producers.settle(offset)
         if self._watchers:
-            self._wake()
+            self.wake()

@@ -1,8 +1,10 @@
 """What a log answers, and who may wait for it."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from fencepost.broker.log.storage.store import Piece
+from fencepost.broker.log.log_store import Missing
+from fencepost.broker.log.storage.store import Bytes, Piece
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -14,6 +16,18 @@ class Watcher(Protocol):
 
     def wake(self) -> None:
         """The high watermark or the LSO moved, or the partition was deleted. Must not call back into the log."""
+        ...
+
+
+class LogFollower(Protocol):
+    """What keeps state by a log's rows: it hears of rows that it did not append, before any ticket settles."""
+
+    def foreign(self, rows: "Sequence[Bytes]", refused: bool) -> None:
+        """Rows of other writers came; `refused`: appends of ours that waited were refused because of them."""
+        ...
+
+    def disowned(self) -> None:
+        """The partition is not ours any more."""
         ...
 
 
@@ -93,6 +107,17 @@ class ReadResult(NamedTuple):
     log_start_offset: int
     aborted: list[tuple[int, int]] | None
     """(producer id, first offset) of the aborted transactions that overlap the batches; None for read_uncommitted."""
+    missing: Missing | None = None
+    """There are batches, and their bytes are on their way; the log's watchers are woken when they arrived."""
+
+
+class ReadMissed(Exception):
+    """An answer needs bytes of `log` that are on their way."""
+
+    def __init__(self, log: "PartitionLog", missing: Missing) -> None:
+        super().__init__(f"bytes of {log.tp} are not here yet")
+        self.log = log
+        self.missing = missing
 
 
 class TimestampOffset(NamedTuple):

@@ -145,7 +145,7 @@ class MetadataSnapshots:
                 break
             boundary, excess = fact.next_offset, excess - fact.size_bytes
         if boundary > self._log.log_start_offset:
-            await in_threads(self._log.deleting_records(boundary), self._threads)
+            await in_threads(self._log.trimmer.deleting_records(boundary), self._threads)
 
     async def take_if_due(self, metadata: "MetadataService") -> None:
         """Take a snapshot where so many bytes, or so much time, has passed since the last one; call it now and then."""

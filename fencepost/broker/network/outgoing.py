@@ -92,6 +92,8 @@ class Outgoing:
     def _settled(self, waits: "dict[PartitionLog, Ticket]") -> bool:
         """Whether the answers may leave as they are; where only a brief flush is missing, it is done on the spot."""
         commit = self._node.commit
+        if any(log.binds_late for log in waits):
+            return False  # their answers are to be revised
         if all(map(commit.is_settled, waits.values())):
             return True
         return commit.settle_here(self, waits) and all(map(commit.is_settled, waits.values()))

@@ -192,7 +192,7 @@ class RepeatedProduce:
         large = self._node.large_writes
         if length >= large.from_bytes and large.wants(known.log):
             return None
-        if known.log.deleted:
+        if known.log.disowned:
             self._forget()
             return None
         batch = frame[start:stop]

@@ -53,7 +53,9 @@ class Markers:
     ) -> Mapping[TopicPartition, ErrorCode] | None:
         """As `write_markers`, where the page cache is durable enough (`durability=os`); else None."""
         node = self._node
-        if node.commit.durability != "os":
+        if node.commit.durability != "os" or any(
+            log is not None and log.binds_late for log in map(node.partition, partitions)
+        ):
             return None
         appended = self._append(marker, partitions)
         for ticket in appended.tickets.values():

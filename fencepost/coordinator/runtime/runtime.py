@@ -13,6 +13,7 @@ from fencepost.coordinator.ports import (
     Clock,
     CoordinatorLog,
     CoordinatorLogs,
+    LogNotHere,
     LogSuperseded,
     LogUnreadable,
     LogWriteFailed,
@@ -153,6 +154,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         self._end_loading(partition)
         attempt = self._loading[partition] = trio.Event()
         state, unknown = self._machine.empty(), 0
+        missed: LogNotHere | None = None
         try:
             log = self._logs.log(partition)
             for number, batch in enumerate(log.replay(), 1):
@@ -161,6 +163,8 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
                     await trio.lowlevel.checkpoint()
                     if self._loading.get(partition) is not attempt:
                         return
+        except LogNotHere as error:
+            missed = error
         except LogUnreadable as error:
             self._fail(shard, error)
         else:
@@ -171,6 +175,9 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         finally:
             if self._loading.get(partition) is attempt:
                 self._end_loading(partition)
+        if missed is not None:
+            await missed.arrived()
+            await self.load(partition)
 
     def _open(self, shard: Shard[StateT, RecordT], log: CoordinatorLog, state: StateT) -> None:
         log.listener = _Listener(self, shard)

@@ -13,6 +13,7 @@ from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
 from fencepost.broker.log.storage.store import Bytes, FileRegion, Piece
 from fencepost.protocol.record_batch import BatchHeader, build_batch, iter_headers
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from tests.kit.late_log_store import LateLogStore
 
 TP = TopicPartition("events", 0)
 TOPIC_ID = bytes(range(16))
@@ -73,6 +74,11 @@ def settle(log: PartitionLog) -> None:
 def over(store: MemoryStore, config: LogConfig = DEFAULTS, durability: str = "os") -> PartitionLog:
     """The one partition over `store`; in `os` the high watermark follows the end, in `fsync` `settle` moves it."""
     return directory_over(store, durability).create(TP, TOPIC_ID, config)
+
+
+def late_log(store: LateLogStore, config: LogConfig = DEFAULTS) -> PartitionLog:
+    """The one partition over a store that binds offsets late; `settle` commits what waits."""
+    return PartitionLog(TP, TOPIC_ID, config, store.files(str(TP)), store.open(str(TP), config, 0, 0))
 
 
 def directory_over(store: MemoryStore, durability: str = "os") -> LogDirectory:

@@ -136,7 +136,10 @@ async def test_appends_and_reads_go_on_between_the_steps_and_regions_stay_readab
     directory.close()
 
 
-@pytest.mark.parametrize("disturb", [lambda log: log.delete_records(59), lambda log: log.mark_deleted()])
+@pytest.mark.parametrize(
+    "disturb",
+    [lambda log: log.trimmer.delete_records(59), lambda log: log.disown("deleted")],
+)
 def test_a_log_that_changes_under_a_compaction_ends_it(disturb: Callable[[PartitionLog], object]) -> None:
     """L4, Conflict: retention or deletion was first; nothing of the compaction is left behind."""
     for steps_before in range(12):
@@ -159,7 +162,7 @@ def test_a_log_that_changes_under_a_compaction_ends_it(disturb: Callable[[Partit
                 break
             answer = work.job() if isinstance(work, Offload) else None
         assert (ended, cleaning.cleaned_to) in ((1, 0), (0, 60))
-        if not log.deleted:
+        if not log.disowned:
             assert log.log_start_offset == 59
             assert seen(log) == {"k": "v59"}
             names = store.child(str(TP)).sizes()

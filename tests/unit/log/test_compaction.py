@@ -205,7 +205,7 @@ def test_a_checkpoint_outside_the_log_begins_anew() -> None:
     for number in range(12):
         put(log, ("k", f"v{number}"))
     assert range_of(log, 10_000).first_dirty_offset == 0
-    log.delete_records(5)
+    log.trimmer.delete_records(5)
     assert range_of(log, 3).first_dirty_offset == 5
 
 
@@ -274,11 +274,11 @@ def test_compact_alone_never_deletes_by_time_or_size() -> None:
     log = over(MemoryStore(), replace(COMPACT, segment_bytes=200, retention_ms=1, retention_bytes=1))
     for number in range(12):
         put(log, (f"k{number}", "v"))
-    log.housekeep(NOW_MS + 24 * HOUR_MS)
+    log.trimmer.housekeep(NOW_MS + 24 * HOUR_MS)
     assert (log.log_start_offset, len(seen(log))) == (0, 12)
     log.config = replace(log.config, cleanup_policy=frozenset({"compact", "delete"}))
     clean(log)
-    log.housekeep(NOW_MS + 24 * HOUR_MS)
+    log.trimmer.housekeep(NOW_MS + 24 * HOUR_MS)
     assert log.log_start_offset == log.log_end_offset == 12
 
 

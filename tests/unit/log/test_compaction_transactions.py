@@ -182,7 +182,7 @@ def test_a_marker_stays_while_the_snapshot_at_the_log_start_has_its_transaction_
     put(log, ("b", "1"))
     end(log, 1, 0, commit=True)
     put(log, ("c", "1"))
-    log.delete_records(1)
+    log.trimmer.delete_records(1)
     assert segments_of(log).first_offset == 1
     forgotten(log)
     for hours in range(4):

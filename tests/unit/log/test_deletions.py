@@ -25,7 +25,7 @@ def do_chores(directory: LogDirectory, seconds: float) -> None:
 
 
 def delete_some(log: PartitionLog, up_to: int = 9) -> None:
-    assert log.delete_records(up_to)[0] is ErrorCode.NONE
+    assert log.trimmer.delete_records(up_to)[0] is ErrorCode.NONE
 
 
 def test_l3_deleted_segments_keep_their_bytes_for_file_delete_delay_ms():

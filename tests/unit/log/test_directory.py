@@ -7,6 +7,7 @@ import pytest
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import DirectoryInUse, LogDirectory
+from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.errors import ErrorCode
@@ -203,7 +204,7 @@ def test_memory_mode_touches_no_disk_and_behaves_alike(tmp_path, monkeypatch):
     for n in range(9):
         transact(log, 7, 0, n)
     assert log.high_watermark == 9, "durable at once"
-    assert log.delete_records(5) == (ErrorCode.NONE, 5)
+    assert log.trimmer.delete_records(5) == (ErrorCode.NONE, 5)
     directory.close()
     assert os.listdir(tmp_path) == []
 
@@ -218,7 +219,7 @@ async def test_housekeeping_goes_over_all_partitions(tmp_path):
     directory = LogDirectory.open(
         tmp_path / "data", durability="os", default_config=lambda topic: LogConfig(retention_ms=1000)
     )
-    await directory.housekeep(1 << 50)
+    await housekeep(directory, 1 << 50)
     assert [log.log_start_offset for log in directory.logs()] == [1, 1, 1]
     directory.close()
 

@@ -1,23 +1,28 @@
-"""What every LogStore has to do, asked of each: Kafka's segment files on disk, and in memory."""
+"""What every LogStore has to do: Kafka's segment files on disk and in memory, and one that binds offsets late."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from fencepost.broker.log.log_store import Conflict, LogStore, StoredLog
+from fencepost.broker.log.log_store import Conflict, LogStore, Missing, StoredLog
 from fencepost.broker.log.recovery.opening import ALL_TRUSTED
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment_store import SegmentStore
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.protocol.record_batch import assign_offset, iter_headers, read_header
+from tests.kit.late_log_store import LateLogStore, SharedRows
 from tests.unit.log.kit import DEFAULTS, NOW_MS, SMALL, batch, joined
 
 LOG = "events-0"
 
 
-@pytest.fixture(params=["files", "memory"])
+@pytest.fixture(params=["files", "memory", "late"])
 def store(request, tmp_path) -> LogStore:
+    if request.param == "late":
+        return LateLogStore(MemoryStore())
     return SegmentStore(FileStore(tmp_path) if request.param == "files" else MemoryStore())
 
 
@@ -35,7 +40,11 @@ def append(log: StoredLog, expected_offset: int, count: int = 1, timestamp_ms: i
     header = read_header(data)
     if log.must_roll(len(data), header, NOW_MS, TINY):
         log.roll(NOW_MS)
-    return log.append(expected_offset, data, header, TINY)
+    conflict = log.append(expected_offset, data, header, TINY)
+    if log.late is not None:
+        sync(log)
+        log.late.deliver()
+    return conflict
 
 
 def fill(log: StoredLog, batches: int, count: int = 2) -> None:
@@ -169,3 +178,63 @@ def test_logs_are_listed_renamed_and_deleted(store):
         removal.sync()
     assert store.names() == ["orders-3.old"]
     assert opened(store).end_offset == 0
+
+
+def test_bytes_that_are_not_here_are_missed_until_they_arrived():
+    """A read says so, finds nothing meanwhile, and the listener hears when it may try again."""
+    store = LateLogStore(MemoryStore())
+    log = opened(store)
+    fill(log, 10)
+    log.absent = range(4, 8)
+    listener = Listener()
+    log.follow(listener)
+    missed = [log.read(0, 20, 1 << 20, True).missing, log.first_at_or_after(NOW_MS, 0, 20), log.latest(0, 20)]
+    assert all(isinstance(missing, Missing) and not missing.arrived for missing in missed)
+    assert base_offsets(log, 8, 20) == list(range(8, 20, 2)), "what is here can be read"
+    log.fetch_absent()
+    assert all(missing.arrived for missing in missed)
+    assert listener.arrivals == 1
+    assert base_offsets(log, 0, 20) == list(range(0, 20, 2))
+
+
+def test_two_brokers_write_to_one_late_log():
+    """Each gets the other's rows before its own are bound behind them; of one producer's rows the second is refused."""
+    database: dict[str, SharedRows] = {}
+    logs = [opened(LateLogStore(MemoryStore(), database)) for _ in range(2)]
+    listeners = [Listener(), Listener()]
+    for log, listener, producer in zip(logs, listeners, (7, 8), strict=True):
+        log.follow(listener)
+        listener.again = partial(place, log, batch(1, producer, 0, 0))
+        listener.again()
+    for log in logs:
+        sync(log)
+        log.late.deliver()
+    assert listeners[0].ends == [1]
+    assert (listeners[1].seen, listeners[1].ends) == ([7], [2])
+    assert len(logs[1].rows.since(0)) == 2
+
+
+def place(log: StoredLog, data: bytearray) -> None:
+    """Append `data` where the log ends, without a commit."""
+    assign_offset(data, 0, log.end_offset, 0)
+    assert log.append(log.end_offset, data, read_header(data), TINY) is None
+
+
+class Listener:
+    """Appends one batch again whenever other rows came first."""
+
+    def __init__(self) -> None:
+        self.ends: list[int] = []
+        self.seen: list[int] = []
+        self.arrivals = 0
+        self.again: Callable[[], None] = lambda: None
+
+    def bound(self, end_offset: int) -> None:
+        self.ends.append(end_offset)
+
+    def foreign(self, rows: Sequence[bytes]) -> None:
+        self.seen += [read_header(row).producer_id for row in rows]
+        self.again()
+
+    def arrived(self) -> None:
+        self.arrivals += 1

@@ -296,7 +296,7 @@ def test_a_log_that_is_gone_is_not_counted():
     send(log, batch())
     found.look(log)
     assert found.is_too_much
-    log.mark_deleted()
+    log.disown("deleted")
     assert found.largest_first() == []
     assert found.total_bytes == 0
 

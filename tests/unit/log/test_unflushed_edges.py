@@ -185,7 +185,7 @@ async def test_what_retention_took_away_is_not_counted_for_ever(tmp_path):
     log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=400))
     for _ in range(20):
         end_offset = send(log, batch()).last_offset + 1
-    error, _ = log.delete_records(end_offset)
+    error, _ = log.trimmer.delete_records(end_offset)
     assert not error
     send(log, batch())
     size_bytes, pins = log.begin_relief(1 << 20)

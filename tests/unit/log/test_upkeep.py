@@ -14,6 +14,7 @@ from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.sync_threads import Failure, SyncThreads
 from fencepost.broker.log.durability.upkeep import at_once, in_threads
+from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.recovery import snapshot_files
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
@@ -53,7 +54,7 @@ def test_deleted_segments_lose_their_names_at_once_and_their_bytes_in_the_chores
     disk = SimDisk()
     directory, log = written(disk)
     before = disk.counts["unlink"]
-    assert log.delete_records(9)[0] is ErrorCode.NONE
+    assert log.trimmer.delete_records(9)[0] is ErrorCode.NONE
     assert disk.counts["unlink"] == before
     assert log.segments.first_offset > 0
     assert min(files_of(disk, ".log")).startswith(f"{log.segments.first_offset:020d}")
@@ -69,7 +70,7 @@ def test_a_disk_too_full_for_a_new_name_is_freed_on_the_spot():
     disk = SimDisk()
     _, log = written(disk)
     disk.faults.append(Fault(0, code=errno.ENOSPC, kinds=("rename",), path_part=str(TP)))
-    assert log.delete_records(9) == (ErrorCode.NONE, 9)
+    assert log.trimmer.delete_records(9) == (ErrorCode.NONE, 9)
     assert log.segments.first_offset > 0
     assert min(files_of(disk, ".log")).startswith(f"{log.segments.first_offset:020d}")
 
@@ -77,7 +78,7 @@ def test_a_disk_too_full_for_a_new_name_is_freed_on_the_spot():
 def test_the_next_start_clears_away_what_nobody_got_round_to():
     disk = SimDisk()
     _, log = written(disk)
-    log.delete_records(9)
+    log.trimmer.delete_records(9)
     after = disk.kill()
     again = opened(after).create(TP, TOPIC_ID, TINY)
     assert (again.log_start_offset, again.log_end_offset) == (9, 12)
@@ -145,7 +146,7 @@ def test_a_full_disk_costs_a_late_snapshot_and_nothing_else(few_at_once):
         chore.sync()
     assert not files_of(disk, ".snapshot")
     disk.room_bytes = None
-    assert log.delete_records(9) == (ErrorCode.NONE, 9)
+    assert log.trimmer.delete_records(9) == (ErrorCode.NONE, 9)
     assert log.segments.first_offset == 0, "what producers did there stands nowhere else"
 
 
@@ -181,9 +182,9 @@ async def test_the_broker_waits_for_no_disk_in_its_upkeep(few_at_once):
     threads = Watched(disk)
     checkpointer = Checkpointer(directory, LogFlusher("fsync", None, threads), count(step=120.0).__next__, threads)
     await checkpointer.run_once()
-    assert await in_threads(log.deleting_records(5), threads) == (ErrorCode.NONE, 5)
+    assert await in_threads(log.trimmer.deleting_records(5), threads) == (ErrorCode.NONE, 5)
     log.config = replace(TINY, retention_bytes=300, retention_ms=-1)
-    await directory.housekeep(NOW_MS, threads)
+    await housekeep(directory, NOW_MS, threads)
     assert log.log_start_offset > 5
     await checkpointer.run_once()
     directory.delete(TP)
@@ -202,7 +203,7 @@ async def test_what_fails_in_the_thread_is_raised_in_the_work():
         kinds = ("fdatasync",) if offline else ("create",)
         disk.faults.append(Fault(0, code=code, kinds=kinds))
         threads = SyncThreads(helpers_max=0)
-        assert (await in_threads(log.deleting_records(9), threads))[0] is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await in_threads(log.trimmer.deleting_records(9), threads))[0] is ErrorCode.KAFKA_STORAGE_ERROR
         threads.close()
         assert log.offline is offline
 
@@ -211,10 +212,10 @@ def test_two_deletions_at_a_time_leave_what_the_further_one_said():
     """The second begins while the first waits for the disk; neither answers before its start is durable."""
     disk = SimDisk()
     _, log = written(disk)
-    first = log.deleting_records(4)
+    first = log.trimmer.deleting_records(4)
     waiting = next(first)
     assert waiting, "the first is on its way to the disk"
-    assert at_once(log.deleting_records(9)) == (ErrorCode.NONE, 9)
+    assert at_once(log.trimmer.deleting_records(9)) == (ErrorCode.NONE, 9)
     for pin in waiting:
         pin.sync()  # late, it must not put the older start in place again
     assert at_once(first) == (ErrorCode.NONE, 9)
@@ -225,6 +226,6 @@ def test_two_deletions_at_a_time_leave_what_the_further_one_said():
 def test_a_lower_deletion_answers_only_when_the_start_is_durable():
     """Its answer is the log's start: that the other one's is still under way must not make it a promise too early."""
     _, log = written(SimDisk())
-    assert next(log.deleting_records(9))
-    lower = log.deleting_records(4)
+    assert next(log.trimmer.deleting_records(9))
+    lower = log.trimmer.deleting_records(4)
     assert next(lower), "it waits, too"

@@ -176,7 +176,7 @@ def test_watchers_are_woken_when_the_high_watermark_moves_and_not_otherwise():
     assert bell.rings == 1
     settle(log)
     assert bell.rings == 1
-    log.mark_deleted()
+    log.disown("deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert bell.rings == 2
     log.remove_watcher(bell)
     log.remove_watcher(bell)
@@ -185,7 +185,7 @@ def test_watchers_are_woken_when_the_high_watermark_moves_and_not_otherwise():
 def test_offsets_outside_the_log_are_out_of_range():
     log = over(MemoryStore())
     send(log, batch(4))
-    log.delete_records(2)
+    log.trimmer.delete_records(2)
     for offset in (-1, 1, 5):
         assert log.read(offset, 1000, UNCOMMITTED).error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.read(4, 1000, UNCOMMITTED).error is ErrorCode.NONE

@@ -92,12 +92,12 @@ class LogCleaner:
 
     def uncleanable(self) -> dict[TopicPartition, str]:
         """The partitions whose compaction failed, and why; they are left alone until the next start."""
-        self._uncleanable = {log: why for log, why in self._uncleanable.items() if not log.deleted}
+        self._uncleanable = {log: why for log, why in self._uncleanable.items() if not log.disowned}
         return {log.tp: why for log, why in self._uncleanable.items()}
 
     def uncleanable_bytes(self) -> int:
         """Bytes of their logs."""
-        return sum(log.size_bytes for log in self._uncleanable if not log.deleted)
+        return sum(log.size_bytes for log in self._uncleanable if not log.disowned)
 
     async def clean_dirtiest(self) -> bool:
         """Compact the log that needs it most; False where none does."""
@@ -123,7 +123,7 @@ class LogCleaner:
         return True
 
     def _look_at(self, log: PartitionLog) -> CleanableRange | None:
-        if not log.config.compacted or log.deleted or log.offline or not isinstance(log.segments, Segments):
+        if not log.config.compacted or log.disowned or log.offline or not isinstance(log.segments, Segments):
             return None
         if log in self._uncleanable or log in self._put_off or log in self._under_way:
             return None
@@ -152,7 +152,7 @@ class LogCleaner:
         cleaning = Cleaning(log, range_, settings.limits.shared_by(settings.threads), self._now_ms())
         try:
             await self._drive(cleaning, settings.io_max_bytes_per_second / settings.threads)
-            if not log.deleted:
+            if not log.disowned:
                 self._directory.note_cleaned(log.tp, cleaning.cleaned_to)
         except CleaningInterrupted:
             self._put_off.add(log)

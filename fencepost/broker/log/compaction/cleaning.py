@@ -176,12 +176,12 @@ class Cleaning:
             for pins in swap:
                 swapped = True
                 yield Offload(partial(_sync_all, pins))
-                if log.deleted:
+                if log.disowned:
                     raise CleaningInterrupted
             if not swapped:
                 raise CleaningInterrupted
         finally:
-            if not swapped and not log.deleted:
+            if not swapped and not log.disowned:
                 copy.delete()
 
     def _copy(self, group: Sequence[Segment], copy: Segment, transactions: CleanedTransactions) -> Steps:
@@ -250,7 +250,7 @@ class Cleaning:
     def _stand(self, segment: Segment) -> None:
         """Raises CleaningInterrupted where the segment is not part of the log any more."""
         log = self._log
-        if log.deleted or log.offline or self._segments.first_offset > segment.base_offset:
+        if log.disowned or log.offline or self._segments.first_offset > segment.base_offset:
             raise CleaningInterrupted
 
     def _worked(self, units: int, size_bytes: int) -> Steps:

@@ -120,7 +120,7 @@ class Checkpointer:
         for log in due:
             await trio.lowlevel.checkpoint()
             try:
-                wanted = None if log.offline or log.deleted else log.checkpoint()
+                wanted = None if log.offline or log.disowned else log.checkpoint()
             except OSError as error:
                 logger.warning("no checkpoint of %s, which is tried again: %s", log.tp, error)
                 continue

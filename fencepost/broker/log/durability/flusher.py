@@ -53,9 +53,11 @@ class _Batch:
         self.owners: list[PartitionLog] = []
         """By the number of the pin: whose it is."""
         self.size_bytes = 0
+        self.binds_late = False
         self._ends: list[tuple[PartitionLog, int]] = []
         for log in logs:
             self.size_bytes += log.unflushed_bytes
+            self.binds_late = self.binds_late or log.binds_late
             end_offset, pins = log.begin_sync(reserve)
             self._ends.append((log, end_offset))
             self.pins += pins
@@ -64,7 +66,7 @@ class _Batch:
     def finish(self) -> None:
         """All is synced, but for what went offline."""
         for log, end_offset in self._ends:
-            if not log.offline:
+            if not (log.offline or log.disowned):
                 log.finish_sync(end_offset)
 
 
@@ -123,7 +125,7 @@ class LogFlusher:
         """
         log = ticket.log
         while not ticket.is_settled:
-            if log.offline or self._ended:
+            if log.offline or log.disowned or self._ended:
                 raise LogOffline(log.tp)
             await self._enlist(log).done.wait()
         if self._lazy:
@@ -166,7 +168,9 @@ class LogFlusher:
         self._last_asker = id(asker)
         if not alone or self._lazy or self._waiting or self._ended or self._asked.is_set():
             return False
-        logs = [log for log in logs if not log.offline]
+        logs = [log for log in logs if not (log.offline or log.disowned)]
+        if any(log.binds_late for log in logs):
+            return False  # its commit is another process's work
         if not self._threads.is_brief(len(logs), sum(log.unflushed_bytes for log in logs)):
             return False
         try:
@@ -184,7 +188,7 @@ class LogFlusher:
 
     def schedule(self, log: PartitionLog) -> None:
         """Have the log made durable soon, without waiting (acks=0 and acks=1)."""
-        if self._lazy:
+        if self._lazy and not log.binds_late:
             if log.segments.written_bytes >= log.flush_at_bytes:
                 self._look(log)
         elif log.high_watermark < log.log_end_offset or log.segments.written_bytes >= log.flush_at_bytes:
@@ -224,7 +228,7 @@ class LogFlusher:
         Writers may bring more than the disk takes; then it is given up after a while.
         """
         for _ in range(log.unflushed_bytes // RELIEF_BYTES * 2 if self._lazy else 0):
-            if log.unflushed_bytes <= RELIEF_BYTES or log.offline or log.deleted or self._ended:
+            if log.unflushed_bytes <= RELIEF_BYTES or log.offline or log.disowned or self._ended:
                 return
             self._to_relieve[log] = None
             self._asked.set()
@@ -268,7 +272,7 @@ class LogFlusher:
         self._current = self._next
 
     async def _flush_logs(self, logs: Sequence[PartitionLog]) -> None:
-        batch = _Batch([log for log in logs if not log.offline], self.durability == "fsync")
+        batch = _Batch([log for log in logs if not (log.offline or log.disowned)], self.durability == "fsync")
         if batch.pins:
             self._failures += await self._flush_round(batch)
             self._lose_failed()
@@ -291,7 +295,7 @@ class LogFlusher:
         for log in dict.fromkeys([*wanted, *self._unflushed.largest_first()]):
             if left <= 0 or len(pins) >= RELIEF_FILES or not (log in wanted or self._unflushed.is_too_much):
                 break
-            if log.offline or log.deleted:
+            if log.offline or log.disowned:
                 continue
             sizes[log], fresh = log.begin_relief(left)
             left -= sizes[log]
@@ -319,7 +323,7 @@ class LogFlusher:
     async def _flush_round(self, batch: "_Batch") -> list[tuple[PartitionLog, OSError]]:
         began = trio.current_time()
         # In `os` a flush ends what reliefs began, which its size does not tell.
-        if not self._lazy and self._threads.is_brief(len(batch.pins), batch.size_bytes):
+        if not (self._lazy or batch.binds_late) and self._threads.is_brief(len(batch.pins), batch.size_bytes):
             failures = self._threads.sync_here(batch.pins)
         else:
             failures = await self._in_threads(batch.pins)
@@ -354,9 +358,9 @@ class LogFlusher:
 
 def awaits_flush(log: PartitionLog) -> bool:
     """Whether the log holds what is not durable yet and will be with the next flush."""
-    return log.high_watermark < log.log_end_offset and not log.offline
+    return log.high_watermark < log.log_end_offset and not (log.offline or log.disowned)
 
 
 def _is_crowded(log: PartitionLog, closed_max: int) -> bool:
     """Whether so many closed segments wait for a flush; for one that is gone none ever comes."""
-    return log.segments.closed_since_pins > closed_max and not (log.deleted or log.offline)
+    return log.segments.closed_since_pins > closed_max and not (log.disowned or log.offline)

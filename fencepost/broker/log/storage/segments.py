@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.log_store import Conflict, Extent, FoundTime
+from fencepost.broker.log.log_store import Conflict, Extent, FoundTime, LateLog
 from fencepost.broker.log.retention import SegmentFacts
 from fencepost.broker.log.storage import timestamps
 from fencepost.broker.log.storage.segment import Segment
@@ -21,6 +21,8 @@ class Segments:
 
     def __init__(self, store: Store, segments: list[Segment]) -> None:
         assert segments, "a log has at least its active segment"
+        self.late: LateLog | None = None
+        """Files are this broker's alone: an append is bound when it returns."""
         self.store = store
         self._segments = segments
         self._found = segments[:-1]

@@ -1,0 +1,272 @@
+"""Appends whose offsets are bound later: the store confirms, shifts or supersedes them.
+
+`PartitionLog.producers` is the fold of the rows in the log and of the appends that still wait. `_bound` is the fold of
+the rows alone. When rows of another writer come first, the log goes back to `_bound`, folds those rows in as recovery
+would, and checks every waiting append again by the rules that it met the first time (rows P2 to P5, T9, T16; why:
+docs/decisions/0051-tickets-and-late-appends.md).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from fencepost.broker.log.log_store import LateLog, StoredLog
+from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
+from fencepost.broker.log.producer_state import (
+    ALREADY_OPEN,
+    AppendOrigin,
+    ProducerStates,
+    Refusal,
+    VerificationGuard,
+)
+from fencepost.broker.log.recovery.scanning import replay
+from fencepost.broker.log.results import Ticket
+from fencepost.broker.log.storage.store import Bytes
+from fencepost.broker.log.validation import Accepted
+from fencepost.protocol.record_batch import BatchHeader, read_header
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.partition import PartitionLog
+
+
+class _Ended(NamedTuple):
+    """A transaction that another writer's marker ended."""
+
+    producer_id: int
+    next_epoch: int | None
+    """The epoch with which the producer goes on, where the marker says so."""
+
+
+class _Waiting:
+    """One append that the store has taken and not bound."""
+
+    __slots__ = (
+        "commit",
+        "coordinator_epoch",
+        "data",
+        "guard",
+        "header",
+        "is_marker",
+        "origin",
+        "refused",
+        "removed",
+        "tickets",
+        "transaction_version",
+    )
+
+    def __init__(self, data: bytearray, header: BatchHeader, ticket: Ticket, transaction_version: int) -> None:
+        self.data = data
+        self.header = header
+        self.tickets = [ticket]
+        """The append's own, then those of requests that repeated it (row P3)."""
+        self.refused: list[Ticket] = []
+        """Tickets that were refused because of what stands up to here: final when this is durable."""
+        self.transaction_version = transaction_version
+        self.origin = AppendOrigin.COORDINATOR
+        self.guard: VerificationGuard | None = None
+        self.removed: VerificationGuard | None = None
+        """The guard that this append took away from the producers' state, to be put back when it is undone."""
+        self.is_marker = False
+        self.commit = False
+        self.coordinator_epoch = 0
+
+
+class LateAppends:
+    """The waiting appends of one log, and its producers' state as of the last row that is bound."""
+
+    def __init__(self, log: "PartitionLog", stored: StoredLog, late: LateLog) -> None:
+        self._log = log
+        self._stored = stored
+        self._bound = log.producers.copy()
+        self._bound_end = stored.end_offset
+        self._waiting: deque[_Waiting] = deque()
+        late.follow(self)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    # Appending
+
+    def append(
+        self,
+        accepted: Accepted,
+        origin: AppendOrigin,
+        transaction_version: int,
+        guard: VerificationGuard | None,
+    ) -> Ticket:
+        """Append one checked batch, of which a copy is kept: its buffer is the connection's."""
+        ticket = Ticket(self._log, 0, log_append_time_ms=accepted.log_append_time_ms)
+        append = _Waiting(bytearray(accepted.batch), accepted.header, ticket, transaction_version)
+        append.origin, append.guard = origin, guard
+        self._try(append, again=False)
+        return ticket
+
+    def append_marker(
+        self, marker: Bytes, header: BatchHeader, commit: bool, coordinator_epoch: int, transaction_version: int
+    ) -> Ticket:
+        """Append the control batch that ends a producer's transaction here."""
+        append = _Waiting(bytearray(marker), header, Ticket(self._log, 0), transaction_version)
+        append.is_marker, append.commit, append.coordinator_epoch = True, commit, coordinator_epoch
+        self._try(append, again=False)
+        return append.tickets[0]
+
+    def newest_ticket(self) -> Ticket | None:
+        """The ticket of the newest waiting append: it is settled when all before it is. None where nothing waits."""
+        return self._waiting[-1].tickets[0] if self._waiting else None
+
+    def _try(self, append: _Waiting, again: bool) -> None:
+        """Check the append where the log ends now, and hand it to the store; `again`: after it was undone."""
+        refused = self._try_marker(append) if append.is_marker else self._try_data(append)
+        if isinstance(refused, BatchMetadata):
+            self._repeat(append, refused)
+        elif refused is not None:
+            self._refuse(append, refused, again)
+
+    def _try_data(self, append: _Waiting) -> Refusal | BatchMetadata | None:
+        header, producers = append.header, self._log.producers
+        base_offset = self._stored.end_offset
+        if header.producer_id < 0:
+            return self._write(append, base_offset)
+        admitted = producers.admit(header, base_offset, append.origin, append.transaction_version, append.guard)
+        if not isinstance(admitted, ProducerEntry):
+            return admitted
+        refusal = self._write(append, base_offset)
+        if refusal is None:
+            append.removed = producers.guard_of(header.producer_id)
+            if header.is_transactional and append.guard is None:
+                append.guard = self._own_guard(append)
+            producers.commit_data(admitted)
+        return refusal
+
+    def _own_guard(self, append: _Waiting) -> VerificationGuard:
+        """For a batch that came without one (a coordinator's): a marker that comes before it after all refuses it."""
+        header = append.header
+        if self._log.producers.has_open(header.producer_id, header.producer_epoch):
+            return ALREADY_OPEN
+        if append.removed is None:
+            append.removed = VerificationGuard(header.producer_epoch, header.base_sequence, append.transaction_version)
+        return append.removed
+
+    def _try_marker(self, append: _Waiting) -> Refusal | None:
+        header, producers, offset = append.header, self._log.producers, self._stored.end_offset
+        identity = header.producer_id, header.producer_epoch
+        refusal = producers.check_marker(*identity, append.coordinator_epoch, append.transaction_version)
+        refusal = refusal or self._write(append, offset)
+        if refusal is None:
+            producers.commit_marker(
+                *identity,
+                append.commit,
+                append.coordinator_epoch,
+                header.max_timestamp,
+                offset,
+                append.transaction_version,
+            )
+        return refusal
+
+    def _write(self, append: _Waiting, base_offset: int) -> Refusal | None:
+        refusal = self._log.write_row(base_offset, append.data, append.header, append.header.max_timestamp)
+        if refusal is None:
+            self._waiting.append(append)
+            _place(append.tickets, base_offset, base_offset + append.header.last_offset_delta + 1)
+        return refusal
+
+    def _refuse(self, append: _Waiting, refusal: Refusal, again: bool) -> None:
+        for ticket in append.tickets:
+            ticket.refuse(refusal.code, refusal.message, self._stored.end_offset if again else 0)
+            ticket.record_errors = refusal.record_errors
+        if again and self._waiting:
+            self._waiting[-1].refused += append.tickets
+
+    def _repeat(self, append: _Waiting, batch: BatchMetadata) -> None:
+        """The batch is in the log already, or waits: its tickets share the fate of the first one (row P3)."""
+        stamp = self._log.config.stamps_append_time
+        for ticket in append.tickets:
+            ticket.duplicate = True
+            ticket.log_append_time_ms = batch.timestamp_ms if stamp else -1
+        _place(append.tickets, batch.first_offset, batch.last_offset + 1)
+        for first in self._waiting:
+            if first.tickets[0].end_offset == batch.last_offset + 1:
+                first.tickets += append.tickets
+
+    # What the store says: `RowListener`
+
+    def bound(self, end_offset: int) -> None:
+        """As `RowListener` says."""
+        while self._waiting and self._waiting[0].tickets[0].end_offset <= end_offset:
+            self._fold(self._bound, self._waiting.popleft().data)
+        assert self._bound_end == end_offset, "appends are bound in order, each where it was expected"
+        self._log.advance_high_watermark(end_offset)
+
+    def foreign(self, rows: Sequence[Bytes]) -> None:
+        """As `RowListener` says."""
+        producers, waiting = self._log.producers, self._waiting
+        concerned = {append.header.producer_id for append in waiting} | {read_header(row).producer_id for row in rows}
+        newer = {producer_id: producers.guard_of(producer_id) for producer_id in concerned}
+        producers.rewind(self._bound)
+        ended = [marker for row in rows if (marker := self._absorb(row)) is not None]
+        self._waiting = deque()
+        for append in waiting:
+            refused, append.refused = append.refused, []
+            self._put_back(append.header.producer_id, append.removed, ended)
+            self._try(append, again=True)
+            self._carry(refused)
+        for producer_id, guard in newer.items():
+            self._put_back(producer_id, guard, ended)
+        if self._log.follower is not None:
+            self._log.follower.foreign(rows, refused=any(append.tickets[0].error for append in waiting))
+        self._log.advance_high_watermark(self._bound_end)
+
+    def arrived(self) -> None:
+        """As `RowListener` says."""
+        self._log.wake()
+
+    def forget(self) -> None:
+        """Producers were forgotten (row P10): the state of the bound rows forgets them, too."""
+        self._bound.keep_only(self._log.producers)
+
+    def refuse_all(self, refusal: Refusal) -> None:
+        """The log is somebody else's: no waiting append will ever be bound by this broker."""
+        waiting, self._waiting = self._waiting, deque()
+        for append in waiting:
+            for ticket in [*append.tickets, *append.refused]:
+                ticket.refuse(refusal.code, refusal.message)
+
+    def _carry(self, refused: list[Ticket]) -> None:
+        """Tickets that were refused earlier rest on what stands before them now."""
+        for ticket in refused:
+            ticket.end_offset = self._stored.end_offset
+        if self._waiting:
+            self._waiting[-1].refused += refused
+
+    def _absorb(self, row: Bytes) -> "_Ended | None":
+        """Fold a row of another writer into both states; a marker is returned, for it takes guards away (row T16)."""
+        header, entry = read_header(row), self._bound.get(read_header(row).producer_id)
+        self._fold(self._bound, row)
+        replay(self._log.producers, str(self._log.tp), 0, header, memoryview(row))
+        if not header.is_control:
+            return None
+        # Only a marker of transaction version 2 has a higher epoch than the data before it, and then a guard of that
+        # very epoch is for the next transaction.
+        bumped = entry is not None and entry.epoch < header.producer_epoch
+        return _Ended(header.producer_id, header.producer_epoch if bumped else None)
+
+    def _put_back(self, producer_id: int, guard: VerificationGuard | None, ended: Sequence["_Ended"]) -> None:
+        """Let a verification stand again, unless one of these markers ended its transaction."""
+        markers = [marker for marker in ended if marker.producer_id == producer_id]
+        if guard is not None and all(marker.next_epoch == guard.producer_epoch for marker in markers):
+            self._log.producers.set_guard(producer_id, guard)
+
+    def _fold(self, producers: ProducerStates, row: Bytes) -> None:
+        """The row stands where the bound rows end."""
+        header = read_header(row)
+        assert header.base_offset == self._bound_end, f"{header.base_offset}, not {self._bound_end}"
+        aborted = replay(producers, str(self._log.tp), 0, header, memoryview(row))
+        if aborted is not None:
+            self._stored.note_aborted(aborted)
+        self._log.epochs.note(header.partition_leader_epoch, header.base_offset)
+        self._bound_end = header.next_offset
+
+
+def _place(tickets: list[Ticket], base_offset: int, end_offset: int) -> None:
+    for ticket in tickets:
+        ticket.base_offset, ticket.end_offset = base_offset, end_offset
