@@ -32,12 +32,14 @@ if TYPE_CHECKING:
         RetriableError,
     )
     from fencepost.client.group.interest import Interest
+    from fencepost.client.producer.deliveries import Delivery, RecordMetadata
     from fencepost.client.producer.metrics import ProducerMetrics
-    from fencepost.client.producer.producer import Delivery, Producer, RecordMetadata
+    from fencepost.client.producer.producer import Producer
     from fencepost.client.serializers import SerializationError
+    from fencepost.client.transactions.open_transaction import PreparedTransaction
     from fencepost.client.transactions.producer import TransactionalProducer
     from fencepost.client.transactions.transaction import Transaction
-    from fencepost.client.transactions.two_phase import PreparedTransaction, TwoPhaseProducer
+    from fencepost.client.transactions.two_phase import TwoPhaseProducer
 
 _HOME = {
     "AbortableError": "errors",
@@ -52,7 +54,7 @@ _HOME = {
     "ConsumerBatch": "consumer.consumed",
     "ConsumerRecord": "consumer.consumed",
     "CorruptRecords": "consumer.read_errors",
-    "Delivery": "producer.producer",
+    "Delivery": "producer.deliveries",
     "DeliveryError": "errors",
     "DeserializationFailed": "consumer.read_errors",
     "FatalError": "errors",
@@ -66,11 +68,11 @@ _HOME = {
     "OffsetOutOfRange": "consumer.read_errors",
     "OAuthToken": "core.sasl",
     "OutcomeUnknown": "errors",
-    "PreparedTransaction": "transactions.two_phase",
+    "PreparedTransaction": "transactions.open_transaction",
     "Producer": "producer.producer",
     "ProducerMetrics": "producer.metrics",
     "ReadError": "consumer.read_errors",
-    "RecordMetadata": "producer.producer",
+    "RecordMetadata": "producer.deliveries",
     "RetriableError": "errors",
     "SerializationError": "serializers",
     "Transaction": "transactions.transaction",

@@ -142,10 +142,12 @@ class Client:
 
         `timeout` (seconds) is how long a transaction may stand open before the coordinator aborts it.
         """
+        from fencepost.client.transactions.lifecycle import TransactionManager
         from fencepost.client.transactions.producer import TransactionalProducer
 
         config = parse(TransactionalProducerConfig, options, defaults=self._defaults)
-        return TransactionalProducer(self.cluster, self._tasks, transactional_id, config, self._purpose("txn"))
+        purpose = self._purpose("txn")
+        return TransactionalProducer(TransactionManager(self.cluster, self._tasks, transactional_id, config, purpose))
 
     def two_phase_producer(self, transactional_id: str, **options: Any) -> "TwoPhaseProducer":
         """A transactional producer whose commits an outside coordinator decides, a database for one (KIP-939).
@@ -153,10 +155,11 @@ class Client:
         The broker needs `transaction.two.phase.commit.enable` and `unstable.api.versions.enable`. Its transactions have
         no timeout, so one that was prepared waits for `complete`, also over a crash of either side.
         """
-        from fencepost.client.transactions.two_phase import TwoPhaseProducer
+        from fencepost.client.transactions.two_phase import TwoPhaseManager, TwoPhaseProducer
 
         config = parse(TransactionalProducerConfig, options, defaults=self._defaults)
-        return TwoPhaseProducer(self.cluster, self._tasks, transactional_id, config, self._purpose("2pc"))
+        purpose = self._purpose("2pc")
+        return TwoPhaseProducer(TwoPhaseManager(self.cluster, self._tasks, transactional_id, config, purpose))
 
     @overload
     def consumer(

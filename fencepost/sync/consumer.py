@@ -9,8 +9,8 @@ from typing import Any, Self
 from fencepost.client import Consumer as AsyncConsumer
 from fencepost.client import ConsumerBatch, ConsumerRecord
 from fencepost.client.consumer.consumed import as_consumed, deserialized
+from fencepost.client.consumer.consumer import reader_of
 from fencepost.client.consumer.whole_transactions import WholeTransactions as AsyncWholeTransactions
-from fencepost.client.core.group_types import CommittedOffset
 from fencepost.protocol.topics import TopicPartition
 from fencepost.sync.loop import Loop
 from fencepost.sync.mirror import Opened, Stream
@@ -95,6 +95,7 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
         super().__init__(loop, inner)
         self._user = threading.RLock()
         self._hand: _Hand | None = None
+        self._reader = reader_of(inner)
 
     def __iter__(self) -> Iterator[ConsumerRecord[Any, Any]]:
         """Single records; each is being worked on until the next one is asked for."""
@@ -143,14 +144,13 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
 
     def _hand_is_void(self) -> bool:
         """The records on this side come again, or are another member's now."""
-        inner = self._inner
-        return bool(inner._rewind_due or inner._void or inner._lost_in_hand)
+        return self._reader.progress.hand_is_stale
 
     def _handed_out(self) -> dict[TopicPartition, int] | None:
         left = self._left()
 
         async def positions() -> dict[TopicPartition, int]:
-            return {p: place.offset for p, place in self._inner.offsets_in_hand()[1].items()}
+            return {p: place.offset for p, place in self._reader.committer.offsets_in_hand()[1].items()}
 
         if not left:
             return None
@@ -163,17 +163,7 @@ class Consumer(HasPositions, Opened, of=AsyncConsumer):
             return
 
         async def give_back() -> None:
-            inner = self._inner
-            for partition, (offset, _) in left.items():
-                if partition in inner._fetcher.states:
-                    inner._fetcher.states[partition].jump(offset)
-            inner._moved()
-            if hand.last is not None and inner._minds_hand:
-                # The program works on this one: it is not handled, unless it was committed; those before it are.
-                partition, offset = hand.last
-                known = inner._handled.get(partition)
-                done = max(offset, known.offset) if known is not None else offset
-                inner._handled = inner._positions() | {partition: CommittedOffset(done)}
+            self._reader.take_back({partition: offset for partition, (offset, _) in left.items()}, hand.last)
 
         self._loop.call(give_back)
 
@@ -208,15 +198,15 @@ class _Records(Iterator[ConsumerRecord[Any, Any]]):
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._inner = consumer._inner
+        self._progress = consumer._reader.progress
         self._lock = consumer._user
         self._source = consumer._inner.batches()
 
     def __next__(self) -> ConsumerRecord[Any, Any]:
         if self._lock.acquire(blocking=False):
             try:
-                hand, inner = self._consumer._hand, self._inner
-                if hand is not None and not (inner._rewind_due or inner._void or inner._lost_in_hand):
+                hand, progress = self._consumer._hand, self._progress
+                if hand is not None and not (progress.rewind_due or progress.void or progress.lost):
                     record = hand.next()
                     if record is not None:
                         return record

@@ -10,8 +10,8 @@ from fencepost.client.producer.deliveries import Delivery as AsyncDelivery
 from fencepost.client.producer.producer import Producer as AsyncProducer
 from fencepost.client.producer.producer import SendMany
 from fencepost.client.transactions.producer import TransactionalProducer as AsyncTransactionalProducer
+from fencepost.client.transactions.producer import TransactionContext
 from fencepost.client.transactions.transaction import Transaction as AsyncTransaction
-from fencepost.client.transactions.transaction import TransactionContext
 from fencepost.client.transactions.two_phase import TwoPhaseProducer as AsyncTwoPhaseProducer
 from fencepost.sync.loop import Loop
 from fencepost.sync.mirror import Mirror, Opened

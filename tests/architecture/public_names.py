@@ -15,23 +15,8 @@ PACKAGES = ("fencepost", "fencepost.client", "fencepost.client.admin", "fencepos
 BETWEEN_PARTS: dict[str, set[str]] = {
     "Client": {"cluster"},
     "Admin": {"cluster"},
-    "Consumer": {
-        "at_rest",
-        "fail",
-        "forget_positions",
-        "give_up",
-        "keep_all",
-        "next_raw",
-        "offsets_in_hand",
-        "rewind",
-        "sign_of_life",
-        "take",
-    },
     "ItemErrors": {"derive"},
-    "Transaction": {"check", "fail", "linger_s"},
-    "TransactionalProducer": {"acquire", "bump", "current", "highest_produce_version"},
     "WholeTransactions": {"close", "committed", "forget", "given", "offsets", "rewind"},
-    "TwoPhaseProducer": {"acquire", "bump", "current", "highest_produce_version"},
 }
 """By class: names without an underscore that the client's own parts call one another by. No program needs them."""
 

@@ -129,24 +129,48 @@ class Writer(ast.NodeTransformer):
         return "\n".join([*lines, f"    def {node.name}({ast.unparse(arguments)}) -> {told}: ..."])
 
 
+def class_body(module: str, name: str) -> list[ast.stmt]:
+    """What stands in a class, to be changed freely."""
+    [body] = [
+        node.body
+        for node in ast.parse(ast.unparse(tree_of(module))).body
+        if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    return body
+
+
+def delegated_by(body: list[ast.stmt]) -> list[str]:
+    """The names of methods that are a part's: `name = delegate("_part", Part.name)`."""
+    return [
+        node.targets[0].id
+        for node in body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and isinstance(node.value, ast.Call)
+        and ast.unparse(node.value.func) == "delegate"
+    ]
+
+
 def definitions_of(kind: type) -> Iterator[tuple[str, list[ast.FunctionDef | ast.AsyncFunctionDef]]]:
     """(module, all definitions of one name) of a class's public methods and properties, the nearest in its MRO."""
     seen: set[str] = set()
     for owner in kind.__mro__:
         if not owner.__module__.startswith("fencepost"):
             continue
-        [body] = [
-            node.body
-            for node in ast.parse(ast.unparse(tree_of(owner.__module__))).body
-            if isinstance(node, ast.ClassDef) and node.name == owner.__name__
-        ]
+        body = class_body(owner.__module__, owner.__name__)
+        homes: dict[str, str] = {}
         here: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = {}
         for node in body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name not in seen:
                 here.setdefault(node.name, []).append(node)
-        for nodes in here.values():
+        for name in delegated_by(body):
+            method = inspect.unwrap(vars(owner)[name])
+            part, _, _ = method.__qualname__.rpartition(".")
+            here[name] = [node for node in class_body(method.__module__, part) if getattr(node, "name", None) == name]
+            homes[name] = method.__module__
+        for name, nodes in here.items():
             overloads = [one for one in nodes if "overload" in map(ast.unparse, one.decorator_list)]
-            yield owner.__module__, overloads or nodes[:1]
+            yield homes.get(name, owner.__module__), overloads or nodes[:1]
         seen |= set(here)
 
 

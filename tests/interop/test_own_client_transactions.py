@@ -49,7 +49,7 @@ async def test_all_or_nothing_in_the_protocol_of_the_cluster(address: str, tv2: 
             for n in range(20):
                 try:
                     async with producer.transaction() as txn:
-                        assert txn.tv2 is tv2
+                        assert txn._state.tv2 is tv2
                         await txn.send_many(name, [(None, b"%02d.%d" % (n, i)) for i in range(3)])
                         if n % 4 == 1:
                             await producer.flush()

@@ -72,8 +72,8 @@ class OwnProgram(Program):
                     timeout=self.timeout_ms / 1000,
                     delivery_timeout_ms=int(PATIENCE_SECONDS * 1000),
                 ) as producer:
-                    assert producer.current is not None
-                    self.world.note_fence(self.transactional_id, producer.current, self.version)
+                    assert producer._manager.current is not None
+                    self.world.note_fence(self.transactional_id, producer._manager.current, self.version)
                     await self.use(kafka, producer, name)
             except fencepost.KafkaError as error:
                 if isinstance(error, fencepost.FencedError) and self.alive > 1:
@@ -108,7 +108,7 @@ class OwnProgram(Program):
             told = repr(error)
             raise
         finally:
-            self.world.tell(f"{what} as {producer.current}: {told}")
+            self.world.tell(f"{what} as {producer._manager.current}: {told}")
 
 
 class OwnWriter(OwnProgram):

@@ -44,7 +44,6 @@ def lag(
       fencepost group lag --all --read 0 --json
     """
     from fencepost.cli.group import text as group_text
-    from fencepost.client.admin.lag import group_lag
 
     if everyone == bool(group_ids):
         raise click.UsageError("name one or more groups, or say --all")
@@ -57,7 +56,7 @@ def lag(
         for name in names:
             if not everyone:
                 await known(admin, name)
-            found[name] = await group_lag(admin, name, count_bytes=round(read_mib * MIB))
+            found[name] = await admin.group_lag(name, count_bytes=round(read_mib * MIB))
         return found
 
     found = ask(bootstrap, timeout_s, CLIENT_ID, talk)

@@ -96,6 +96,7 @@ def reset(
 
     async def talk(admin: "Admin") -> Any:
         from fencepost.client import KafkaError
+        from fencepost.client.admin.client import parts_of
         from fencepost.client.admin.lag import moves
 
         await _refuse_if_read(admin, group_id, bootstrap)
@@ -103,7 +104,7 @@ def reset(
         wanted = sorted(committed) if everywhere else await _partitions(admin, places)
         if not wanted:
             raise KafkaError(f"group {group_id!r} has committed nothing; name the topics it is to read")
-        found = await moves(admin, wanted, committed, kind, value)
+        found = await moves(parts_of(admin), wanted, committed, kind, value)
         if not dry_run:
             await admin.alter_group_offsets(group_id, {move.partition: move.after for move in found})
         return found
@@ -153,6 +154,7 @@ async def _refuse_if_read(admin: "Admin", group_id: str, bootstrap: str) -> None
 
 async def _partitions(admin: "Admin", places: tuple[Place, ...]) -> Any:
     """The partitions meant. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
+    from fencepost.client.admin.client import parts_of
     from fencepost.client.admin.why import check_exists
     from fencepost.protocol.topics import TopicPartition
 
@@ -160,5 +162,5 @@ async def _partitions(admin: "Admin", places: tuple[Place, ...]) -> Any:
     there = [TopicPartition(name, n) for name, topic in described.items() for n in range(len(topic.partitions))]
     for topic, number in places:
         if number is not None:
-            await check_exists(admin, TopicPartition(topic, number))
+            await check_exists(parts_of(admin), TopicPartition(topic, number))
     return chosen_of(places, there)

@@ -29,6 +29,7 @@ class Cut(NamedTuple):
 
 async def partitions_of(admin: "Admin", places: "tuple[Place, ...]") -> "list[TopicPartition]":
     """The partitions meant. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
+    from fencepost.client.admin.client import parts_of
     from fencepost.client.admin.why import check_exists
     from fencepost.protocol.topics import TopicPartition
 
@@ -36,7 +37,7 @@ async def partitions_of(admin: "Admin", places: "tuple[Place, ...]") -> "list[To
     there = [TopicPartition(name, n) for name, one in described.items() for n in range(len(one.partitions))]
     for topic, number in places:
         if number is not None:
-            await check_exists(admin, TopicPartition(topic, number))
+            await check_exists(parts_of(admin), TopicPartition(topic, number))
     return chosen_of(places, there)
 
 

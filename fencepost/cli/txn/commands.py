@@ -127,10 +127,11 @@ def producers_command(
       fencepost txn producers orders:3 --open
     """
     from fencepost.cli.txn import text as txn_text
+    from fencepost.client.admin.client import parts_of
     from fencepost.client.admin.why import check_exists
 
     async def talk(admin: "Admin") -> Any:
-        await check_exists(admin, partition)
+        await check_exists(parts_of(admin), partition)
         return await admin.describe_producers(partition), admin.now_ms()
 
     found, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)

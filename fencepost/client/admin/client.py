@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -9,18 +10,22 @@ from fencepost.client.admin.cluster import ClusterAdmin
 from fencepost.client.admin.configs import ConfigAdmin
 from fencepost.client.admin.groups import GroupAdmin
 from fencepost.client.admin.offsets import OffsetAdmin
+from fencepost.client.admin.parts import AdminParts
 from fencepost.client.admin.plan_types import Applied, ClusterPlan
-from fencepost.client.admin.plans import PlanAdmin
 from fencepost.client.admin.replicas import ReplicaAdmin
 from fencepost.client.admin.security import SecurityAdmin
+from fencepost.client.admin.topics import TopicAdmin
 from fencepost.client.admin.transactions import TransactionAdmin
 from fencepost.client.admin.types import HangingTransaction, HeldBack
+from fencepost.client.facade import delegate
+from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.topics import TopicPartition
 
+if TYPE_CHECKING:
+    from fencepost.client.admin.lag import PartitionLag
 
-class Admin(
-    PlanAdmin, OffsetAdmin, ConfigAdmin, GroupAdmin, TransactionAdmin, ClusterAdmin, ReplicaAdmin, SecurityAdmin
-):
+
+class Admin:
     """Administration; open it with `async with kafka.admin()`.
 
     Every call goes to the broker that answers for its subject, and retries what is retriable until
@@ -28,6 +33,19 @@ class Admin(
     name several raises ItemErrors, which has an error for each that failed and the results of the others. What a
     broker is too old for raises FatalError (UNSUPPORTED_VERSION).
     """
+
+    def __init__(self, cluster: Cluster, purpose: str) -> None:
+        self._cluster = cluster
+        self._purpose = purpose
+        self._parts = parts = AdminParts(cluster, purpose)
+        self._topics = parts.topics
+        self._offsets = parts.offsets
+        self._configs = parts.configs
+        self._groups = parts.groups
+        self._transactions = parts.transactions
+        self._brokers = parts.brokers
+        self._replicas = parts.replicas
+        self._security = parts.security
 
     async def __aenter__(self) -> "Admin":
         await trio.lowlevel.checkpoint()
@@ -38,9 +56,83 @@ class Admin(
     ) -> None:
         self._cluster.release(self._purpose)
 
-    def now_ms(self) -> int:
-        """Wall-clock time of this client, in ms since 1970."""
-        return round(self._cluster.wall_clock() * 1000)
+    @property
+    def cluster(self) -> Cluster:
+        """What is known of the cluster; for tools."""
+        return self._cluster
+
+    now_ms = delegate("_parts", AdminParts.now_ms)
+
+    # -- topics
+
+    create_topic = delegate("_topics", TopicAdmin.create_topic)
+    create_topics = delegate("_topics", TopicAdmin.create_topics)
+    delete_topic = delegate("_topics", TopicAdmin.delete_topic)
+    delete_topics = delegate("_topics", TopicAdmin.delete_topics)
+    create_partitions = delegate("_topics", TopicAdmin.create_partitions)
+    list_topics = delegate("_topics", TopicAdmin.list_topics)
+    describe_topics = delegate("_topics", TopicAdmin.describe_topics)
+
+    # -- offsets
+
+    list_offsets = delegate("_offsets", OffsetAdmin.list_offsets)
+    delete_records = delegate("_offsets", OffsetAdmin.delete_records)
+
+    # -- settings of topics, brokers and groups
+
+    configs = delegate("_configs", ConfigAdmin.configs)
+    alter_configs = delegate("_configs", ConfigAdmin.alter_configs)
+    list_config_resources = delegate("_configs", ConfigAdmin.list_config_resources)
+
+    # -- groups
+
+    list_groups = delegate("_groups", GroupAdmin.list_groups)
+    describe_group = delegate("_groups", GroupAdmin.describe_group)
+    describe_groups = delegate("_groups", GroupAdmin.describe_groups)
+    delete_group = delegate("_groups", GroupAdmin.delete_group)
+    delete_groups = delegate("_groups", GroupAdmin.delete_groups)
+    remove_members = delegate("_groups", GroupAdmin.remove_members)
+    group_offsets = delegate("_groups", GroupAdmin.group_offsets)
+    committed_offsets = delegate("_groups", GroupAdmin.committed_offsets)
+    alter_group_offsets = delegate("_groups", GroupAdmin.alter_group_offsets)
+    delete_group_offsets = delegate("_groups", GroupAdmin.delete_group_offsets)
+
+    # -- transactions
+
+    list_transactions = delegate("_transactions", TransactionAdmin.list_transactions)
+    transactions = delegate("_transactions", TransactionAdmin.transactions)
+    describe_transaction = delegate("_transactions", TransactionAdmin.describe_transaction)
+    describe_producers = delegate("_transactions", TransactionAdmin.describe_producers)
+    fence_producer = delegate("_transactions", TransactionAdmin.fence_producer)
+    abort_open = delegate("_transactions", TransactionAdmin.abort_open)
+
+    # -- the cluster
+
+    describe_cluster = delegate("_brokers", ClusterAdmin.describe_cluster)
+    describe_quorum = delegate("_brokers", ClusterAdmin.describe_quorum)
+    features = delegate("_brokers", ClusterAdmin.features)
+    describe_features = delegate("_brokers", ClusterAdmin.describe_features)
+    update_feature = delegate("_brokers", ClusterAdmin.update_feature)
+    describe_log_dirs = delegate("_brokers", ClusterAdmin.describe_log_dirs)
+    alter_replica_log_dirs = delegate("_brokers", ClusterAdmin.alter_replica_log_dirs)
+
+    # -- replicas
+
+    elect_leaders = delegate("_replicas", ReplicaAdmin.elect_leaders)
+    list_reassignments = delegate("_replicas", ReplicaAdmin.list_reassignments)
+    alter_reassignments = delegate("_replicas", ReplicaAdmin.alter_reassignments)
+
+    # -- access rules, quotas and users
+
+    describe_acls = delegate("_security", SecurityAdmin.describe_acls)
+    create_acls = delegate("_security", SecurityAdmin.create_acls)
+    delete_acls = delegate("_security", SecurityAdmin.delete_acls)
+    describe_client_quotas = delegate("_security", SecurityAdmin.describe_client_quotas)
+    alter_client_quotas = delegate("_security", SecurityAdmin.alter_client_quotas)
+    describe_user_scram_credentials = delegate("_security", SecurityAdmin.describe_user_scram_credentials)
+    alter_user_scram_credentials = delegate("_security", SecurityAdmin.alter_user_scram_credentials)
+
+    # -- what takes several parts
 
     async def apply(self, plan: ClusterPlan, *, validate_only: bool = False, atomic: bool = True) -> Applied:
         """Make topics, settings and access rules as a plan says: all as one change of the metadata, or nothing.
@@ -54,12 +146,20 @@ class Admin(
         NAME", "broker ID", "group NAME" or "acl ..."; FatalError (UNSUPPORTED_VERSION) where `atomic` can not be.
         """
         if atomic:
-            return await self._apply_at_once(plan, validate_only)
+            return await self._parts.plans.apply_at_once(plan, validate_only)
         from fencepost.client.admin.plan_steps import apply_by_steps  # here: only other brokers need it
 
-        return await apply_by_steps(self, plan, validate_only)
+        return await apply_by_steps(self._parts, plan, validate_only)
 
-    # -- transactions that are in the way; the rest is in transactions.py
+    async def group_lag(self, group_id: str, *, count_bytes: int = 32 << 20) -> "list[PartitionLag]":
+        """What a group has still to read, by partition, counted in records that a read_committed reader will get.
+
+        Counting means to read what lies between: at most `count_bytes`, 0 reads nothing; where that does not suffice,
+        offsets are counted instead. Raises KafkaError.
+        """
+        from fencepost.client.admin.lag import group_lag  # here: few programs ask
+
+        return await group_lag(self._parts, group_id, count_bytes=count_bytes)
 
     async def why(self, partition: TopicPartition) -> HeldBack:
         """Why the partition's last stable offset stands where it stands: who holds it, who waits, what to do.
@@ -68,7 +168,7 @@ class Admin(
         """
         from fencepost.client.admin.why import held_back  # here: few programs ask
 
-        return await held_back(self, TopicPartition(*partition))
+        return await held_back(self._parts, TopicPartition(*partition))
 
     async def hanging_transactions(
         self, partitions: Collection[TopicPartition] | None = None, *, older_than_ms: int | None = None
@@ -80,4 +180,9 @@ class Admin(
         """
         from fencepost.client.admin.why import find_hanging
 
-        return await find_hanging(self, partitions, older_than_ms)
+        return await find_hanging(self._parts, partitions, older_than_ms)
+
+
+def parts_of(admin: Admin) -> AdminParts:
+    """The parts of an admin client, for what works on several of them."""
+    return admin._parts

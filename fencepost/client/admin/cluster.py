@@ -35,8 +35,11 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 _FENCED_SINCE, _FEATURES_SINCE, _VALIDATE_SINCE = 2, 3, 1
 
 
-class ClusterAdmin(AdminRequests):
+class ClusterAdmin:
     """The part of the admin client that is about brokers and the cluster as a whole."""
+
+    def __init__(self, rpc: AdminRequests) -> None:
+        self._rpc = rpc
 
     async def describe_cluster(self, *, include_fenced: bool = False) -> ClusterDescription:
         """The cluster's id, its controller and its brokers; with `include_fenced` (Kafka 4.0) those not in use, too.
@@ -47,7 +50,7 @@ class ClusterAdmin(AdminRequests):
 
         async def ask(node: int | None) -> ClusterDescription | KafkaError:
             try:
-                answer = await self._ask(
+                answer = await self._rpc.ask(
                     node, ApiKey.DESCRIBE_CLUSTER, request, at_least=_FENCED_SINCE if include_fenced else 0
                 )
             except KafkaError as too_old:
@@ -60,11 +63,11 @@ class ClusterAdmin(AdminRequests):
             brokers = (BrokerInfo(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in answer.brokers)
             return error or ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(brokers)))
 
-        return await self._one("", self._any, ask, "describing the cluster")
+        return await self._rpc.one("", self._rpc.any_broker, ask, "describing the cluster")
 
     async def _cluster_by_metadata(self, node: int | None) -> ClusterDescription:
         """The same of brokers before KIP-700 (Kafka 2.8)."""
-        answer = await self._ask(node, ApiKey.METADATA, MetadataRequest(topics=[]), at_least=2)
+        answer = await self._rpc.ask(node, ApiKey.METADATA, MetadataRequest(topics=[]), at_least=2)
         brokers = (BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in answer.brokers)
         return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(brokers)))
 
@@ -74,7 +77,7 @@ class ClusterAdmin(AdminRequests):
         request = DescribeQuorumRequest(topics=[topic])
 
         async def ask(node: int | None) -> QuorumDescription | KafkaError:
-            answer = await self._ask(node, ApiKey.DESCRIBE_QUORUM, request)
+            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_QUORUM, request)
             what = "describing the quorum"
             error = failure(answer.error_code, what, ApiKey.DESCRIBE_QUORUM, node, answer.error_message)
             if error is not None:
@@ -89,7 +92,7 @@ class ClusterAdmin(AdminRequests):
                 tuple(_replica(one) for one in told.observers),
             )
 
-        return await self._one("", self._any, ask, "describing the quorum")
+        return await self._rpc.one("", self._rpc.any_broker, ask, "describing the quorum")
 
     # -- features
 
@@ -103,7 +106,7 @@ class ClusterAdmin(AdminRequests):
 
         async def ask(node: int | None) -> FeatureLevels | KafkaError:
             try:
-                answer = await self._ask(node, ApiKey.API_VERSIONS, request, at_least=_FEATURES_SINCE)
+                answer = await self._rpc.ask(node, ApiKey.API_VERSIONS, request, at_least=_FEATURES_SINCE)
             except KafkaError as too_old:
                 if not is_unsupported(too_old):
                     raise
@@ -115,7 +118,7 @@ class ClusterAdmin(AdminRequests):
                 answer.finalized_features_epoch if answer.finalized_features_epoch >= 0 else None,
             )
 
-        return await self._one("", self._any, ask, "asking for features")
+        return await self._rpc.one("", self._rpc.any_broker, ask, "asking for features")
 
     async def update_feature(
         self, name: str, level: int, *, downgrade: bool = False, unsafe: bool = False, validate_only: bool = False
@@ -129,18 +132,20 @@ class ClusterAdmin(AdminRequests):
         key = FeatureUpdateKey(
             feature=name, max_version_level=level, allow_downgrade=downgrade or unsafe, upgrade_type=way
         )
-        request = UpdateFeaturesRequest(feature_updates=[key], timeout_ms=self._timeout_ms, validate_only=validate_only)
+        request = UpdateFeaturesRequest(
+            feature_updates=[key], timeout_ms=self._rpc.timeout_ms, validate_only=validate_only
+        )
         least = _VALIDATE_SINCE if validate_only or unsafe else 0
 
         async def ask(node: int | None) -> KafkaError | None:
-            answer = await self._ask(node, ApiKey.UPDATE_FEATURES, request, at_least=least)
+            answer = await self._rpc.ask(node, ApiKey.UPDATE_FEATURES, request, at_least=least)
             for one in [answer, *answer.results]:
                 error = failure(one.error_code, f"feature {name!r}", ApiKey.UPDATE_FEATURES, node, one.error_message)
                 if error is not None:
                     return error
             return None
 
-        await self._one(name, self._controller, ask, f"feature {name!r}")
+        await self._rpc.one(name, self._rpc.controller, ask, f"feature {name!r}")
 
     # -- directories
 
@@ -161,11 +166,11 @@ class ClusterAdmin(AdminRequests):
         request = DescribeLogDirsRequest(topics=topics)
 
         async def ask(node: int | None, some: list[int]) -> dict[int, tuple[LogDir, ...] | KafkaError]:
-            answer = await self._ask(node, ApiKey.DESCRIBE_LOG_DIRS, request)
+            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_LOG_DIRS, request)
             error = failure(answer.error_code, f"directories of broker {node}", ApiKey.DESCRIBE_LOG_DIRS, node)
             return {some[0]: error or tuple(_log_dir(one) for one in answer.results)}
 
-        return await self._each(brokers, _Itself(self._cluster), ask, "describing directories")
+        return await self._rpc.each(brokers, _Itself(self._rpc.cluster), ask, "describing directories")
 
     async def alter_replica_log_dirs(self, broker: int, places: Mapping[TopicPartition, str]) -> None:
         """Move a broker's replicas to other directories of it, by their absolute paths; returns when that has begun.
@@ -185,7 +190,7 @@ class ClusterAdmin(AdminRequests):
                 )
                 for path, topics in by_path.items()
             ]
-            answer = await self._ask(node, ApiKey.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest(dirs=dirs))
+            answer = await self._rpc.ask(node, ApiKey.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest(dirs=dirs))
             return {
                 TopicPartition(topic.topic_name, one.partition_index): failure(
                     one.error_code,
@@ -198,7 +203,7 @@ class ClusterAdmin(AdminRequests):
                 for one in topic.partitions
             }
 
-        await self._each(asked, ToBroker(self._cluster, broker), ask, f"moving replicas of broker {broker}")
+        await self._rpc.each(asked, ToBroker(self._rpc.cluster, broker), ask, f"moving replicas of broker {broker}")
 
 
 class _Itself(ToBroker):

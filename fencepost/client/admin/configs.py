@@ -29,8 +29,11 @@ _OWN: Final = {TOPIC: ConfigSource.TOPIC, BROKER: ConfigSource.BROKER}
 Changes = list[tuple[str, int, str | None]]
 
 
-class ConfigAdmin(AdminRequests):
+class ConfigAdmin:
     """The part of the admin client that is about settings. `broker` is an id, or "" for what holds for all brokers."""
+
+    def __init__(self, rpc: AdminRequests) -> None:
+        self._rpc = rpc
 
     async def configs(
         self,
@@ -54,12 +57,12 @@ class ConfigAdmin(AdminRequests):
 
         async def ask(node: int | None) -> dict[str, ConfigEntry] | KafkaError:
             least = _DOCUMENTATION_SINCE if documentation else 1
-            answer = await self._ask(node, ApiKey.DESCRIBE_CONFIGS, request, at_least=least)
+            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_CONFIGS, request, at_least=least)
             one = answer.results[0]
             error = failure(one.error_code, what, ApiKey.DESCRIBE_CONFIGS, node, one.error_message, final=NO_TOPIC)
             return {entry.name: _entry(entry) for entry in one.configs} if error is None else error
 
-        return await self._one(name, self._route(broker), ask, what)
+        return await self._rpc.one(name, self._route(broker), ask, what)
 
     async def alter_configs(
         self,
@@ -95,7 +98,7 @@ class ConfigAdmin(AdminRequests):
 
         async def ask(node: int | None) -> KafkaError | None:
             try:
-                answer = await self._ask(node, ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
+                answer = await self._rpc.ask(node, ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
             except KafkaError as error:
                 if not is_unsupported(error) or kind not in _OWN:
                     raise
@@ -104,7 +107,7 @@ class ConfigAdmin(AdminRequests):
             told = one.error_message
             return failure(one.error_code, what, ApiKey.INCREMENTAL_ALTER_CONFIGS, node, told, final=NO_TOPIC)
 
-        await self._one(name, self._route(broker), ask, what)
+        await self._rpc.one(name, self._route(broker), ask, what)
 
     async def _replace(
         self, node: int | None, kind: int, name: str, steps: Changes, validate_only: bool
@@ -126,7 +129,7 @@ class ConfigAdmin(AdminRequests):
             resources=[WholeResource(resource_type=kind, resource_name=name, configs=entries)],
             validate_only=validate_only,
         )
-        one = (await self._ask(node, ApiKey.ALTER_CONFIGS, request)).responses[0]
+        one = (await self._rpc.ask(node, ApiKey.ALTER_CONFIGS, request)).responses[0]
         what = f"changing settings of {name!r}"
         return failure(one.error_code, what, ApiKey.ALTER_CONFIGS, node, one.error_message, final=NO_TOPIC)
 
@@ -142,7 +145,7 @@ class ConfigAdmin(AdminRequests):
         request = ListConfigResourcesRequest(resource_types=[numbers[kind] for kind in kinds])
 
         async def ask(node: int | None) -> list[tuple[str, str]] | KafkaError:
-            answer = await self._ask(node, ApiKey.LIST_CONFIG_RESOURCES, request, at_least=1)
+            answer = await self._rpc.ask(node, ApiKey.LIST_CONFIG_RESOURCES, request, at_least=1)
             error = failure(answer.error_code, "listing resources", ApiKey.LIST_CONFIG_RESOURCES, node)
             if error is not None:
                 return error
@@ -151,10 +154,10 @@ class ConfigAdmin(AdminRequests):
                 for one in answer.config_resources
             )
 
-        return await self._one("", self._any, ask, "listing resources")
+        return await self._rpc.one("", self._rpc.any_broker, ask, "listing resources")
 
     def _route(self, broker: int | str | None) -> Route:
-        return ToBroker(self._cluster, broker) if isinstance(broker, int) else self._any
+        return ToBroker(self._rpc.cluster, broker) if isinstance(broker, int) else self._rpc.any_broker
 
 
 def _resource(topic: str | None, broker: int | str | None, group: str | None) -> tuple[int, str]:

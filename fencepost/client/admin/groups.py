@@ -1,7 +1,7 @@
 """Administering groups: list, describe, delete, their offsets, and members that shall go."""
 
 from collections.abc import Awaitable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from fencepost.client.admin.item_errors import ItemErrors
 from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator, failure, is_unsupported
@@ -30,16 +30,16 @@ from fencepost.protocol.messages.api47_offset_delete import (
 from fencepost.protocol.messages.api69_consumer_group_describe import ConsumerGroupDescribeRequest
 from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.client.admin.lag import PartitionLag
-
 _STATES_SINCE, _KINDS_SINCE, _SEVERAL_LEAVE_SINCE = 4, 5, 3
 T = TypeVar("T")
 _NO_GROUP = ErrorCode.GROUP_ID_NOT_FOUND
 
 
-class GroupAdmin(AdminRequests):
+class GroupAdmin:
     """The part of the admin client that is about groups of consumers."""
+
+    def __init__(self, rpc: AdminRequests) -> None:
+        self._rpc = rpc
 
     async def list_groups(
         self, *states: str, kinds: Collection[str] = (), protocol_types: Collection[str] = ()
@@ -53,14 +53,14 @@ class GroupAdmin(AdminRequests):
         least = _KINDS_SINCE if kinds else _STATES_SINCE if states else 0
         request = ListGroupsRequest(states_filter=list(states), types_filter=list(kinds))
         found: dict[str, GroupListing] = {}
-        await self._retry(self._cluster.refresh, "finding the brokers")
-        for broker in sorted(self._cluster.brokers):
+        await self._rpc.retry(self._rpc.cluster.refresh, "finding the brokers")
+        for broker in sorted(self._rpc.cluster.brokers):
 
             async def ask(node: int | None) -> Any:
-                answer = await self._ask(node, ApiKey.LIST_GROUPS, request, at_least=least)
+                answer = await self._rpc.ask(node, ApiKey.LIST_GROUPS, request, at_least=least)
                 return failure(answer.error_code, "listing groups", ApiKey.LIST_GROUPS, node) or answer
 
-            answer = await self._one(broker, ToBroker(self._cluster, broker), ask, "listing groups")
+            answer = await self._rpc.one(broker, ToBroker(self._rpc.cluster, broker), ask, "listing groups")
             for group in answer.groups:
                 if not protocol_types or group.protocol_type in protocol_types:
                     found[group.group_id] = GroupListing(
@@ -80,7 +80,7 @@ class GroupAdmin(AdminRequests):
         """As `describe_group` for several. Raises ItemErrors by group."""
 
         async def classic(node: int | None, some: list[str]) -> dict[str, GroupDescription | KafkaError]:
-            answer = await self._ask(node, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=some))
+            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=some))
             return {
                 one.group_id: failure(
                     0 if one.error_code == _NO_GROUP else one.error_code,
@@ -96,7 +96,7 @@ class GroupAdmin(AdminRequests):
         async def consumer(node: int | None, some: list[str]) -> dict[str, GroupDescription | KafkaError | None]:
             request = ConsumerGroupDescribeRequest(group_ids=some)
             try:
-                answer = await self._ask(node, ApiKey.CONSUMER_GROUP_DESCRIBE, request)
+                answer = await self._rpc.ask(node, ApiKey.CONSUMER_GROUP_DESCRIBE, request)
             except KafkaError as error:
                 if not is_unsupported(error):
                     raise
@@ -104,9 +104,9 @@ class GroupAdmin(AdminRequests):
             return {one.group_id: _consumer_group(one, node) for one in answer.groups}
 
         what = "describing groups"
-        found = await self._each(group_ids, ToCoordinator(self._cluster, GROUP), classic, what)
+        found = await self._rpc.each(group_ids, ToCoordinator(self._rpc.cluster, GROUP), classic, what)
         dead = [group_id for group_id, group in found.items() if group.state == "Dead"]
-        others = await self._each(dead, ToCoordinator(self._cluster, GROUP), consumer, what)
+        others = await self._rpc.each(dead, ToCoordinator(self._rpc.cluster, GROUP), consumer, what)
         return found | {group_id: group for group_id, group in others.items() if group is not None}
 
     async def delete_group(self, group_id: str) -> None:
@@ -117,13 +117,13 @@ class GroupAdmin(AdminRequests):
         """As `delete_group` for several. Raises ItemErrors by group."""
 
         async def ask(node: int | None, some: list[str]) -> dict[str, KafkaError | None]:
-            answer = await self._ask(node, ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=some))
+            answer = await self._rpc.ask(node, ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=some))
             return {
                 one.group_id: failure(one.error_code, f"group {one.group_id!r}", ApiKey.DELETE_GROUPS, node)
                 for one in answer.results
             }
 
-        await self._each(group_ids, ToCoordinator(self._cluster, GROUP), ask, "deleting groups")
+        await self._rpc.each(group_ids, ToCoordinator(self._rpc.cluster, GROUP), ask, "deleting groups")
 
     async def remove_members(
         self,
@@ -150,7 +150,7 @@ class GroupAdmin(AdminRequests):
                 if name in some
             ]
             request = LeaveGroupRequest(group_id=group_id, members=members)
-            answer = await self._ask(node, ApiKey.LEAVE_GROUP, request, at_least=_SEVERAL_LEAVE_SINCE)
+            answer = await self._rpc.ask(node, ApiKey.LEAVE_GROUP, request, at_least=_SEVERAL_LEAVE_SINCE)
             what = f"removing from group {group_id!r}"
             whole = failure(answer.error_code, what, ApiKey.LEAVE_GROUP, node)
             if whole is not None:
@@ -160,8 +160,8 @@ class GroupAdmin(AdminRequests):
                 for one in answer.members
             }
 
-        await self._each(
-            names.values(), ToCoordinator(self._cluster, GROUP, group_id), ask, f"removing members of {group_id!r}"
+        await self._rpc.each(
+            names.values(), ToCoordinator(self._rpc.cluster, GROUP, group_id), ask, f"removing members of {group_id!r}"
         )
 
     # -- offsets of groups
@@ -173,8 +173,8 @@ class GroupAdmin(AdminRequests):
 
     async def committed_offsets(self, group_id: str, *, stable: bool = True) -> dict[TopicPartition, CommittedOffset]:
         """As `group_offsets`, with the leader epoch and the note that were committed with each offset."""
-        return await self._retry(
-            lambda: fetch_committed(self._cluster, group_id, None, self._purpose, stable=stable),
+        return await self._rpc.retry(
+            lambda: fetch_committed(self._rpc.cluster, group_id, None, self._rpc.purpose, stable=stable),
             f"offsets of group {group_id!r}",
         )
 
@@ -202,12 +202,12 @@ class GroupAdmin(AdminRequests):
                 generation_id_or_member_epoch=-1,
                 topics=[OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()],
             )
-            answer = await self._ask(node, ApiKey.OFFSET_COMMIT, request, at_least=2, at_most=BY_NAME)
+            answer = await self._rpc.ask(node, ApiKey.OFFSET_COMMIT, request, at_least=2, at_most=BY_NAME)
             final = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             return _by_partition(answer, f"offset of group {group_id!r} in", ApiKey.OFFSET_COMMIT, node, final)
 
-        route = ToCoordinator(self._cluster, GROUP, group_id)
-        await self._each(asked, route, ask, f"setting offsets of group {group_id!r}")
+        route = ToCoordinator(self._rpc.cluster, GROUP, group_id)
+        await self._rpc.each(asked, route, ask, f"setting offsets of group {group_id!r}")
 
     async def delete_group_offsets(self, group_id: str, partitions: Collection[TopicPartition]) -> None:
         """Forget a group's positions in `partitions`, also while it lives (KIP-496, Kafka 2.4).
@@ -225,28 +225,16 @@ class GroupAdmin(AdminRequests):
                 for name, numbers in by_topic(some).items()
             ]
             request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-            answer = await self._ask(node, ApiKey.OFFSET_DELETE, request)
+            answer = await self._rpc.ask(node, ApiKey.OFFSET_DELETE, request)
             whole = failure(answer.error_code, f"group {group_id!r}", ApiKey.OFFSET_DELETE, node)
             if whole is not None:
                 raise whole
             final = {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             return _by_partition(answer, f"offset of group {group_id!r} in", ApiKey.OFFSET_DELETE, node, final)
 
-        route = ToCoordinator(self._cluster, GROUP, group_id)
+        route = ToCoordinator(self._rpc.cluster, GROUP, group_id)
         what = f"deleting offsets of group {group_id!r}"
-        await self._each([TopicPartition(*p) for p in partitions], route, ask, what)
-
-    async def group_lag(self, group_id: str, *, count_bytes: int = 32 << 20) -> "list[PartitionLag]":
-        """What a group has still to read, by partition, counted in records that a read_committed reader will get.
-
-        Counting means to read what lies between: at most `count_bytes`, 0 reads nothing; where that does not suffice,
-        offsets are counted instead. Raises KafkaError.
-        """
-        from fencepost.client.admin.client import Admin
-        from fencepost.client.admin.lag import group_lag  # here: few programs ask
-
-        assert isinstance(self, Admin)
-        return await group_lag(self, group_id, count_bytes=count_bytes)
+        await self._rpc.each([TopicPartition(*p) for p in partitions], route, ask, what)
 
 
 async def _single(several: Awaitable[T]) -> T:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fencepost.client.admin.parts import AdminParts
 from fencepost.client.errors import KafkaError, code_of, error_for
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.batch_header import CorruptBatch, iter_headers
@@ -14,7 +15,6 @@ from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
-    from fencepost.client.admin import Admin
     from fencepost.protocol.batch_header import BatchHeader
 
 FETCH = API_BY_KEY[ApiKey.FETCH]
@@ -62,24 +62,24 @@ class Reach(NamedTuple):
     high: int
 
 
-async def reaches(admin: "Admin", partitions: Collection[TopicPartition]) -> dict[TopicPartition, Reach]:
+async def reaches(admin: AdminParts, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Reach]:
     """Log start, last stable offset and high watermark of partitions. Raises KafkaError."""
     if not partitions:
         return {}
-    start = await admin.list_offsets(partitions, at="earliest")
-    stable = await admin.list_offsets(partitions)
-    high = await admin.list_offsets(partitions, isolation="read_uncommitted")
+    start = await admin.offsets.list_offsets(partitions, at="earliest")
+    stable = await admin.offsets.list_offsets(partitions)
+    high = await admin.offsets.list_offsets(partitions, isolation="read_uncommitted")
     return {p: Reach(start[p].offset, stable[p].offset, high[p].offset) for p in partitions}
 
 
-async def group_lag(admin: "Admin", group_id: str, *, count_bytes: int = COUNT_BYTES) -> list[PartitionLag]:
+async def group_lag(admin: AdminParts, group_id: str, *, count_bytes: int = COUNT_BYTES) -> list[PartitionLag]:
     """What a group has still to read, by partition. Raises KafkaError.
 
     Counting means to read the batches in between, as no index knows what was aborted: `count_bytes` bounds that for the
     whole call, the shortest way first; 0 reads nothing. Where it does not suffice, offsets are counted instead.
     """
     owners = await _owners(admin, group_id)
-    committed: Mapping[TopicPartition, int] = await admin.group_offsets(group_id, stable=False)
+    committed: Mapping[TopicPartition, int] = await admin.groups.group_offsets(group_id, stable=False)
     there = await existing(admin, {*committed, *owners})
     reach = await reaches(admin, there)
     found: dict[TopicPartition, PartitionLag] = {}
@@ -95,7 +95,7 @@ async def group_lag(admin: "Admin", group_id: str, *, count_bytes: int = COUNT_B
 
 
 async def count_visible(
-    admin: "Admin", partition: TopicPartition, start: int, stop: int, count_bytes: int
+    admin: AdminParts, partition: TopicPartition, start: int, stop: int, count_bytes: int
 ) -> tuple[int, int, bool]:
     """Records from `start` up to `stop`, a last stable offset, that a read_committed reader gets; bytes read; whether
     it is exact.
@@ -132,7 +132,7 @@ def _count(data: bytes, position: int, header: "BatchHeader", start: int, stop: 
     return sum(start <= record.offset < stop for record in decode_records(data, position, header))
 
 
-async def _fetch(admin: "Admin", partition: TopicPartition, offset: int, size_bytes: int) -> Any:
+async def _fetch(admin: AdminParts, partition: TopicPartition, offset: int, size_bytes: int) -> Any:
     """One partition's part of a Fetch. Raises KafkaError."""
     entry = FetchPartition(partition=partition.partition, fetch_offset=offset, partition_max_bytes=size_bytes)
     request = FetchRequest(
@@ -162,15 +162,15 @@ async def _fetch(admin: "Admin", partition: TopicPartition, offset: int, size_by
     return await admin.cluster.policy.run(attempt, what=f"reading {partition}")
 
 
-async def existing(admin: "Admin", partitions: Collection[TopicPartition]) -> list[TopicPartition]:
+async def existing(admin: AdminParts, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
     """Those of the partitions that are there."""
-    topics = await admin.describe_topics()
+    topics = await admin.topics.describe_topics()
     return [p for p in sorted(partitions) if p.topic in topics and p.partition < len(topics[p.topic].partitions)]
 
 
-async def _owners(admin: "Admin", group_id: str) -> dict[TopicPartition, str]:
+async def _owners(admin: AdminParts, group_id: str) -> dict[TopicPartition, str]:
     """Which member reads what."""
-    described = await admin.describe_group(group_id)
+    described = await admin.groups.describe_group(group_id)
     return {partition: member.member_id for member in described.members for partition in member.partitions}
 
 
@@ -184,7 +184,7 @@ class Move(NamedTuple):
 
 
 async def moves(
-    admin: "Admin",
+    admin: AdminParts,
     partitions: Collection[TopicPartition],
     committed: Mapping[TopicPartition, int],
     way: str,
@@ -199,7 +199,7 @@ async def moves(
     timed: dict[TopicPartition, int] = {}
     if way in ("to_datetime", "by_duration"):
         at_ms = value if way == "to_datetime" else admin.now_ms() - value
-        timed = {p: info.offset for p, info in (await admin.list_offsets(partitions, at=at_ms)).items()}
+        timed = {p: info.offset for p, info in (await admin.offsets.list_offsets(partitions, at=at_ms)).items()}
     found = []
     for partition in sorted(partitions):
         start, stable, _ = reach[partition]

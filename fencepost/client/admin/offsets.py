@@ -25,8 +25,11 @@ _PLACES: Final[Mapping[str, tuple[int, int]]] = {
 """Name -> the timestamp that stands for it, and the first version of ListOffsets that knows it."""
 
 
-class OffsetAdmin(AdminRequests):
+class OffsetAdmin:
     """The part of the admin client that is about offsets and records."""
+
+    def __init__(self, rpc: AdminRequests) -> None:
+        self._rpc = rpc
 
     async def list_offsets(
         self,
@@ -55,9 +58,9 @@ class OffsetAdmin(AdminRequests):
                 replica_id=-1,
                 isolation_level=level,
                 topics=[ListOffsetsTopic(name=name, partitions=entries) for name, entries in topics.items()],
-                timeout_ms=self._timeout_ms,
+                timeout_ms=self._rpc.timeout_ms,
             )
-            answer = await self._ask(node, ApiKey.LIST_OFFSETS, request, at_least=least)
+            answer = await self._rpc.ask(node, ApiKey.LIST_OFFSETS, request, at_least=least)
             return {
                 TopicPartition(topic.name, one.partition_index): failure(
                     one.error_code, f"offsets of {topic.name}-{one.partition_index}", ApiKey.LIST_OFFSETS, node
@@ -67,7 +70,7 @@ class OffsetAdmin(AdminRequests):
                 for one in topic.partitions
             }
 
-        return await self._each(asked, self._leader, ask, "listing offsets")
+        return await self._rpc.each(asked, self._rpc.leader, ask, "listing offsets")
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Drop all records before an offset per partition (-1: up to the high watermark); the new first offsets.
@@ -83,9 +86,9 @@ class OffsetAdmin(AdminRequests):
                 topics.setdefault(partition.topic, []).append(entry)
             request = DeleteRecordsRequest(
                 topics=[DeleteRecordsTopic(name=name, partitions=entries) for name, entries in topics.items()],
-                timeout_ms=self._timeout_ms,
+                timeout_ms=self._rpc.timeout_ms,
             )
-            answer = await self._ask(node, ApiKey.DELETE_RECORDS, request)
+            answer = await self._rpc.ask(node, ApiKey.DELETE_RECORDS, request)
             found: dict[TopicPartition, int | KafkaError] = {}
             for topic in answer.topics:
                 for one in topic.partitions:
@@ -95,7 +98,7 @@ class OffsetAdmin(AdminRequests):
                     found[TopicPartition(topic.name, one.partition_index)] = low if error is None else error
             return found
 
-        return await self._each(asked, self._leader, ask, "deleting records")
+        return await self._rpc.each(asked, self._rpc.leader, ask, "deleting records")
 
 
 def _timestamp(partition: TopicPartition, place: str | int) -> tuple[int, int]:

@@ -2,9 +2,10 @@
 
 from collections import Counter
 from collections.abc import Awaitable, Collection, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fencepost.client.admin.item_errors import ItemErrors
+from fencepost.client.admin.parts import AdminParts
 from fencepost.client.admin.plan_types import (
     Applied,
     ClusterPlan,
@@ -22,9 +23,6 @@ from fencepost.client.admin.types import HIDDEN, ConfigEntry, TopicDescription, 
 from fencepost.client.errors import KafkaError, RetriableError
 from fencepost.protocol.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from fencepost.client.admin.client import Admin
-
 STEP_BY_STEP: Final = "applying a plan step by step"
 PARTITIONS: Final = "partitions"
 
@@ -36,7 +34,7 @@ class _Step:
         self.subject = subject
         self.changes = changes
 
-    def run(self, admin: "Admin", validate_only: bool) -> Awaitable[object]:
+    def run(self, admin: AdminParts, validate_only: bool) -> Awaitable[object]:
         """Make it, or have it checked."""
         raise NotImplementedError
 
@@ -49,10 +47,10 @@ class _Creation(_Step):
         super().__init__(f"topic {topic.name}", changes)
         self._topic = topic
 
-    def run(self, admin: "Admin", validate_only: bool) -> Awaitable[object]:
+    def run(self, admin: AdminParts, validate_only: bool) -> Awaitable[object]:
         one = self._topic
         configs = {name: value for name, value in one.configs.items() if value is not None}
-        return admin.create_topic(
+        return admin.topics.create_topic(
             one.name,
             one.partitions,
             replication_factor=one.replication_factor,
@@ -66,8 +64,8 @@ class _Growth(_Step):
         super().__init__(f"topic {name}", [PlannedChange("change", "topic", name, PARTITIONS, str(before), str(after))])
         self._name, self._after = name, after
 
-    def run(self, admin: "Admin", validate_only: bool) -> Awaitable[object]:
-        return admin.create_partitions(self._name, self._after, validate_only=validate_only)
+    def run(self, admin: AdminParts, validate_only: bool) -> Awaitable[object]:
+        return admin.topics.create_partitions(self._name, self._after, validate_only=validate_only)
 
 
 class _Settings(_Step):
@@ -76,8 +74,8 @@ class _Settings(_Step):
         self._subject = subject_of(wanted.kind, wanted.name)
         self._values = {change.setting: wanted.configs[change.setting] for change in changes}
 
-    def run(self, admin: "Admin", validate_only: bool) -> Awaitable[object]:
-        return admin.alter_configs(self._values, validate_only=validate_only, **self._subject)
+    def run(self, admin: AdminParts, validate_only: bool) -> Awaitable[object]:
+        return admin.configs.alter_configs(self._values, validate_only=validate_only, **self._subject)
 
 
 class _Rule(_Step):
@@ -88,13 +86,13 @@ class _Rule(_Step):
         super().__init__(f"acl {shown}", [PlannedChange(action, "acl", shown, "", before, after)])
         self._rule, self._absent = rule, absent
 
-    async def run(self, admin: "Admin", validate_only: bool) -> None:
+    async def run(self, admin: AdminParts, validate_only: bool) -> None:
         if validate_only:
             return  # Kafka has no way to check a rule
         if self._absent:
-            await admin.delete_acls(AclFilter(*self._rule))
+            await admin.security.delete_acls(AclFilter(*self._rule))
         else:
-            await admin.create_acls(self._rule)
+            await admin.security.create_acls(self._rule)
 
 
 class _Removal(_Step):
@@ -102,12 +100,12 @@ class _Removal(_Step):
         super().__init__(f"topic {name}", [PlannedChange("delete", "topic", name, PARTITIONS, str(count), None)])
         self._name = name
 
-    async def run(self, admin: "Admin", validate_only: bool) -> None:
+    async def run(self, admin: AdminParts, validate_only: bool) -> None:
         if not validate_only:  # Kafka has no way to check a deletion
-            await admin.delete_topic(self._name, if_exists=True)
+            await admin.topics.delete_topic(self._name, if_exists=True)
 
 
-async def apply_by_steps(admin: "Admin", plan: ClusterPlan, validate_only: bool) -> Applied:
+async def apply_by_steps(admin: AdminParts, plan: ClusterPlan, validate_only: bool) -> Applied:
     """Have every step checked, and then made. Raises ItemErrors, whose results are the steps that were made."""
     steps = await _steps(admin, plan)
     await _run(admin, steps, validate_only=True)
@@ -116,7 +114,7 @@ async def apply_by_steps(admin: "Admin", plan: ClusterPlan, validate_only: bool)
     return Applied(tuple(change for step in steps for change in step.changes), atomic=False)
 
 
-async def _run(admin: "Admin", steps: list[_Step], *, validate_only: bool) -> None:
+async def _run(admin: AdminParts, steps: list[_Step], *, validate_only: bool) -> None:
     """All steps; a check goes on after a failure, what changes something does not."""
     errors: dict[str, KafkaError] = {}
     done: dict[str, tuple[PlannedChange, ...]] = {}
@@ -134,7 +132,7 @@ async def _run(admin: "Admin", steps: list[_Step], *, validate_only: bool) -> No
         raise ItemErrors(STEP_BY_STEP, errors, done)
 
 
-async def _steps(admin: "Admin", plan: ClusterPlan) -> list[_Step]:
+async def _steps(admin: AdminParts, plan: ClusterPlan) -> list[_Step]:
     """What differs: first what is added, in the end what goes. Raises ItemErrors for what no step can change."""
     torn = _torn(plan)
     if torn:
@@ -159,7 +157,7 @@ async def _steps(admin: "Admin", plan: ClusterPlan) -> list[_Step]:
     for wanted in plan.configs:
         steps += await _changed_settings(admin, wanted, errors)
     if plan.acls:
-        rules = set(await admin.describe_acls())
+        rules = set(await admin.security.describe_acls())
         steps += [_Rule(one.rule, one.absent) for one in plan.acls if (one.rule in rules) == one.absent]
     if errors:
         raise ItemErrors(STEP_BY_STEP, errors)
@@ -178,12 +176,12 @@ def _torn(plan: ClusterPlan) -> dict[str, KafkaError]:
     return {subject: KafkaError(f"{subject}: {text}", code=ErrorCode.INVALID_REQUEST) for subject, text in why.items()}
 
 
-async def _there(admin: "Admin", names: list[str]) -> Mapping[str, TopicDescription]:
+async def _there(admin: AdminParts, names: list[str]) -> Mapping[str, TopicDescription]:
     """Those of the topics that there are."""
     if not names:
         return {}
     try:
-        return await admin.describe_topics(*names)
+        return await admin.topics.describe_topics(*names)
     except ItemErrors as some:
         wrong = {f"topic {name}": error for name, error in some.errors.items() if error.code not in NO_TOPIC}
         if wrong:
@@ -203,12 +201,12 @@ def _impossible(wanted: WantedTopic, there: TopicDescription) -> KafkaError | No
     return None
 
 
-async def _changed_settings(admin: "Admin", wanted: WantedConfigs, errors: dict[str, KafkaError]) -> list[_Step]:
+async def _changed_settings(admin: AdminParts, wanted: WantedConfigs, errors: dict[str, KafkaError]) -> list[_Step]:
     """The step that sets them, if there has to be one; a refusal to tell what is set goes into `errors`."""
     if not wanted.configs:
         return []
     try:
-        found = await admin.configs(**subject_of(wanted.kind, wanted.name))
+        found = await admin.configs.configs(**subject_of(wanted.kind, wanted.name))
     except RetriableError:
         raise  # nobody answers: that is no fault of this thing
     except KafkaError as error:

@@ -4,7 +4,7 @@ from typing import Any, Final
 
 from fencepost.client.admin.item_errors import ItemErrors
 from fencepost.client.admin.plan_types import Applied, ClusterPlan, PlannedChange, Settings, WantedAcl, shown_rule
-from fencepost.client.admin.requests import failure
+from fencepost.client.admin.requests import AdminRequests, failure
 from fencepost.client.admin.topics import TopicAdmin
 from fencepost.client.errors import FatalError, KafkaError, RetriableError
 from fencepost.protocol.api_keys import ApiKey
@@ -24,17 +24,21 @@ APPLYING: Final = "applying a plan"
 ACL: Final = "acl"
 
 
-class PlanAdmin(TopicAdmin):
+class PlanAdmin:
     """The part of the admin client that makes the cluster as a plan says."""
 
-    async def _apply_at_once(self, plan: ClusterPlan, validate_only: bool) -> Applied:
+    def __init__(self, rpc: AdminRequests, topics: TopicAdmin) -> None:
+        self._rpc = rpc
+        self._topics = topics
+
+    async def apply_at_once(self, plan: ClusterPlan, validate_only: bool) -> Applied:
         """The whole plan in one request, which a broker that knows no plans takes for an empty one."""
         request = CreateTopicsRequest(
-            topics=[], timeout_ms=self._timeout_ms, validate_only=validate_only, plan=_on_the_wire(plan)
+            topics=[], timeout_ms=self._rpc.timeout_ms, validate_only=validate_only, plan=_on_the_wire(plan)
         )
 
         async def ask(node: int | None) -> Applied | KafkaError:
-            answer = await self._ask(node, ApiKey.CREATE_TOPICS, request, at_least=TAGS_SINCE)
+            answer = await self._rpc.ask(node, ApiKey.CREATE_TOPICS, request, at_least=TAGS_SINCE)
             if answer.plan is None:
                 return FatalError(
                     "this broker can not change several things at once, as it is no fencepost; atomic=False does it"
@@ -52,7 +56,7 @@ class PlanAdmin(TopicAdmin):
                 return ItemErrors(APPLYING, errors)
             return Applied(tuple(_change(plan, one) for one in answer.plan.changes), atomic=True)
 
-        done = await self._one("", self._controller, ask, APPLYING)
+        done = await self._rpc.one("", self._rpc.controller, ask, APPLYING)
         if not validate_only:
             await self._settle(done.changes)
         return done
@@ -62,8 +66,8 @@ class PlanAdmin(TopicAdmin):
         topics = [one for one in changes if one.kind == "topic"]
         for one in topics:
             if one.action == "delete" and one.setting in ("", "partitions"):
-                self._cluster.forget_topic(one.name)
-        await self._appeared([one.name for one in topics if one.action == "create"])
+                self._rpc.cluster.forget_topic(one.name)
+        await self._topics.wait_for([one.name for one in topics if one.action == "create"])
 
 
 def _on_the_wire(plan: ClusterPlan) -> Any:

@@ -32,8 +32,11 @@ _FINAL = frozenset(
 )
 
 
-class ReplicaAdmin(AdminRequests):
+class ReplicaAdmin:
     """The part of the admin client that is about leaders and replicas."""
+
+    def __init__(self, rpc: AdminRequests) -> None:
+        self._rpc = rpc
 
     async def elect_leaders(
         self, partitions: Collection[TopicPartition] | None = None, *, unclean: bool = False
@@ -52,9 +55,9 @@ class ReplicaAdmin(AdminRequests):
             if some is not None:
                 topics = [TopicPartitions(topic=name, partitions=numbers) for name, numbers in by_topic(some).items()]
             request = ElectLeadersRequest(
-                election_type=int(unclean), topic_partitions=topics, timeout_ms=self._timeout_ms
+                election_type=int(unclean), topic_partitions=topics, timeout_ms=self._rpc.timeout_ms
             )
-            answer = await self._ask(node, ApiKey.ELECT_LEADERS, request, at_least=_UNCLEAN_SINCE if unclean else 0)
+            answer = await self._rpc.ask(node, ApiKey.ELECT_LEADERS, request, at_least=_UNCLEAN_SINCE if unclean else 0)
             whole = failure(answer.error_code, what, ApiKey.ELECT_LEADERS, node)
             if whole is not None:
                 raise whole
@@ -65,12 +68,12 @@ class ReplicaAdmin(AdminRequests):
             }
 
         if asked is not None:
-            return await self._each(asked, self._controller, ask, what)
+            return await self._rpc.each(asked, self._rpc.controller, ask, what)
 
         async def ask_all(node: int | None) -> dict[TopicPartition, bool | KafkaError]:
             return await ask(node, None)
 
-        answers = await self._one("", self._controller, ask_all, what)
+        answers = await self._rpc.one("", self._rpc.controller, ask_all, what)
         failed = {partition: one for partition, one in answers.items() if isinstance(one, KafkaError)}
         elected = {partition: one for partition, one in answers.items() if not isinstance(one, KafkaError)}
         if failed:
@@ -87,11 +90,11 @@ class ReplicaAdmin(AdminRequests):
                 ListPartitionReassignmentsTopics(name=name, partition_indexes=numbers)
                 for name, numbers in by_topic(partitions).items()
             ]
-        request = ListPartitionReassignmentsRequest(timeout_ms=self._timeout_ms, topics=topics)
+        request = ListPartitionReassignmentsRequest(timeout_ms=self._rpc.timeout_ms, topics=topics)
         what = "listing reassignments"
 
         async def ask(node: int | None) -> dict[TopicPartition, Reassignment] | KafkaError:
-            answer = await self._ask(node, ApiKey.LIST_PARTITION_REASSIGNMENTS, request)
+            answer = await self._rpc.ask(node, ApiKey.LIST_PARTITION_REASSIGNMENTS, request)
             error = failure(answer.error_code, what, ApiKey.LIST_PARTITION_REASSIGNMENTS, node, answer.error_message)
             return error or {
                 TopicPartition(topic.name, one.partition_index): Reassignment(
@@ -101,7 +104,7 @@ class ReplicaAdmin(AdminRequests):
                 for one in topic.partitions
             }
 
-        return await self._one("", self._controller, ask, what)
+        return await self._rpc.one("", self._rpc.controller, ask, what)
 
     async def alter_reassignments(
         self, changes: Mapping[TopicPartition, Sequence[int] | None], *, keep_replication_factor: bool = False
@@ -123,12 +126,12 @@ class ReplicaAdmin(AdminRequests):
                 )
                 topics.setdefault(partition.topic, []).append(entry)
             request = AlterPartitionReassignmentsRequest(
-                timeout_ms=self._timeout_ms,
+                timeout_ms=self._rpc.timeout_ms,
                 allow_replication_factor_change=not keep_replication_factor,
                 topics=[ReassignableTopic(name=name, partitions=entries) for name, entries in topics.items()],
             )
             least = _KEEP_FACTOR_SINCE if keep_replication_factor else 0
-            answer = await self._ask(node, ApiKey.ALTER_PARTITION_REASSIGNMENTS, request, at_least=least)
+            answer = await self._rpc.ask(node, ApiKey.ALTER_PARTITION_REASSIGNMENTS, request, at_least=least)
             whole = failure(answer.error_code, what, ApiKey.ALTER_PARTITION_REASSIGNMENTS, node, answer.error_message)
             if whole is not None:
                 raise whole
@@ -145,7 +148,7 @@ class ReplicaAdmin(AdminRequests):
                 for one in topic.partitions
             }
 
-        await self._each(asked, self._controller, ask, what)
+        await self._rpc.each(asked, self._rpc.controller, ask, what)
 
 
 def _elected(topic: str, one: Any, node: int | None) -> bool | KafkaError:

@@ -94,27 +94,22 @@ class ToCoordinator(Route):
 
 
 class AdminRequests:
-    """The asking part of the admin client."""
+    """One way of asking, for all parts of an admin client."""
 
     def __init__(self, cluster: Cluster, purpose: str) -> None:
-        self._cluster = cluster
-        self._purpose = purpose
+        self.cluster = cluster
+        self.purpose = purpose
 
-    @property
-    def cluster(self) -> Cluster:
-        """What is known of the cluster; for tools."""
-        return self._cluster
-
-    async def _ask(self, node: int | None, api_key: int, request: Any, **bounds: int) -> Any:
+    async def ask(self, node: int | None, api_key: int, request: Any, **bounds: int) -> Any:
         """One request, one answer. Raises KafkaError (UNSUPPORTED_VERSION where the broker does not speak it)."""
         api = KNOWN_BY_KEY[api_key]
         try:
-            return await self._cluster.ask(node, api, request, purpose=self._purpose, **bounds)
+            return await self.cluster.ask(node, api, request, purpose=self.purpose, **bounds)
         except EncodeError as error:
             field, _, _ = str(error).partition(" = ")  # the value may be a secret
             raise KafkaError(f"{field}: the protocol can not say what was given", api=api.name, node=node) from error
 
-    async def _each(
+    async def each(
         self,
         items: Iterable[K],
         route: Route,
@@ -161,15 +156,15 @@ class AdminRequests:
                 raise next(iter(waiting.values()))
 
         try:
-            await self._retry(attempt, what)
+            await self.retry(attempt, what)
         except RetriableError as late:
             failed |= {item: waiting.get(item, late) for item in asked if item not in found and item not in failed}
         if failed:
             raise ItemErrors(what, failed, found)
         return {item: found[item] for item in asked}
 
-    async def _one(self, item: K, route: Route, ask: Callable[[int | None], Awaitable[V | KafkaError]], what: str) -> V:
-        """As `_each` for one item whose error is raised as it is."""
+    async def one(self, item: K, route: Route, ask: Callable[[int | None], Awaitable[V | KafkaError]], what: str) -> V:
+        """As `each` for one item whose error is raised as it is."""
 
         async def attempt() -> V:
             try:
@@ -182,27 +177,31 @@ class AdminRequests:
                 raise answer
             return answer
 
-        return await self._retry(attempt, what)
+        return await self.retry(attempt, what)
 
-    async def _retry(self, attempt: Callable[[], Awaitable[T]], what: str) -> T:
-        return await self._cluster.policy.run(attempt, what=what)
+    async def retry(self, attempt: Callable[[], Awaitable[T]], what: str) -> T:
+        """Repeat `attempt` while it raises RetriableError, until `default_api_timeout_ms` ends."""
+        return await self.cluster.policy.run(attempt, what=what)
 
     @property
-    def _timeout_ms(self) -> int:
+    def timeout_ms(self) -> int:
         """How long a broker may work on what it has to wait for."""
-        return self._cluster.config.request_timeout_ms
+        return self.cluster.config.request_timeout_ms
 
     @property
-    def _any(self) -> Route:
-        return Route(self._cluster)
+    def any_broker(self) -> Route:
+        """To any broker."""
+        return Route(self.cluster)
 
     @property
-    def _controller(self) -> Route:
-        return ToController(self._cluster)
+    def controller(self) -> Route:
+        """To the controller."""
+        return ToController(self.cluster)
 
     @property
-    def _leader(self) -> Route:
-        return ToLeader(self._cluster)
+    def leader(self) -> Route:
+        """To the leader of each item, a partition."""
+        return ToLeader(self.cluster)
 
 
 def failure(

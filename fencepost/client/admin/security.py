@@ -50,8 +50,11 @@ EVERYTHING: Final = AclFilter()
 EVERYBODY: Final = QuotaEntity()
 
 
-class SecurityAdmin(AdminRequests):
+class SecurityAdmin:
     """The part of the admin client that is about rights and limits."""
+
+    def __init__(self, rpc: AdminRequests) -> None:
+        self._rpc = rpc
 
     # -- access rules
 
@@ -60,7 +63,7 @@ class SecurityAdmin(AdminRequests):
         request = DescribeAclsRequest(**_filter_fields(which))
 
         async def ask(node: int | None) -> list[Acl] | KafkaError:
-            answer = await self._ask(node, ApiKey.DESCRIBE_ACLS, request)
+            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_ACLS, request)
             error = failure(
                 answer.error_code, "describing access rules", ApiKey.DESCRIBE_ACLS, node, answer.error_message
             )
@@ -68,7 +71,7 @@ class SecurityAdmin(AdminRequests):
                 return error
             return sorted(acl_of(resource, one) for resource in answer.resources for one in resource.acls)
 
-        return await self._one("", self._any, ask, "describing access rules")
+        return await self._rpc.one("", self._rpc.any_broker, ask, "describing access rules")
 
     async def create_acls(self, *rules: Acl) -> None:
         """Add access rules; one that is there already stays. Raises ItemErrors by rule (SECURITY_DISABLED, ...)."""
@@ -86,13 +89,13 @@ class SecurityAdmin(AdminRequests):
                 )
                 for rule in some
             ]
-            answer = await self._ask(node, ApiKey.CREATE_ACLS, CreateAclsRequest(creations=creations))
+            answer = await self._rpc.ask(node, ApiKey.CREATE_ACLS, CreateAclsRequest(creations=creations))
             return {
                 rule: failure(one.error_code, "creating an access rule", ApiKey.CREATE_ACLS, node, one.error_message)
                 for rule, one in zip(some, answer.results, strict=False)
             }
 
-        await self._each(rules, self._controller, ask, "creating access rules")
+        await self._rpc.each(rules, self._rpc.controller, ask, "creating access rules")
 
     async def delete_acls(self, *which: AclFilter) -> dict[AclFilter, list[Acl]]:
         """Remove the access rules that match; what went, by filter. Raises ItemErrors by filter.
@@ -102,10 +105,10 @@ class SecurityAdmin(AdminRequests):
 
         async def ask(node: int | None, some: list[AclFilter]) -> dict[AclFilter, list[Acl] | KafkaError]:
             filters = [DeleteAclsFilter(**_filter_fields(one)) for one in some]
-            answer = await self._ask(node, ApiKey.DELETE_ACLS, DeleteAclsRequest(filters=filters))
+            answer = await self._rpc.ask(node, ApiKey.DELETE_ACLS, DeleteAclsRequest(filters=filters))
             return {asked: _deleted(told, node) for asked, told in zip(some, answer.filter_results, strict=False)}
 
-        return await self._each(which, self._controller, ask, "deleting access rules")
+        return await self._rpc.each(which, self._rpc.controller, ask, "deleting access rules")
 
     # -- quotas
 
@@ -127,14 +130,14 @@ class SecurityAdmin(AdminRequests):
         request = DescribeClientQuotasRequest(components=components, strict=strict)
 
         async def ask(node: int | None) -> dict[QuotaEntity, dict[str, float]] | KafkaError:
-            answer = await self._ask(node, ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
+            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
             told = answer.error_message
             error = failure(answer.error_code, "describing quotas", ApiKey.DESCRIBE_CLIENT_QUOTAS, node, told)
             return error or {
                 _entity(entry.entity): {one.key: one.value for one in entry.values} for entry in answer.entries or ()
             }
 
-        return await self._one("", self._any, ask, "describing quotas")
+        return await self._rpc.one("", self._rpc.any_broker, ask, "describing quotas")
 
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
@@ -160,7 +163,7 @@ class SecurityAdmin(AdminRequests):
                 for entity in some
             ]
             request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-            answer = await self._ask(node, ApiKey.ALTER_CLIENT_QUOTAS, request)
+            answer = await self._rpc.ask(node, ApiKey.ALTER_CLIENT_QUOTAS, request)
             return {
                 _entity(one.entity): failure(
                     one.error_code, "altering a quota", ApiKey.ALTER_CLIENT_QUOTAS, node, one.error_message
@@ -168,7 +171,7 @@ class SecurityAdmin(AdminRequests):
                 for one in answer.entries
             }
 
-        await self._each(changes, self._controller, ask, "altering quotas")
+        await self._rpc.each(changes, self._rpc.controller, ask, "altering quotas")
 
     # -- SCRAM users
 
@@ -183,7 +186,7 @@ class SecurityAdmin(AdminRequests):
             request = DescribeUserScramCredentialsRequest(
                 users=None if some is None else [UserName(name=name) for name in some]
             )
-            answer = await self._ask(node, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, request)
+            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, request)
             key = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
             whole = failure(answer.error_code, what, key, node, answer.error_message)
             if whole is not None:
@@ -197,12 +200,12 @@ class SecurityAdmin(AdminRequests):
             }
 
         if users:
-            return await self._each(users, self._controller, ask, what)
+            return await self._rpc.each(users, self._rpc.controller, ask, what)
 
         async def ask_all(node: int | None) -> dict[str, tuple[ScramCredential, ...] | KafkaError]:
             return await ask(node, None)
 
-        answers = await self._one("", self._controller, ask_all, what)
+        answers = await self._rpc.one("", self._rpc.controller, ask_all, what)
         return {user: told for user, told in answers.items() if not isinstance(told, KafkaError)}
 
     async def alter_user_scram_credentials(
@@ -225,7 +228,7 @@ class SecurityAdmin(AdminRequests):
                 ],
                 upsertions=[one for one in salted if one.name in some],
             )
-            answer = await self._ask(node, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, request)
+            answer = await self._rpc.ask(node, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, request)
             return {
                 one.user: failure(
                     one.error_code, f"user {one.user!r}", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, node, one.error_message
@@ -234,7 +237,7 @@ class SecurityAdmin(AdminRequests):
             }
 
         users = [*(one.user for one in upsertions), *(one.user for one in deletions)]
-        await self._each(users, self._controller, ask, "altering SCRAM users")
+        await self._rpc.each(users, self._rpc.controller, ask, "altering SCRAM users")
 
 
 def _filter_fields(which: AclFilter) -> dict[str, Any]:

@@ -30,8 +30,11 @@ NO_TOPIC = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TO
 _DEFAULTS_SINCE, _DELETE_BY_ID_SINCE, _DESCRIBE_BY_ID_SINCE = 4, 6, 12
 
 
-class TopicAdmin(AdminRequests):
+class TopicAdmin:
     """The part of the admin client that is about topics. A topic is named by a str; its 16-byte id is bytes."""
+
+    def __init__(self, rpc: AdminRequests) -> None:
+        self._rpc = rpc
 
     async def create_topic(
         self,
@@ -72,10 +75,12 @@ class TopicAdmin(AdminRequests):
         async def ask(node: int | None, names: list[str]) -> dict[str, CreatedTopic | KafkaError]:
             request = CreateTopicsRequest(
                 topics=[_creatable(wanted[name]) for name in names],
-                timeout_ms=self._timeout_ms,
+                timeout_ms=self._rpc.timeout_ms,
                 validate_only=validate_only,
             )
-            answer = await self._ask(node, ApiKey.CREATE_TOPICS, request, at_least=_DEFAULTS_SINCE if defaults else 1)
+            answer = await self._rpc.ask(
+                node, ApiKey.CREATE_TOPICS, request, at_least=_DEFAULTS_SINCE if defaults else 1
+            )
             return {
                 one.name: failure(
                     one.error_code, f"creating topic {one.name!r}", ApiKey.CREATE_TOPICS, node, one.error_message
@@ -85,23 +90,23 @@ class TopicAdmin(AdminRequests):
             }
 
         try:
-            made = await self._each(wanted, self._controller, ask, "creating topics")
+            made = await self._rpc.each(wanted, self._rpc.controller, ask, "creating topics")
         except ItemErrors as some:
-            await self._appeared([] if validate_only else list(some.results))
+            await self.wait_for([] if validate_only else list(some.results))
             raise
-        await self._appeared([] if validate_only else list(made))
+        await self.wait_for([] if validate_only else list(made))
         return made
 
-    async def _appeared(self, names: list[str]) -> None:
+    async def wait_for(self, names: list[str]) -> None:
         """Wait until a broker tells of new topics: they learn of them a moment after the controller has answered."""
 
         async def attempt() -> None:
-            for name, code in (await self._cluster.refresh(names)).items():
+            for name, code in (await self._rpc.cluster.refresh(names)).items():
                 raise RetriableError(f"topic {name!r} is created and not known yet", code=code, api="Metadata")
 
         if names:
             with contextlib.suppress(RetriableError):  # it is created all the same
-                await self._retry(attempt, "waiting for new topics")
+                await self._rpc.retry(attempt, "waiting for new topics")
 
     async def delete_topic(self, topic: str | bytes, *, if_exists: bool = False) -> bool:
         """Delete a topic with all its records, by its name or its id. False when there was none and `if_exists` is set.
@@ -129,9 +134,11 @@ class TopicAdmin(AdminRequests):
                     for one in some
                 ],
                 topic_names=[one for one in some if isinstance(one, str)],
-                timeout_ms=self._timeout_ms,
+                timeout_ms=self._rpc.timeout_ms,
             )
-            answer = await self._ask(node, ApiKey.DELETE_TOPICS, request, at_least=_DELETE_BY_ID_SINCE if by_id else 0)
+            answer = await self._rpc.ask(
+                node, ApiKey.DELETE_TOPICS, request, at_least=_DELETE_BY_ID_SINCE if by_id else 0
+            )
             found: dict[str | bytes, KafkaError | None] = {}
             for one in answer.responses:
                 item = one.topic_id if one.topic_id in some else one.name
@@ -140,10 +147,10 @@ class TopicAdmin(AdminRequests):
                     one.error_code, what, ApiKey.DELETE_TOPICS, node, one.error_message, final=NO_TOPIC
                 )
                 if one.name is not None:
-                    self._cluster.forget_topic(one.name)
+                    self._rpc.cluster.forget_topic(one.name)
             return found
 
-        await self._each(asked, self._controller, ask, "deleting topics")
+        await self._rpc.each(asked, self._rpc.controller, ask, "deleting topics")
 
     async def create_partitions(
         self,
@@ -160,24 +167,24 @@ class TopicAdmin(AdminRequests):
         given = None if assignments is None else [CreatePartitionsAssignment(broker_ids=list(b)) for b in assignments]
         request = CreatePartitionsRequest(
             topics=[CreatePartitionsTopic(name=topic, count=total, assignments=given)],
-            timeout_ms=self._timeout_ms,
+            timeout_ms=self._rpc.timeout_ms,
             validate_only=validate_only,
         )
         what = f"adding partitions to {topic!r}"
 
         async def ask(node: int | None) -> KafkaError | None:
-            answer = await self._ask(node, ApiKey.CREATE_PARTITIONS, request)
+            answer = await self._rpc.ask(node, ApiKey.CREATE_PARTITIONS, request)
             one = answer.results[0]
             return failure(one.error_code, what, ApiKey.CREATE_PARTITIONS, node, one.error_message, final=NO_TOPIC)
 
-        await self._one(topic, self._controller, ask, what)
+        await self._rpc.one(topic, self._rpc.controller, ask, what)
         if not validate_only:
-            await self._retry(lambda: self._cluster.refresh([topic]), what)
+            await self._rpc.retry(lambda: self._rpc.cluster.refresh([topic]), what)
 
     async def list_topics(self, *, internal: bool = False) -> list[str]:
         """The names of all topics, sorted; Kafka's own only if asked for."""
-        await self._retry(lambda: self._cluster.refresh(None), "listing topics")
-        return sorted(name for name, info in self._cluster.topics.items() if internal or not info.internal)
+        await self._rpc.retry(lambda: self._rpc.cluster.refresh(None), "listing topics")
+        return sorted(name for name, info in self._rpc.cluster.topics.items() if internal or not info.internal)
 
     async def describe_topics(self, *topics: str | bytes) -> dict[str, TopicDescription]:
         """Partitions, leaders and replicas of topics, named or (Kafka 2.8) by id; of all, if none is named.
@@ -201,7 +208,7 @@ class TopicAdmin(AdminRequests):
                         failed[item] = error
             return found, failed
 
-        found, failed = await self._retry(attempt, "describing topics")
+        found, failed = await self._rpc.retry(attempt, "describing topics")
         if failed:
             raise ItemErrors("describing topics", failed, found)
         return found
@@ -215,7 +222,7 @@ class TopicAdmin(AdminRequests):
         answers = []
         for entries, least in asked or [(None, 1)]:
             request = MetadataRequest(topics=entries, allow_auto_topic_creation=False)
-            answer = await self._ask(None, ApiKey.METADATA, request, at_least=least)
+            answer = await self._rpc.ask(None, ApiKey.METADATA, request, at_least=least)
             if answer.error_code:
                 raise error_for(code_of(answer.error_code), "describing topics", api="Metadata")
             answers.append(answer)

@@ -33,8 +33,11 @@ FENCE_TIMEOUT_MS = 1
 """The timeout that a fence leaves on the id, as in Kafka's Admin: whoever uses the id next brings its own."""
 
 
-class TransactionAdmin(AdminRequests):
+class TransactionAdmin:
     """The part of the admin client that asks about transactions and producers, and that ends them by force."""
+
+    def __init__(self, rpc: AdminRequests) -> None:
+        self._rpc = rpc
 
     async def list_transactions(
         self,
@@ -56,15 +59,15 @@ class TransactionAdmin(AdminRequests):
             transactional_id_pattern=pattern,
         )
         least = 2 if pattern else 1 if running_longer_than_ms >= 0 else 0
-        await self._retry(self._cluster.refresh, "finding the brokers")
+        await self._rpc.retry(self._rpc.cluster.refresh, "finding the brokers")
         found: set[TransactionSummary] = set()
-        for broker in sorted(self._cluster.brokers):
+        for broker in sorted(self._rpc.cluster.brokers):
 
             async def ask(node: int | None) -> Any:
-                answer = await self._ask(node, ApiKey.LIST_TRANSACTIONS, request, at_least=least)
+                answer = await self._rpc.ask(node, ApiKey.LIST_TRANSACTIONS, request, at_least=least)
                 return failure(answer.error_code, "listing transactions", ApiKey.LIST_TRANSACTIONS, node) or answer
 
-            answer = await self._one(broker, ToBroker(self._cluster, broker), ask, "listing transactions")
+            answer = await self._rpc.one(broker, ToBroker(self._rpc.cluster, broker), ask, "listing transactions")
             if answer.unknown_state_filters:
                 raise KafkaError(f"the broker knows no transaction state {answer.unknown_state_filters[0]!r}")
             found |= {
@@ -96,11 +99,11 @@ class TransactionAdmin(AdminRequests):
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id], explain=True)
 
         async def ask(node: int | None) -> Any:
-            answer = await self._ask(node, ApiKey.DESCRIBE_TRANSACTIONS, request)
+            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_TRANSACTIONS, request)
             one = answer.transaction_states[0]
             return failure(one.error_code, what, ApiKey.DESCRIBE_TRANSACTIONS, node) or one
 
-        told = await self._one(transactional_id, ToCoordinator(self._cluster, TRANSACTION), ask, what)
+        told = await self._rpc.one(transactional_id, ToCoordinator(self._rpc.cluster, TRANSACTION), ask, what)
         partitions = tuple(TopicPartition(topic.topic, p) for topic in told.topics for p in topic.partitions)
         started = told.transaction_start_time_ms
         listing = TransactionListing(
@@ -135,7 +138,7 @@ class TransactionAdmin(AdminRequests):
         request = DescribeProducersRequest(topics=[TopicRequest(name=place.topic, partition_indexes=[place.partition])])
 
         async def ask(node: int | None) -> list[Any] | KafkaError:
-            one = (await self._ask(node, ApiKey.DESCRIBE_PRODUCERS, request)).topics[0].partitions[0]
+            one = (await self._rpc.ask(node, ApiKey.DESCRIBE_PRODUCERS, request)).topics[0].partitions[0]
             error = failure(one.error_code, what, ApiKey.DESCRIBE_PRODUCERS, node, one.error_message)
             return list(one.active_producers) if error is None else error
 
@@ -148,7 +151,7 @@ class TransactionAdmin(AdminRequests):
                 entry.coordinator_epoch,
                 entry.current_txn_start_offset if entry.current_txn_start_offset >= 0 else None,
             )
-            for entry in await self._one(place, self._leader, ask, what)
+            for entry in await self._rpc.one(place, self._rpc.leader, ask, what)
         ]
 
     async def _last_stable_offset(self, partition: TopicPartition) -> int:
@@ -157,17 +160,17 @@ class TransactionAdmin(AdminRequests):
             replica_id=-1,
             isolation_level=IsolationLevel.READ_COMMITTED,
             topics=[ListOffsetsTopic(name=partition.topic, partitions=[entry])],
-            timeout_ms=self._timeout_ms,
+            timeout_ms=self._rpc.timeout_ms,
         )
         what = f"the last stable offset of {partition}"
 
         async def ask(node: int | None) -> int | KafkaError:
-            one = (await self._ask(node, ApiKey.LIST_OFFSETS, request, at_least=2)).topics[0].partitions[0]
+            one = (await self._rpc.ask(node, ApiKey.LIST_OFFSETS, request, at_least=2)).topics[0].partitions[0]
             offset: int = one.offset
             error = failure(one.error_code, what, ApiKey.LIST_OFFSETS, node)
             return offset if error is None else error
 
-        return await self._one(partition, self._leader, ask, what)
+        return await self._rpc.one(partition, self._rpc.leader, ask, what)
 
     async def fence_producer(self, transactional_id: str) -> tuple[int, int]:
         """Shut out whoever holds the id and abort its open transaction (Kafka's Admin.fenceProducers).
@@ -184,10 +187,10 @@ class TransactionAdmin(AdminRequests):
         what = f"fencing {transactional_id!r}"
 
         async def ask(node: int | None) -> Any:
-            answer = await self._ask(node, ApiKey.INIT_PRODUCER_ID, request)
+            answer = await self._rpc.ask(node, ApiKey.INIT_PRODUCER_ID, request)
             return failure(answer.error_code, what, ApiKey.INIT_PRODUCER_ID, node) or answer
 
-        answer = await self._one(transactional_id, ToCoordinator(self._cluster, TRANSACTION), ask, what)
+        answer = await self._rpc.one(transactional_id, ToCoordinator(self._rpc.cluster, TRANSACTION), ask, what)
         return answer.producer_id, answer.producer_epoch
 
     async def abort_open(
@@ -212,10 +215,10 @@ class TransactionAdmin(AdminRequests):
         request = WriteTxnMarkersRequest(markers=[marker])
 
         async def ask(node: int | None) -> KafkaError | None:
-            answer = await self._ask(node, ApiKey.WRITE_TXN_MARKERS, request, at_least=1)
+            answer = await self._rpc.ask(node, ApiKey.WRITE_TXN_MARKERS, request, at_least=1)
             return failure(answer.markers[0].topics[0].partitions[0].error_code, what, ApiKey.WRITE_TXN_MARKERS, node)
 
-        await self._one(place, self._leader, ask, what)
+        await self._rpc.one(place, self._rpc.leader, ask, what)
 
 
 def _story(told: Any) -> TransactionStory | None:

@@ -1,8 +1,8 @@
 """Who holds a partition's last stable offset, and which open transactions nobody will ever end (rows T19, T20)."""
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
 
+from fencepost.client.admin.parts import AdminParts
 from fencepost.client.admin.types import (
     HangingTransaction,
     HeldBack,
@@ -16,24 +16,21 @@ from fencepost.client.errors import KafkaError
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.client.admin import Admin
-
 NO_TIMEOUT_MS = 2**31 - 1
 """A transaction's timeout that means: none, for it takes part in a two-phase commit (row T22)."""
 MAX_TIMEOUT = "transaction.max.timeout.ms"
 MAX_TIMEOUT_DEFAULT_MS = 900_000
 
 
-async def held_back(admin: "Admin", partition: TopicPartition) -> HeldBack:
+async def held_back(admin: AdminParts, partition: TopicPartition) -> HeldBack:
     """All that can be found out about one partition. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION, ...).
 
     Two or three questions are asked one after the other, so what ends meanwhile may be shown once more.
     """
     await check_exists(admin, partition)
-    producers = await admin.describe_producers(partition)
-    stable = (await admin.list_offsets([partition]))[partition].offset
-    high = (await admin.list_offsets([partition], isolation="read_uncommitted"))[partition].offset
+    producers = await admin.transactions.describe_producers(partition)
+    stable = (await admin.offsets.list_offsets([partition]))[partition].offset
+    high = (await admin.offsets.list_offsets([partition], isolation="read_uncommitted"))[partition].offset
     is_open = [(p.transaction_start_offset, p) for p in producers if p.transaction_start_offset is not None]
     holders = []
     if is_open:
@@ -47,7 +44,7 @@ async def held_back(admin: "Admin", partition: TopicPartition) -> HeldBack:
 
 
 async def find_hanging(
-    admin: "Admin", partitions: Collection[TopicPartition] | None, older_than_ms: int | None
+    admin: AdminParts, partitions: Collection[TopicPartition] | None, older_than_ms: int | None
 ) -> list[HangingTransaction]:
     """What Kafka calls hanging: old, and unknown to the coordinator or not among its partitions. Raises KafkaError."""
     patience_ms = await max_timeout_ms(admin) if older_than_ms is None else older_than_ms
@@ -55,7 +52,7 @@ async def find_hanging(
     for partition in partitions or ():
         await check_exists(admin, partition)
     for partition in await _all_partitions(admin) if partitions is None else sorted(partitions):
-        for producer in await admin.describe_producers(partition):
+        for producer in await admin.transactions.describe_producers(partition):
             first_offset = producer.transaction_start_offset
             if first_offset is None or not _is_old(admin, producer, patience_ms):
                 continue
@@ -69,12 +66,12 @@ async def find_hanging(
     return found
 
 
-async def check_exists(admin: "Admin", partition: TopicPartition) -> None:
+async def check_exists(admin: AdminParts, partition: TopicPartition) -> None:
     """Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION) for a partition that is not there.
 
     At once, as somebody who mistyped it wants it; what reads and writes waits for a topic to come.
     """
-    described = await admin.describe_topics(partition.topic)
+    described = await admin.topics.describe_topics(partition.topic)
     if partition.partition >= len(described[partition.topic].partitions):
         raise KafkaError(f"{partition} does not exist", code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
@@ -86,43 +83,45 @@ def reason(producer: ProducerState, known: TransactionListing | None) -> str:
     return f"{known.transactional_id!r} has this producer id, is in {known.state} and does not have this partition"
 
 
-async def max_timeout_ms(admin: "Admin") -> int:
+async def max_timeout_ms(admin: AdminParts) -> int:
     """The longest a transaction of this cluster may last; Kafka's default where the broker does not tell."""
-    described = await admin.configs(broker=await _some_broker(admin))
+    described = await admin.configs.configs(broker=await _some_broker(admin))
     entry = described.get(MAX_TIMEOUT)
     return MAX_TIMEOUT_DEFAULT_MS if entry is None or entry.value is None else int(entry.value)
 
 
-async def _some_broker(admin: "Admin") -> int:
-    await admin.list_topics()
+async def _some_broker(admin: AdminParts) -> int:
+    await admin.topics.list_topics()
     return min(admin.cluster.brokers)
 
 
-async def _all_partitions(admin: "Admin") -> list[TopicPartition]:
-    topics = await admin.describe_topics()
+async def _all_partitions(admin: AdminParts) -> list[TopicPartition]:
+    topics = await admin.topics.describe_topics()
     return [TopicPartition(name, number) for name in sorted(topics) for number in range(len(topics[name].partitions))]
 
 
-async def _transaction_of(admin: "Admin", producer: ProducerState) -> TransactionListing | None:
-    for line in await admin.list_transactions(producer_ids=[producer.producer_id]):
+async def _transaction_of(admin: AdminParts, producer: ProducerState) -> TransactionListing | None:
+    for line in await admin.transactions.list_transactions(producer_ids=[producer.producer_id]):
         try:
-            return await admin.describe_transaction(line.transactional_id)
+            return await admin.transactions.describe_transaction(line.transactional_id)
         except KafkaError as error:
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
     return None
 
 
-def _is_old(admin: "Admin", producer: ProducerState, patience_ms: int) -> bool:
+def _is_old(admin: AdminParts, producer: ProducerState, patience_ms: int) -> bool:
     return admin.now_ms() - producer.last_timestamp_ms > patience_ms
 
 
-async def _still_open(admin: "Admin", partition: TopicPartition, producer: ProducerState) -> bool:
+async def _still_open(admin: AdminParts, partition: TopicPartition, producer: ProducerState) -> bool:
     """Whether the same transaction is open after its coordinator was asked: so it was open, and unowned, meanwhile.
 
     Otherwise it may just have ended between the two questions, and the coordinator was right to have forgotten it.
     """
-    now = {one.producer_id: one for one in await admin.describe_producers(partition)}.get(producer.producer_id)
+    now = {one.producer_id: one for one in await admin.transactions.describe_producers(partition)}.get(
+        producer.producer_id
+    )
     return now is not None and (now.producer_epoch, now.transaction_start_offset) == (
         producer.producer_epoch,
         producer.transaction_start_offset,
@@ -130,7 +129,7 @@ async def _still_open(admin: "Admin", partition: TopicPartition, producer: Produ
 
 
 async def _verdict(
-    admin: "Admin",
+    admin: AdminParts,
     partition: TopicPartition,
     producer: ProducerState,
     known: TransactionListing | None,
@@ -145,11 +144,11 @@ async def _verdict(
     return Verdict.PREPARED if known.timeout_ms == NO_TIMEOUT_MS else Verdict.OPEN
 
 
-async def _waiting(admin: "Admin", partition: TopicPartition, stable: int, high: int) -> list[WaitingGroup]:
+async def _waiting(admin: AdminParts, partition: TopicPartition, stable: int, high: int) -> list[WaitingGroup]:
     """The groups that have a position here at or below the last stable offset: beyond it they read uncommitted."""
     waiting = []
-    for group in await admin.list_groups():
-        committed = (await admin.group_offsets(group.group_id, stable=False)).get(partition)
+    for group in await admin.groups.list_groups():
+        committed = (await admin.groups.group_offsets(group.group_id, stable=False)).get(partition)
         if committed is not None and committed <= stable:
             waiting.append(WaitingGroup(group.group_id, group.state, committed, stable - committed, high - stable))
     return waiting

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,13 +10,11 @@ import trio
 
 from fencepost.client.consumer.chunk import Chunk
 from fencepost.client.consumer.fetch_state import PartitionState
+from fencepost.client.consumer.reader import Reader
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
 from fencepost.protocol.columns import ALL_FIELDS, RecordColumns, arrow_numbers, arrow_text, headers_type, iter_columns
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.topics import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.client.consumer.reading import Reading
 
 _THREAD_FROM_BYTES = 32 << 10
 _PACKED_RATIO = 8
@@ -51,36 +49,36 @@ class _Ready(NamedTuple):
 class ArrowBatches(AsyncIterator[pa.RecordBatch]):
     """See `Consumer.arrow`. Raises ValueError for a column that does not exist."""
 
-    def __init__(self, consumer: "Reading[Any, Any]", max_bytes: int, columns: Iterable[str] | None) -> None:
+    def __init__(self, reader: Reader[Any, Any], max_bytes: int, columns: Iterable[str] | None) -> None:
         wanted = SCHEMA.names if columns is None else list(columns)
         unknown = sorted(set(wanted) - set(SCHEMA.names))
         if unknown or not wanted:
             raise ValueError(f"columns {unknown}: must be some of {', '.join(SCHEMA.names)}")
-        self._consumer = consumer
+        self._reader = reader
         self._max_bytes = max(max_bytes, 1)
         self._schema = pa.schema([field for field in SCHEMA if field.name in wanted])
         self._fields = ALL_FIELDS & frozenset(wanted)
         self._ready: deque[_Ready] = deque()
 
     async def __anext__(self) -> pa.RecordBatch:
-        consumer = self._consumer
-        await consumer._done_with_last()
+        reader = self._reader
+        await reader.done_with_last()
         while True:
-            await consumer._let_act()
+            await reader.group.let_act()
             found = self._next_ready()
             if found is not None:
                 # From here on nothing waits, so that a cancelled read has either moved the position or not.
                 found.state.given_until(found.chunk, found.next_position, len(found.columns))
-                consumer._fetcher.metrics.records_consumed += len(found.columns)
-                consumer._fetcher.wake()
+                reader.fetcher.metrics.records_consumed += len(found.columns)
+                reader.fetcher.wake()
                 if len(found.columns):
-                    consumer._give()
+                    reader.give()
                     return self._batch(found.state.partition, found.columns)
                 continue
-            await consumer._wait_available(1)
+            await reader.wait_available(1)
             await trio.lowlevel.checkpoint()
-            consumer._check()
-            for state in consumer._in_turn():
+            reader.progress.check()
+            for state in reader.in_turn():
                 if await self._decode(state):
                     break
 
@@ -99,12 +97,12 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
         chunk, position, turn = state.chunks[0], state.position or 0, state.turn
         if chunk.at < len(chunk.records):
             state.drop_buffered()  # `batches` has begun with this one; it is fetched again from the position on
-            self._consumer._fetcher.wake()
+            self._reader.fetcher.wake()
             return False
         if not chunk.batches:
             wrong = chunk.damage
             assert wrong is not None, "a chunk with nothing in it is not kept"
-            raise self._consumer._corrupt(state, wrong) from wrong
+            raise self._reader.corrupt(state, wrong) from wrong
         batches, packed = self._some(chunk)
         fields = self._fields
 
@@ -119,7 +117,7 @@ class ArrowBatches(AsyncIterator[pa.RecordBatch]):
         except CorruptBatch as wrong:
             built = await self._until_damage(chunk, batches, position)
             if not batches:
-                raise self._consumer._corrupt(state, wrong) from wrong
+                raise self._reader.corrupt(state, wrong) from wrong
         at = position
         for number, columns in enumerate(built):
             last = int(columns.offset[-1]) + 1

@@ -1,25 +1,34 @@
 """The consumer: records in batches or one by one, as a member of a group or with partitions of one's own choice."""
 
+from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self
 
 import trio
 
 from fencepost.client.background import Background
 from fencepost.client.config import ConsumerConfig
-from fencepost.client.consumer.consumed import K, V
-from fencepost.client.consumer.reading import reader_in_hand
-from fencepost.client.group.subscriber import Subscriber
+from fencepost.client.consumer.committer import Committer
+from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord, K, V
+from fencepost.client.consumer.fetcher import Fetcher
+from fencepost.client.consumer.positions import Positions
+from fencepost.client.consumer.progress import Progress
+from fencepost.client.consumer.reader import Reader
+from fencepost.client.consumer.subscriber import Subscriber
+from fencepost.client.errors import ConfigError
+from fencepost.client.facade import delegate
+from fencepost.client.group.group_client import GroupClient
+from fencepost.client.group.interest import Interest
 from fencepost.client.network.cluster import Cluster
+from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from fencepost.client.consumer.whole_transactions import WholeTransactions
 
 
-def in_hand() -> "Consumer[Any, Any] | None":
-    """The group consumer whose batch this task works on, if any."""
-    reader = reader_in_hand()
-    return reader if isinstance(reader, Consumer) else None
-
-
-class Consumer(Subscriber[K, V]):
+class Consumer(Generic[K, V]):
     """Reads topics; open it with `async with kafka.consumer("orders", group="billing")`.
 
     With a group it is a member from the start and partitions come and go between two batches; without one it reads
@@ -29,41 +38,142 @@ class Consumer(Subscriber[K, V]):
     def __init__(
         self, cluster: Cluster, background: Background, topics: tuple[str, ...], config: ConsumerConfig, purpose: str
     ) -> None:
-        super().__init__(cluster, background, topics, config, purpose)
+        if config.group_instance_id is not None and config.group_id is None:
+            raise ConfigError("group_instance_id needs a group")
+        self.group_id = config.group_id
+        self._cluster = cluster
+        self._background = background
+        self._config = config
+        self._purpose = purpose
+        self._group = GroupClient(cluster, config, purpose)
+        self._fetcher = Fetcher(cluster, config, purpose, self._group.fetch_committed if self.group_id else None)
+        self._progress = Progress(self._fetcher, config)
+        self._positions = Positions(cluster, config, purpose, self._fetcher, self._progress)
+        self._committer = Committer(cluster, config, self._group, self._fetcher, self._progress, self._positions)
+        self._reader: Reader[K, V] = Reader(config, self._group, self._fetcher, self._committer)
+        self._subscriber = Subscriber(
+            self, cluster, background, config, purpose, topics, self._group, self._fetcher, self._committer
+        )
         self._scopes: list[trio.CancelScope] = []
+
+    # -- life
 
     async def __aenter__(self) -> Self:
         await trio.lowlevel.checkpoint()
-        if self.group_id is None and self._interest is not None:
-            for name in self._interest.topics:
-                await self._cluster.topic(name, create=False)
-            await self._look_at(self._interest)
+        await self._subscriber.open()
         # Nothing is waited for from here on: what begins now, above all a membership, ends in `__aexit__`.
-        self._open = True
-        self._committed_at = trio.current_time()
+        self._progress.is_open = True
+        self._committer.begin()
         self._scopes.append(self._background.start_soon(self._fetcher.run))
         if self.group_id is not None and self._config.enable_auto_commit:
-            self._scopes.append(self._background.start_soon(self._commit_now_and_then))
-        self._begin_group_tasks()
+            self._scopes.append(self._background.start_soon(self._committer.run))
+        self._subscriber.begin_tasks()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._open = False
+        self._progress.is_open = False
         try:
             if error is None:
-                await self._hand_back()
+                await self._subscriber.hand_back()
         finally:
             for scope in self._scopes:
                 scope.cancel()
-            self._end_group_tasks()
-            self._resting = True
-            if self._whole is not None:
-                self._whole.close()
-            if self._membership is not None:
-                await self._membership.leave("the consumer is being closed")
+            self._subscriber.end_tasks()
+            self._progress.resting = True
+            if self._progress.units is not None:
+                self._progress.units.close()
+            if self._group.membership is not None:
+                await self._group.membership.leave("the consumer is being closed")
             self._fetcher.states = {}
             self._fetcher.close_sessions(self._background)
             for suffix in ("", "-join"):
                 self._cluster.release(self._purpose + suffix)
+
+    # -- what is read
+
+    @property
+    def subscription(self) -> Interest | None:
+        """The topics or the pattern that are subscribed to; None with `assign`, or without any."""
+        return self._subscriber.subscription
+
+    subscribe = delegate("_subscriber", Subscriber.subscribe)
+    unsubscribe = delegate("_subscriber", Subscriber.unsubscribe)
+    assign = delegate("_subscriber", Subscriber.assign)
+
+    @property
+    def assignment(self) -> set[TopicPartition]:
+        """The partitions that are read now."""
+        return set(self._fetcher.states)
+
+    # -- reading
+
+    def batches(self, max_records: int | None = None, max_wait: float = 0.0) -> AsyncIterator[ConsumerBatch[K, V]]:
+        """Batches for ever: each as soon as there is a record, or up to `max_wait` seconds later if that fills it.
+
+        Asking for the next batch says that the one before is done with. Never yields an empty batch; use trio's
+        timeouts to stop waiting, nothing is lost by that. Raises ReadError where the log can not be read on.
+        """
+        return self._reader.batches(max_records or self._config.max_poll_records, max_wait)
+
+    def __aiter__(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        """One record at a time; each is in hand until the next one is asked for."""
+        return self._reader.records()
+
+    def arrow(
+        self, *, max_bytes: int = 32 << 20, columns: Iterable[str] | None = None
+    ) -> "AsyncIterator[pa.RecordBatch]":
+        """Arrow record batches for ever, without a Python object per record; needs pyarrow and numpy.
+
+        Each has records of one partition in order, from what one answer brought (up to about `max_bytes` of it, with
+        batches unpacked). Columns: topic (dictionary of string), partition (int32), offset (int64), timestamp (ms, UTC;
+        null where the producer gave none), timestamp_type (0 CreateTime, 1 LogAppendTime), key and value (binary),
+        headers (list of key and value; null where a record has none). `columns` names those to build; building fewer
+        is cheaper. Asking for the next one says that the one before is done with, as in `batches`.
+        """
+        from fencepost.client.consumer.arrow import ArrowBatches  # here: pyarrow is not installed with every client
+
+        return ArrowBatches(self._reader, max_bytes, columns)
+
+    def transactions(self, *, max_bytes: int = 64 << 20, overflow: str = "error") -> "WholeTransactions[K, V]":
+        """Each committed transaction of the assigned partitions as one unit, never a part of it, for ever.
+
+        What waits for its transaction to be complete is held, up to `max_bytes`; beyond that TransactionTooLarge is
+        raised, or with `overflow="spill"` a temporary file is used. Asking for the next one says that the one before is
+        done with; `commit` and `send_offsets` commit so that none is cut, doubled or lost. Call it before anything else
+        is read, and read nothing else beside it. Its limits stand in the guide. Raises ConfigError.
+        """
+        from fencepost.client.consumer.whole_transactions import WholeTransactions  # here: few programs need it
+
+        if not isinstance(self._progress.units, WholeTransactions):
+            self._progress.units = WholeTransactions(self._cluster, self._reader, max_bytes, overflow)
+        return self._progress.units
+
+    # -- positions
+
+    position = delegate("_positions", Positions.position)
+    seek = delegate("_positions", Positions.seek)
+    seek_to_beginning = delegate("_positions", Positions.seek_to_beginning)
+    seek_to_end = delegate("_positions", Positions.seek_to_end)
+    seek_to_timestamp = delegate("_positions", Positions.seek_to_timestamp)
+    pause = delegate("_positions", Positions.pause)
+    resume = delegate("_positions", Positions.resume)
+    paused = delegate("_positions", Positions.paused)
+    lag = delegate("_positions", Positions.lag)
+    metrics = delegate("_positions", Positions.metrics)
+    partitions_for = delegate("_positions", Positions.partitions_for)
+    beginning_offsets = delegate("_positions", Positions.beginning_offsets)
+    end_offsets = delegate("_positions", Positions.end_offsets)
+    offsets_for_times = delegate("_positions", Positions.offsets_for_times)
+
+    # -- the group's offsets
+
+    committed = delegate("_committer", Committer.committed)
+    committed_offsets = delegate("_committer", Committer.committed_offsets)
+    commit = delegate("_committer", Committer.commit)
+
+
+def reader_of(consumer: Consumer[Any, Any]) -> Reader[Any, Any]:
+    """The part of a consumer that gives records, for transactions and for the blocking client."""
+    return consumer._reader

@@ -5,7 +5,7 @@ from typing import Any
 
 from fencepost.client.consumer.chunk import Chunk, RawFetch
 from fencepost.client.core.fetch_budget import FetchBudget, Frame
-from fencepost.client.core.going_back import GoingBack
+from fencepost.client.core.rewind_points import RewindPoints
 from fencepost.client.errors import KafkaError
 from fencepost.protocol.batch_header import CorruptBatch, crc_fits, iter_headers
 from fencepost.protocol.isolation import AbortedFilter
@@ -62,7 +62,7 @@ class PartitionState:
         self.position: int | None = None
         self.fetch_offset = -1
         self.fetch_epoch = -1
-        self.back = GoingBack()
+        self.back = RewindPoints()
         self.committed: int | None = None
         self.seeks = 0
         self.reset: int | None = None  # a ListOffsets timestamp to go to, instead of the committed offset

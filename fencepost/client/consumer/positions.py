@@ -1,24 +1,19 @@
-"""Where a consumer stands: its partitions, its positions, what is committed, and going back after an abort."""
+"""Where a consumer reads: its partitions, their positions, and what the brokers know of them."""
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.fetch_requests import offsets_by_time
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.fetcher import Fetcher
 from fencepost.client.consumer.metrics import COORDINATOR
-from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
+from fencepost.client.consumer.progress import Progress
+from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.core.reset import EARLIEST, LATEST
-from fencepost.client.errors import ConfigError, KafkaError
-from fencepost.client.group.membership import Membership
-from fencepost.client.group.requests import fetch_committed
+from fencepost.client.errors import KafkaError
 from fencepost.client.network.cluster import Cluster
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.client.consumer.whole_transactions import WholeTransactions
 
 
 class OffsetAndTimestamp(NamedTuple):
@@ -29,50 +24,21 @@ class OffsetAndTimestamp(NamedTuple):
 
 
 class Positions:
-    """The part of a consumer that knows where it reads, and under whose name it commits."""
+    """The part of a consumer that knows where it reads."""
 
-    def __init__(self, cluster: Cluster, config: ConsumerConfig, purpose: str) -> None:
-        if config.group_instance_id is not None and config.group_id is None:
-            raise ConfigError("group_instance_id needs a group")
+    def __init__(
+        self, cluster: Cluster, config: ConsumerConfig, purpose: str, fetcher: Fetcher, progress: Progress
+    ) -> None:
         self._cluster = cluster
-        self._config = config
+        self._isolation = config.isolation_level
         self._purpose = purpose
-        self.group_id = config.group_id
-        self._fetcher = Fetcher(cluster, config, purpose, self._ask_committed if config.group_id else None)
-        self._membership: Membership | None = None
-        self._resting = True
-        self._asked = 0
-        self._waits = False
-        self._lost_in_hand = False
-        self._lost_at = 0
-        self._minds_hand = config.enable_auto_commit
-        self._handled: dict[TopicPartition, CommittedOffset] = {}
-        self._rewind_due = False
-        self._sought: set[TopicPartition] = set()  # since the rewind was due: they stay where the program wants them
-        self._looked_up: set[TopicPartition] = set()  # by the program's own wish
-        self._void = False
-        self._whole: WholeTransactions[Any, Any] | None = None
-        self._open = False
-
-    def _check(self) -> None:
-        if not self._open:
-            raise RuntimeError("the consumer is not open: use it with `async with`")
-        self._fetcher.check()
+        self._fetcher = fetcher
+        self._progress = progress
 
     # -- partitions and positions
 
-    @property
-    def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read now."""
-        return set(self._fetcher.states)
-
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Read these partitions and no others, without a group's rebalancing; committing needs a group name still."""
-        if self._membership is not None:
-            raise RuntimeError("the group assigns this consumer's partitions")
-        self._assign(partitions)
-
-    def _assign(self, partitions: Collection[TopicPartition]) -> None:
+        """Read these partitions and no others; those that are read already go on."""
         old = self._fetcher.states
         named = [TopicPartition(*partition) for partition in partitions]
         self._fetcher.states = {p: old.get(p) or self._fetcher.new_state(p) for p in named}
@@ -86,10 +52,10 @@ class Positions:
         """
         state = self._state(partition)
         while state.position is None:
-            self._check()
+            self._progress.check()
             await self._fetcher.arrived.wait()
             state = self._state(partition)
-        if self._rewind_due and state.back.point is not None and state.partition not in self._sought:
+        if self._progress.rewind_due and state.back.point is not None and state.partition not in self._progress.sought:
             return state.back.point
         return state.position
 
@@ -103,7 +69,7 @@ class Positions:
             raise ValueError(f"offset {offset}: seek_to_beginning and seek_to_end have names of their own")
         state = self._state(partition)
         state.start_at(offset)
-        self._note_seek(state, CommittedOffset(offset))
+        self._progress.note_seek(state, CommittedOffset(offset))
         self._moved()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
@@ -132,21 +98,11 @@ class Positions:
             state.leave()
             state.jump(None)
             state.reset = timestamp
-            self._looked_up.add(state.partition)
-            self._note_seek(state, None)
+            self._progress.looked_up.add(state.partition)
+            self._progress.note_seek(state, None)
         self._moved()
 
-    def _note_seek(self, state: PartitionState, place: CommittedOffset | None) -> None:
-        """The program's own word where it goes on: that is as far as it is done, whatever is in its hand."""
-        state.seeks += 1
-        if self._rewind_due:
-            self._sought.add(state.partition)
-        if place is not None and self._minds_hand:
-            self._handled[state.partition] = place
-        else:
-            self._handled.pop(state.partition, None)
-
-    async def _wait_found(self) -> None:
+    async def wait_found(self) -> None:
         """Wait for the positions that are being looked up after a seek to a time or an end: they are to be committed.
 
         So are those that the reset policy looks up, where records were given: a commit that lacked them would have
@@ -155,7 +111,9 @@ class Positions:
         sought = [
             p
             for p, state in self._fetcher.states.items()
-            if state.position is None and state.reset is not None and (state.back.unsaved or p in self._looked_up)
+            if state.position is None
+            and state.reset is not None
+            and (state.back.unsaved or p in self._progress.looked_up)
         ]
 
         async def attempt() -> None:
@@ -203,7 +161,7 @@ class Positions:
         was given every committed record has lag 0, though markers follow; while more is to be fetched, markers and
         aborted records in that part count, since nobody knows them yet. None before the first fetch.
         """
-        return {p: state.lag(self._config.isolation_level) for p, state in self._fetcher.states.items()}
+        return {p: state.lag(self._isolation) for p, state in self._fetcher.states.items()}
 
     def metrics(self) -> dict[str, float]:
         """Counters and gauges under the names of Kafka's own consumer (KIP-714), with times in milliseconds.
@@ -261,7 +219,7 @@ class Positions:
         self, wanted: Mapping[TopicPartition, int], isolation: IsolationLevel | None
     ) -> dict[TopicPartition, tuple[int, int]]:
         found: dict[TopicPartition, tuple[int, int]] = {}
-        level = self._config.isolation_level if isolation is None else IsolationLevel(isolation)
+        level = self._isolation if isolation is None else IsolationLevel(isolation)
 
         async def attempt() -> None:
             left = {partition: timestamp for partition, timestamp in wanted.items() if partition not in found}
@@ -272,15 +230,3 @@ class Positions:
 
         await self._cluster.policy.run(attempt, what="offsets")
         return {partition: found[partition] for partition in wanted}
-
-    # -- the group
-
-    async def _ask_committed(self, partitions: list[TopicPartition]) -> dict[TopicPartition, CommittedOffset]:
-        group = self._group()
-        member = group if self._config.group_protocol == "consumer" else None
-        return await fetch_committed(self._cluster, group.group_id, partitions, self._purpose, member=member)
-
-    def _group(self) -> GroupMetadata:
-        if self.group_id is None:
-            raise KafkaError("this consumer has no group", code=ErrorCode.INVALID_GROUP_ID)
-        return self._membership.metadata if self._membership is not None else GroupMetadata(self.group_id)

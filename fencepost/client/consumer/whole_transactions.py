@@ -8,7 +8,7 @@ there, and what is still undecided is held meanwhile.
 
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic
+from typing import Any, Generic
 
 import trio
 
@@ -16,20 +16,19 @@ from fencepost.client.consumer.chunk import RawFetch
 from fencepost.client.consumer.consumed import ConsumerRecord, K, V, deserialized
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.read_errors import CorruptRecords
+from fencepost.client.consumer.reader import Reader
 from fencepost.client.consumer.spill import Full, Spill
-from fencepost.client.core.going_back import Base
 from fencepost.client.core.group_types import CommittedOffset
+from fencepost.client.core.rewind_points import UnitRewindPoint
 from fencepost.client.core.whole import PLAIN, Assembler, Piece, Place, Unit
 from fencepost.client.core.whole_notes import MOST_NOTE_BYTES
 from fencepost.client.errors import ConfigError, KafkaError
+from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, read_header
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.client.consumer.reading import Reading
 
 _LOG = logging.getLogger(__name__)
 
@@ -88,12 +87,13 @@ class WholeTransaction(Generic[K, V]):
 class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
     """What `Consumer.transactions()` returns. Asking for the next one says that the one before is done with."""
 
-    def __init__(self, consumer: "Reading[K, V]", max_bytes: int, overflow: str) -> None:
+    def __init__(self, cluster: Cluster, reader: Reader[K, V], max_bytes: int, overflow: str) -> None:
         if overflow not in ("error", "spill"):
             raise ConfigError(f"overflow: {overflow!r} must be 'error' or 'spill'")
-        if consumer._config.enable_auto_commit:
+        if reader.config.enable_auto_commit:
             raise ConfigError("transactions() needs enable_auto_commit off: commit when you have dealt with one")
-        self._consumer = consumer
+        self._policy = cluster.policy
+        self._reader = reader
         self._limit = max_bytes
         self._assembler = Assembler()
         self._spill = Spill(max_bytes, to_file=overflow == "spill")
@@ -101,16 +101,16 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         self._begun: dict[TopicPartition, int] = {}
         self._waiting: list[tuple[RawFetch, PartitionState, int]] = []
         self._in_hand: Unit | None = None
-        self._base = Base({})
-        self._offer: Base | None = None  # the base once what was offered last is committed
+        self._base = UnitRewindPoint({})
+        self._offer: UnitRewindPoint | None = None  # the base once what was offered last is committed
         self._offered: dict[TopicPartition, Place] = {}
         self._saved: dict[TopicPartition, Place] = {}
         self._told_of = 0
-        consumer.keep_all()
+        reader.keep_all()
         for state in self._states().values():
             if state.position is not None:
                 state.jump(state.position)  # what was fetched before lacks its markers
-        consumer._fetcher.wake()
+        reader.fetcher.wake()
 
     @property
     def left_out(self) -> int:
@@ -128,8 +128,8 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         return self._spill.spilled_bytes
 
     async def __anext__(self) -> WholeTransaction[K, V]:
-        consumer = self._consumer
-        consumer._rest()
+        reader = self._reader
+        reader.rest()
         self._done_with(self._in_hand)
         self._in_hand = None
         while True:
@@ -137,8 +137,8 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
             too_large = self._feed_waiting()
             await self._ask_for_ends()
             await trio.lowlevel.checkpoint()
-            await consumer._let_act()
-            consumer._check()
+            await reader.group.let_act()
+            reader.progress.check()
             if self._has_changed():
                 continue
             # From here on nothing waits: a cancelled read has either given a unit or left it where it is.
@@ -148,7 +148,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
                 self._in_hand = unit
                 for base in self._bases():
                     base.given = True
-                consumer._give()
+                reader.give()
                 return WholeTransaction(self, unit)
             if too_large is not None:
                 raise too_large
@@ -157,15 +157,15 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
 
     async def _read_more(self) -> None:
         """Have one more answer wait to be fed; in a call of its own, so no variable holds it during the next wait."""
-        raw = await self._consumer.next_raw()
+        raw = await self._reader.next_raw()
         state = self._states()[raw.partition]
         self._waiting.append((raw, state, state.turn))
-        self._consumer._rest()
+        self._reader.rest()
 
     # -- partitions
 
     def _states(self) -> Mapping[TopicPartition, PartitionState]:
-        return self._consumer._fetcher.states
+        return self._reader.fetcher.states
 
     def _all_placed(self) -> bool:
         """Whether every assigned partition is read: nothing is complete while one of them is not."""
@@ -218,9 +218,9 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         assert start is not None
         safe = self._base.safe.get(partition)
         note = safe.note if safe is not None and safe.offset == start else None
-        if note is None and self._consumer.group_id is not None:
-            asked = self._consumer._ask_committed
-            found = await self._consumer._cluster.policy.run(lambda: asked([partition]), what="committed offsets")
+        if note is None and self._reader.has_group:
+            asked = self._reader.group.fetch_committed
+            found = await self._policy.run(lambda: asked([partition]), what="committed offsets")
             committed = found.get(partition)
             if committed is not None:
                 self._saved[partition] = Place(committed.offset, committed.metadata)
@@ -310,8 +310,9 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
             return
         number = self._assembler.asked()
         try:
+            positions = self._reader.committer.positions
             partitions = self._assembler.partitions
-            ends = await self._consumer.end_offsets(*partitions, isolation=IsolationLevel.READ_UNCOMMITTED)
+            ends = await positions.end_offsets(*partitions, isolation=IsolationLevel.READ_UNCOMMITTED)
         except BaseException:
             self._assembler.not_asked()
             raise
@@ -332,7 +333,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         start = self._begun.get(piece.partition, 0)  # where reading began: its first batch may begin before
         for record in decode_records(data, 0, read_header(data)):
             if record.offset >= start:
-                yield deserialized(piece.partition, record, self._consumer._config)
+                yield deserialized(piece.partition, record, self._reader.config)
 
     # -- what a consumer asks of it
 
@@ -341,7 +342,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         """Whether something was given that is not committed."""
         return self._base.given
 
-    def _bases(self) -> tuple[Base, ...]:
+    def _bases(self) -> tuple[UnitRewindPoint, ...]:
         return (self._base,) if self._offer is None else (self._base, self._offer)
 
     def offsets(self) -> dict[TopicPartition, CommittedOffset]:
@@ -350,7 +351,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         Raises KafkaError (OFFSET_METADATA_TOO_LARGE) where a note would be longer than brokers take.
         """
         self._offered = self._assembler.places()
-        self._offer = Base({**self._base.safe, **self._offered})
+        self._offer = UnitRewindPoint({**self._base.safe, **self._offered})
         found = {}
         for partition, place in self._offered.items():
             if len(place.note) > MOST_NOTE_BYTES:
@@ -391,7 +392,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
 
     def forget(self) -> None:
         """Nobody knows what is committed: the group is asked."""
-        self._base, self._offer = Base({}), None
+        self._base, self._offer = UnitRewindPoint({}), None
         self._saved.clear()
 
     def close(self) -> None:

@@ -10,27 +10,16 @@ from fencepost.client.background import Background
 from fencepost.client.config import ProducerConfig
 from fencepost.client.core.sequences import bumped
 from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
+from fencepost.client.facade import delegate
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.producer.accumulator import Batch
-from fencepost.client.producer.base_producer import BATCH_LINGER_S, BaseProducer, Headers
+from fencepost.client.producer.appender import BATCH_LINGER_S, Appender
 from fencepost.client.producer.deliveries import Delivery, RecordMetadata, Tracker
+from fencepost.client.producer.record_serializer import Headers
 from fencepost.client.producer.sender import Sender
-from fencepost.client.producer.undelivered import unanswered
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
 from fencepost.protocol.registry import API_BY_KEY
-
-__all__ = [
-    "BATCH_LINGER_S",
-    "NO_LIMIT",
-    "BaseProducer",
-    "Delivery",
-    "Headers",
-    "Producer",
-    "RecordMetadata",
-    "SendMany",
-    "Tracker",
-]
 
 INIT_PRODUCER_ID = API_BY_KEY[ApiKey.INIT_PRODUCER_ID]
 NO_LIMIT = 1 << 15
@@ -87,7 +76,7 @@ class OwnIdentity:
         return True
 
 
-class Producer(BaseProducer, Generic[K, V]):
+class Producer(Generic[K, V]):
     """An idempotent producer; open it with `async with kafka.producer(...)`.
 
     Leaving the block waits until everything handed in is acknowledged, and raises what nobody was told (see `flush`).
@@ -95,16 +84,22 @@ class Producer(BaseProducer, Generic[K, V]):
     """
 
     def __init__(self, cluster: Cluster, background: Background, config: ProducerConfig, purpose: str) -> None:
-        super().__init__(cluster, config, purpose)
+        self._cluster = cluster
         self._background = background
+        self._config = config
+        self._purpose = purpose
+        self._appender = Appender(cluster, config)
+        self._linger_s = self._appender.linger_s
         self._scope: trio.CancelScope | None = None
         self._unattended = Tracker()
 
     async def __aenter__(self) -> "Producer[K, V]":
         await trio.lowlevel.checkpoint()  # first: whoever is cancelled here has begun nothing
         identity = OwnIdentity(self._cluster, self._background)
-        self._sender = identity.sender = Sender(self._cluster, self._accumulator, identity, self._config, self._purpose)
-        self._scope = self._background.start_soon(self._sender.run)
+        accumulator = self._appender.accumulator
+        identity.sender = Sender(self._cluster, accumulator, identity, self._config, self._purpose)
+        self._appender.sender = identity.sender
+        self._scope = self._background.start_soon(identity.sender.run)
         return self
 
     async def __aexit__(
@@ -114,10 +109,8 @@ class Producer(BaseProducer, Generic[K, V]):
             if error is None:
                 await self.flush()
         finally:
-            assert self._sender is not None
             assert self._scope is not None
-            self._accumulator.end(unanswered)
-            self._sender.fail(KafkaError("the producer was closed"))
+            self._appender.close()
             self._scope.cancel()
 
     async def send(
@@ -139,7 +132,7 @@ class Producer(BaseProducer, Generic[K, V]):
         while it waited for the acknowledgement, and the record is still delivered once, or fails at its own deadline.
         `submit` tells the two apart: once it has returned, the record is on its way.
         """
-        batch = await self._enqueue(topic, value, key, partition, headers, timestamp_ms, self.linger_s)
+        batch = await self._appender.enqueue(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         index = len(batch.records) - 1
         await batch.done.wait()
         return RecordMetadata(topic, batch.queue.partition.partition, *batch.place_of(index))
@@ -160,7 +153,7 @@ class Producer(BaseProducer, Generic[K, V]):
         record is on its way whatever is cancelled. What fails and is not asked for is raised by the next `flush`, or
         at the end of the producer's block.
         """
-        batch = await self._enqueue(topic, value, key, partition, headers, timestamp_ms, self.linger_s)
+        batch = await self._appender.enqueue(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         return Delivery(batch, len(batch.records) - 1, self._unattended)
 
     def send_nowait(
@@ -174,11 +167,7 @@ class Producer(BaseProducer, Generic[K, V]):
         timestamp_ms: int | None = None,
     ) -> Delivery:
         """`submit` without waiting at all: raises trio.WouldBlock where that would wait, and the record is not in."""
-        self._refuse_if_broken()
-        record = self._record(topic, value, key, headers, timestamp_ms)
-        batch = self._put(topic, record, partition, self.linger_s)
-        if batch is None:
-            raise trio.WouldBlock
+        batch = self._appender.put_nowait(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         return Delivery(batch, len(batch.records) - 1, self._unattended)
 
     async def send_many(
@@ -190,7 +179,7 @@ class Producer(BaseProducer, Generic[K, V]):
 
     def batch(self) -> "SendMany[K, V]":
         """A context for many records at once: `async with producer.batch() as b: await b.send(...)`."""
-        return SendMany(self)
+        return SendMany(self._appender)
 
     async def flush(self) -> None:
         """Send what lingers, and return when everything handed in so far is acknowledged or has failed.
@@ -198,8 +187,11 @@ class Producer(BaseProducer, Generic[K, V]):
         What `submit` and `send_nowait` handed in and nobody waited for raises here, as an ExceptionGroup of
         KafkaErrors, one for each failed batch.
         """
-        await super().flush()
+        await self._appender.flush()
         self._unattended.raise_errors()
+
+    partitions_for = delegate("_appender", Appender.partitions_for)
+    metrics = delegate("_appender", Appender.metrics)
 
 
 class SendMany(Generic[K, V]):
@@ -209,11 +201,11 @@ class SendMany(Generic[K, V]):
     If the block ends with an exception nothing is waited for, and nothing is taken back.
     """
 
-    def __init__(self, producer: Producer[K, V]) -> None:
-        self._producer = producer
+    def __init__(self, appender: Appender) -> None:
+        self._appender = appender
         self._tracker = Tracker()
         self._last: Batch | None = None
-        self._linger_s = max(BATCH_LINGER_S, producer.linger_s)
+        self._linger_s = max(BATCH_LINGER_S, appender.linger_s)
 
     async def __aenter__(self) -> "SendMany[K, V]":
         await trio.lowlevel.checkpoint()
@@ -222,7 +214,7 @@ class SendMany(Generic[K, V]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._producer._accumulator.flush()
+        self._appender.accumulator.flush()
         if error is not None:
             return
         await self._tracker.wait()
@@ -239,7 +231,7 @@ class SendMany(Generic[K, V]):
         timestamp_ms: int | None = None,
     ) -> None:
         """Hand in one record; waits only while the buffer is full."""
-        batch = await self._producer._enqueue(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
+        batch = await self._appender.enqueue(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         if batch is not self._last:
             self._last = batch
             self._tracker.follow(batch)
@@ -255,16 +247,11 @@ class SendMany(Generic[K, V]):
         timestamp_ms: int | None = None,
     ) -> None:
         """Hand in one record, or raise trio.WouldBlock where `send` would wait."""
-        producer = self._producer
-        producer._refuse_if_broken()
-        record = producer._record(topic, value, key, headers, timestamp_ms)
-        batch = producer._put(topic, record, partition, self._linger_s)
-        if batch is None:
-            raise trio.WouldBlock
+        batch = self._appender.put_nowait(topic, value, key, partition, headers, timestamp_ms, self._linger_s)
         self._tracker.follow(batch)
 
     async def send_many(
         self, topic: str, records: Iterable[tuple[K | None, V | None]], *, partition: int | None = None
     ) -> None:
         """Hand in (key, value) pairs of one topic; waits only while the buffer is full."""
-        await self._producer._enqueue_many(topic, records, partition, self._linger_s, self._tracker.follow)
+        await self._appender.enqueue_many(topic, records, partition, self._linger_s, self._tracker.follow)

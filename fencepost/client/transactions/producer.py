@@ -1,384 +1,73 @@
-"""The transactional producer: what happens inside `async with producer.transaction()` counts as a whole or not at all.
+"""The transactional producer, as a program sees it."""
 
-What may follow what, and what each answer means, is decided in `core.txn_machine`.
-"""
-
-from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
-import trio
-
-from fencepost.client.background import Background
-from fencepost.client.config import TransactionalProducerConfig
-from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
-from fencepost.client.core.turnover import Turnover
-from fencepost.client.core.txn_state import NO_PRODUCER, Begin, Event, Outcome, Phase, Producer, Told
-from fencepost.client.errors import AbortableError, FatalError, FencedError, KafkaError, OutcomeUnknown
-from fencepost.client.network.cluster import Cluster
-from fencepost.client.producer.accumulator import Batch
-from fencepost.client.producer.producer import NO_LIMIT, BaseProducer
-from fencepost.client.producer.sender import Sender
-from fencepost.client.producer.undelivered import unanswered
-from fencepost.client.transactions.driver import Doubt, TransactionDriver, error_for_outcome, may_begin
-from fencepost.client.transactions.requests import TransactionLink
-from fencepost.client.transactions.transaction import Transaction, TransactionContext
-from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.topics import TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.client.consumer.consumer import Consumer
-    from fencepost.client.transactions.two_phase import PreparedTransaction
-
-ABORT_GRACE_S = 5.0
-TV1_PRODUCE_VERSION = 11
-_GONE = (Outcome.FENCED, Outcome.FORBIDDEN, Outcome.FATAL)
+from fencepost.client.consumer.committer import Committer
+from fencepost.client.consumer.consumer import Consumer, reader_of
+from fencepost.client.consumer.reader import committer_in_hand
+from fencepost.client.facade import delegate
+from fencepost.client.producer.appender import Appender
+from fencepost.client.transactions.lifecycle import TransactionManager
+from fencepost.client.transactions.open_transaction import OpenTransaction
+from fencepost.client.transactions.transaction import Transaction
 
 
-class TransactionalProducer(BaseProducer):
+class TransactionalProducer:
     """A producer whose records count only in committed transactions; open it with `async with`.
 
     Opening it fences older producers of the same transactional id and aborts what they left open (row T2). Raises
     FencedError, AuthorizationError, or FatalError (INVALID_TRANSACTION_TIMEOUT: over the broker's maximum).
     """
 
-    two_phase = False
+    def __init__(self, manager: TransactionManager) -> None:
+        self.transactional_id = manager.transactional_id
+        self._manager = manager
+        self._appender = manager.appender
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        background: Background,
-        transactional_id: str,
-        config: TransactionalProducerConfig,
-        purpose: str,
-    ) -> None:
-        super().__init__(cluster, config, purpose)
-        self.transactional_id = transactional_id
-        self._background = background
-        timeout_ms = config.transaction_timeout_ms
-        self._link = TransactionLink(cluster, transactional_id, purpose, timeout_ms, two_phase=self.two_phase)
-        self._driver = TransactionDriver(cluster, self._link)
-        self._policy = self._driver.policy
-        self._scope: trio.CancelScope | None = None
-        self._broken_by: KafkaError | None = None
-        self._transaction: Transaction | None = None
-        self._in_doubt: Transaction | None = None
-        self._turnover = Turnover()
-        self._adding = False
-        self._added = trio.Event()
-
-    # -- life
-
-    async def __aenter__(self) -> "TransactionalProducer":
-        self._sender = Sender(self._cluster, self._accumulator, self, self._config, self._purpose)
-        try:
-            await self._open()
-        except BaseException:
-            self._cluster.release(self._purpose)  # nobody closes what was never opened
-            raise
-        self._scope = self._background.start_soon(self._sender.run)
+    async def __aenter__(self) -> Self:
+        await self._manager.open()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._sender is not None
-        assert self._scope is not None
-        self._accumulator.end(unanswered)
-        self._sender.fail(KafkaError("the producer was closed"))
-        self._scope.cancel()
-        await trio.lowlevel.cancel_shielded_checkpoint()
+        await self._manager.close()
 
-    async def reinitialise(self) -> bool | None:
-        """After OutcomeUnknown: find out what became of the transaction, and be ready for the next one.
-
-        The coordinator is asked for the commit again, until it tells: True, it has committed, now or before; False, it
-        was aborted. None where no outcome was open. Consumers tied to the transaction ask their group where to go on.
-        Raises FencedError when a newer producer has taken the transactional id meanwhile (then only the log can tell),
-        and OutcomeUnknown when `default_api_timeout_ms` ends again without an answer.
-        """
-        phase = self._driver.state.phase
-        if phase in (Phase.OPEN, Phase.COMMITTING, Phase.ABORTING, Phase.PREPARED, Phase.COMPLETING):
-            raise RuntimeError("a transaction is open")
-        self._refuse_when_gone()
-        told = await self._driver.drive(Event.RECOVER, "finding out what became of the transaction")
-        transaction, self._in_doubt = self._in_doubt, None
-        for consumer in transaction.consumers if transaction is not None else ():
-            consumer.forget_positions()
-        if told.outcome in (Outcome.COMMITTED, Outcome.EXPIRED, Outcome.ABORTED):
-            committed = told.outcome is Outcome.COMMITTED
-            if transaction is not None:
-                transaction._ended(committed)
-            return committed
-        if told.outcome is Outcome.READY:
-            return None
-        if self._driver.state.phase is Phase.UNKNOWN:
-            self._in_doubt = transaction
-        raise self._lost(told, "finding out what became of the transaction")
-
-    def transaction(self, *, consumer: "Consumer[Any, Any] | None" = None) -> TransactionContext:
+    def transaction(self, *, consumer: Consumer[Any, Any] | None = None) -> "TransactionContext":
         """A transaction as an async context. Only one at a time.
 
         A `consumer` is tied to it from the start: on abort it goes back to where it last committed, also when
         `send_offsets` was not reached. Without one, that is the consumer whose batch this task works on.
         """
-        from fencepost.client.consumer.consumer import in_hand  # here: a producer alone needs no consumer
+        return TransactionContext(
+            self._manager, reader_of(consumer).committer if consumer is not None else committer_in_hand()
+        )
 
-        return TransactionContext(self, consumer if consumer is not None else in_hand())
+    reinitialise = delegate("_manager", TransactionManager.reinitialise)
+    flush = delegate("_appender", Appender.flush)
+    partitions_for = delegate("_appender", Appender.partitions_for)
+    metrics = delegate("_appender", Appender.metrics)
 
-    async def _open(self) -> None:
-        what = f"initialising the transactional id {self.transactional_id!r}"
-        told = await self._driver.drive(Event.OPEN, what)
-        if told.outcome is not Outcome.READY:
-            raise self._lost(told, what)
 
-    async def _prepare(self, transaction: Transaction) -> "PreparedTransaction":
-        raise RuntimeError("only a producer of Client.two_phase_producer() can prepare a transaction")
+class TransactionContext:
+    """What `producer.transaction()` returns: begins, and at the end commits, or aborts on error and on cancel."""
 
-    def _lost(self, told: Told, what: str) -> KafkaError:
-        """The error for an outcome; one after which nothing can follow breaks the producer as well."""
-        error = error_for_outcome(told, self._driver.last, what)
-        if self._driver.state.phase is Phase.BROKEN:
-            broken_by = error
-            if told.outcome is Outcome.UNKNOWN:
-                broken_by = FencedError(
-                    "somebody newer has the transactional id", code=error.code, api=error.api, node=error.node
-                )
-            self._break(broken_by)
-        return error
+    def __init__(self, manager: TransactionManager, committer: Committer | None) -> None:
+        self._manager = manager
+        self._committer = committer
+        self._transaction: OpenTransaction | None = None
 
-    def _break(self, error: KafkaError) -> None:
-        self._broken_by = error
-        if self._sender is not None:
-            self._sender.fail(error)
+    async def __aenter__(self) -> Transaction:
+        self._transaction = await self._manager.begin(self._committer)
+        return Transaction(self._manager, self._transaction)
 
-    def _refuse_when_gone(self) -> None:
-        if self._broken_by is not None:
-            raise self._broken_by
-
-    # -- what the sender asks of an identity
-
-    @property
-    def current(self) -> Producer | None:
-        """(producer id, epoch) of the transaction that is open or comes next; None before the producer is open."""
-        producer = self._driver.state.producer
-        return producer if producer != NO_PRODUCER else None
-
-    @property
-    def highest_produce_version(self) -> int:
-        """Produce v12 means TV2 to the broker, so a TV1 transaction must stay below (row T16)."""
-        return NO_LIMIT if self._transaction is None or self._transaction.tv2 else TV1_PRODUCE_VERSION
-
-    def acquire(self) -> None:
-        """The id comes from InitProducerId only; until then nothing can have been handed in."""
-
-    def bump(self) -> bool:
-        """Only the coordinator may raise a transactional producer's epoch."""
-        return False
-
-    # -- begin
-
-    async def _begin(self, consumer: "Consumer[Any, Any] | None") -> Transaction:
-        self._refuse_when_gone()
-        may_begin(self._driver.state)
-        state = self._driver.state
-        if state.phase is not Phase.READY:
-            if not (state.tv2 or state.bumps):
-                # No epoch will hold off what is still unanswered: the abort has to come after it, to take it along.
-                assert self._sender is not None
-                await self._sender.quiet.wait()
-            told = await self._driver.drive(Event.RECOVER, "making ready for the next transaction")
-            if told.outcome is not Outcome.READY:
-                raise self._lost(told, "making ready for the next transaction")
-            self._mend_sequences()
-            self._refuse_when_gone()
-        spoken = self._link.spoken_now()
-        if spoken is None:
-            spoken = await self._policy.run(self._link.spoken, what="finding the transaction coordinator")
-        else:
-            await trio.lowlevel.checkpoint_if_cancelled()
-        if spoken.tv2 and self._turnover.pause_s:
-            await trio.sleep_until(self._turnover.due(trio.current_time()))
-        self._turnover.began(trio.current_time())
-        self._driver.note(Begin(spoken.tv2, spoken.bumps))
-        self._transaction = Transaction(self, spoken.tv2, consumer)
-        return self._transaction
-
-    def _include(self, transaction: Transaction, partition: TopicPartition, batch: Batch) -> None:
-        """A record of `partition` is in the buffer; under TV1 it waits until the coordinator knows the partition."""
-        if partition in transaction.partitions:
-            return
-        transaction.partitions.add(partition)
-        if transaction.tv2:
-            self._driver.note(Event.WROTE)
-            return
-        batch.queue.muted = True
-        transaction.pending.add(partition)
-        if not self._adding:
-            self._begin_adding(transaction)
-
-    def _begin_adding(self, transaction: Transaction) -> None:
-        self._adding = True
-        self._added = trio.Event()
-        self._background.start_soon(self._add_partitions, transaction)
-
-    async def _add_partitions(self, transaction: Transaction) -> None:
-        assert self._sender is not None
-        try:
-            while transaction.pending and transaction.error is None:
-                some = sorted(transaction.pending)
-
-                async def attempt(some: list[TopicPartition] = some) -> None:
-                    if transaction.error is not None:  # meanwhile: these must not become part of the next one
-                        raise transaction.error
-                    with Doubt(self._driver):
-                        await self._link.add_partitions(self._driver.state.producer, some)
-
-                await self._policy.run(attempt, what="adding partitions to the transaction")
-                transaction.pending.difference_update(some)
-                if transaction.over:
-                    break
-                for partition in some:
-                    self._accumulator.queues[partition].muted = False
-                self._sender.wake()
-            if transaction.pending and transaction.error is not None:
-                raise transaction.error  # nobody adds these any more: they must not wait for it
-        except KafkaError as error:
-            transaction.fail(error)
-            if not transaction.over:
-                self._accumulator.drop(transaction.error or error, resend_too=True)
-        finally:
-            self._adding = False
-            self._added.set()
-            following = self._transaction
-            if following is not None and following is not transaction and following.pending:
-                self._begin_adding(following)
-
-    async def _commit_offsets(
-        self, transaction: Transaction, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        async def add() -> None:
-            with Doubt(self._driver):
-                await self._link.add_offsets(self._driver.state.producer, group.group_id)
-
-        async def commit() -> None:
-            with Doubt(self._driver):
-                await self._link.commit_offsets(self._driver.state.producer, group, offsets, tv2=transaction.tv2)
-
-        try:
-            if not transaction.tv2 and group.group_id not in transaction.groups:
-                await self._policy.run(add, what="adding offsets to the transaction")
-                transaction.groups.add(group.group_id)
-            await self._policy.run(commit, what="sending offsets to the transaction")
-        except KafkaError as error:
-            transaction.fail(error)
-            raise transaction.error or error from error
-
-    # -- end
-
-    async def _finish(self, transaction: Transaction) -> None:
-        """The block ended well: send everything, commit; what prevents it aborts."""
-        try:
-            await self._send_all(transaction)
-            await self._commit(transaction)
-            await trio.lowlevel.checkpoint_if_cancelled()
-        except BaseException as error:
-            await self._abort(transaction, error)
-            raise
-
-    async def _send_all(self, transaction: Transaction) -> None:
-        """Take nothing more, and return when everything is acknowledged; raises what keeps it from being so."""
-        transaction.ending = True
-        if transaction.offsets_under_way:
-            raise RuntimeError("another task still sends offsets in this transaction")
-        began = trio.current_time()
-        self._accumulator.flush()
-        await transaction.tracker.wait()
-        self._turnover.acknowledged(trio.current_time() - began)
-        if not self._driver.state.begun:
-            await trio.lowlevel.checkpoint()
-        if transaction.error is not None:
-            raise transaction.error
-
-    async def _commit(self, transaction: Transaction) -> None:
-        """Until the commit has an outcome; raises unless it is the one that was wanted."""
-        told = await self._driver.drive(Event.COMMIT, "the commit", grace_s=ABORT_GRACE_S)
-        if told.outcome is Outcome.COMMITTED:
-            self._turnover.ended(trio.current_time())
-            self._close(transaction, committed=True)
-            return
-        error = self._lost(told, "the commit")
-        if isinstance(error, OutcomeUnknown):
-            self._in_doubt = transaction
-            self._close(transaction, committed=None)
-        elif told.outcome is not Outcome.REFUSED:
-            self._close(transaction, committed=False)
-        raise error
-
-    async def _abort(self, transaction: Transaction, cause: BaseException) -> None:
-        """Take everything back, within a few shielded seconds. Raises FencedError when that is what it finds."""
-        if transaction.over:
-            return
-        transaction.ending = True
-        with trio.CancelScope(shield=True, deadline=trio.current_time() + ABORT_GRACE_S):
-            transaction.fail(AbortableError("the transaction was aborted"))
-            try:
-                await self._take_back()
-                told = await self._driver.drive(Event.ABORT, "the abort")
-                if told.outcome in _GONE:
-                    raise self._lost(told, "the abort")
-            finally:
-                if self._driver.state.phase is Phase.OPEN:  # not even asked for within the grace
-                    self._driver.note(Event.DOUBTED)
-                    self._driver.note(Event.ABORT)
-                    self._driver.note(Event.GIVE_UP)
-                self._close(transaction, committed=False)
-        if self._driver.state.phase is Phase.STALE and self._driver.last is not None:
-            cause.add_note(f"the abort was not confirmed: {self._driver.last}")
-        self._mend_sequences()
-
-    async def _take_back(self) -> None:
-        """Nothing that the transaction has handed in is sent any more, and nothing of it is unanswered."""
-        assert self._sender is not None
-        dropped = AbortableError("the transaction was aborted before this record was sent")
-        resending = any(queue.resend for queue in self._accumulator.active.values())
-        self._accumulator.drop(dropped, resend_too=True)
-        if self._adding:
-            await self._added.wait()
-        while True:
-            resending |= any(queue.resend or queue.needs_epoch() for queue in self._accumulator.queues.values())
-            self._accumulator.drop(dropped, resend_too=True)
-            if not self._sender.in_flight:
-                break
-            await self._sender.quiet.wait()  # the sender may be quicker, and have sent something again by now
-        if resending:
-            self._driver.note(Event.DOUBTED)
-        if self._sender.fatal is not None:
-            self._break(self._sender.fatal)
-
-    def _mend_sequences(self) -> None:
-        """A number that nobody will send needs a new epoch, which a broker before Kafka 2.5 can not give (KIP-360)."""
-        state = self._driver.state
-        if state.phase is Phase.READY and not state.tv2 and not state.bumps:
-            broken = [str(queue.partition) for queue in self._accumulator.queues.values() if queue.needs_epoch()]
-            if broken:
-                self._break(
-                    FatalError(
-                        f"records for {', '.join(broken)} were given up, and a broker before Kafka 2.5 gives no new"
-                        " epoch to go on with: open a new producer",
-                        code=ErrorCode.UNSUPPORTED_VERSION,
-                    )
-                )
-
-    def _close(self, transaction: Transaction, *, committed: bool | None) -> None:
-        """The transaction is over; consumers tied to it go back unless it committed. None: nobody knows."""
-        if transaction.over:
-            return
-        transaction._ended(committed)
-        self._accumulator.abandon()
-        self._transaction = None
-        for consumer in transaction.consumers:
-            if committed is None:
-                consumer.forget_positions()
-            elif not committed:
-                consumer.rewind()
+        transaction = self._transaction
+        assert transaction is not None
+        if error is None:
+            await self._manager.finish(transaction)
+        else:
+            await self._manager.abort(transaction, error)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Collection, Mapping
-from itertools import count
 from typing import Any, NamedTuple
 
 import trio
@@ -47,8 +46,6 @@ BUMPS_SINCE = 3
 """InitProducerId with the identity that one holds (KIP-360), since Kafka 2.5."""
 MEMBER_SINCE = 3
 """TxnOffsetCommit with member and generation (KIP-447), since Kafka 2.5."""
-MOMENTS = count(1)
-"""What came first: a transaction's beginning, or the loss of partitions."""
 _LOG = logging.getLogger(__name__)
 
 

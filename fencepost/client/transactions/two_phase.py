@@ -6,71 +6,23 @@ READY --begin--> OPEN --prepare()--> PREPARED --complete(decided)--> READY
   '--- opened, nothing was open         '----- opened, and a predecessor left a transaction
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-from fencepost.client.background import Background
-from fencepost.client.config import TransactionalProducerConfig
+from fencepost.client.consumer.committer import Committer
 from fencepost.client.core.txn_state import NO_PRODUCER, Complete, Event, Outcome, TakenOver
 from fencepost.client.errors import AbortableError, FatalError
-from fencepost.client.network.cluster import Cluster
+from fencepost.client.facade import delegate
+from fencepost.client.transactions.lifecycle import TransactionManager
+from fencepost.client.transactions.open_transaction import OpenTransaction, PreparedTransaction
 from fencepost.client.transactions.producer import TransactionalProducer
-from fencepost.client.transactions.transaction import Transaction
 from fencepost.protocol.errors import ErrorCode
 
-if TYPE_CHECKING:
-    from fencepost.client.consumer.consumer import Consumer
 
-
-class PreparedTransaction(NamedTuple):
-    """Which transaction was prepared: the identity that its records carry, and no other transaction's do.
-
-    `str(prepared)` is the text to store with the decision, "PRODUCER_ID:EPOCH" as in Kafka; `parse` reads it again.
-    """
-
-    producer_id: int
-    epoch: int
-
-    def __str__(self) -> str:
-        return f"{self.producer_id}:{self.epoch}"
-
-    @classmethod
-    def parse(cls, text: str) -> "PreparedTransaction":
-        """The value behind its text. Raises ValueError."""
-        producer_id, epoch = text.split(":")
-        return cls(int(producer_id), int(epoch))
-
-
-class TwoPhaseProducer(TransactionalProducer):
-    """A transactional producer whose commits somebody else decides; open it with `async with`.
-
-    Opening it fences older producers of the transactional id and keeps what they left open: `prepared` tells which
-    transaction that is, and `complete` ends it. Until then no other can begin.
-    """
+class TwoPhaseManager(TransactionManager):
+    """A transactional id whose transactions are decided elsewhere once they are prepared."""
 
     two_phase = True
-
-    def __init__(
-        self,
-        cluster: Cluster,
-        background: Background,
-        transactional_id: str,
-        config: TransactionalProducerConfig,
-        purpose: str,
-    ) -> None:
-        super().__init__(cluster, background, transactional_id, config, purpose)
-        self.prepared: PreparedTransaction | None = None
-        """The transaction that waits for its outcome."""
-        self._unwritten = False
-
-    @property
-    def identity(self) -> str:
-        """This producer's own "PRODUCER_ID:EPOCH": it grows with each that opens the transactional id.
-
-        Store it beside the decision, and let only its owner decide: so a producer that was taken for dead and wakes up
-        can not decide for a transaction that its successor has ended.
-        """
-        assert self.current is not None, "the producer is not open"
-        return str(PreparedTransaction(*self.current))
+    prepared: PreparedTransaction | None = None
+    """The transaction that waits for its outcome."""
+    _unwritten = False
 
     async def complete(self, decided: PreparedTransaction | str | None) -> bool:
         """End what is prepared: commit it if it is what was `decided`, abort it otherwise. Whether it committed.
@@ -107,7 +59,7 @@ class TwoPhaseProducer(TransactionalProducer):
             transaction.fail(AbortableError("it was decided to abort the transaction"))
         self._close(transaction, committed=commit)
 
-    async def _open(self) -> None:
+    async def _initialise(self) -> None:
         try:
             current, ongoing = await self._policy.run(
                 self._link.take_over, what=f"taking over the transactional id {self.transactional_id!r}"
@@ -118,8 +70,8 @@ class TwoPhaseProducer(TransactionalProducer):
         self.prepared = None if ongoing == NO_PRODUCER else PreparedTransaction(*ongoing)
         self._driver.note(TakenOver(current, self.prepared is not None))
 
-    async def _begin(self, consumer: "Consumer[Any, Any] | None") -> Transaction:
-        transaction = await super()._begin(consumer)
+    async def begin(self, committer: Committer | None) -> OpenTransaction:
+        transaction = await super().begin(committer)
         if not transaction.tv2:
             self._driver.note(Event.ABORT)
             self._close(transaction, committed=False)
@@ -129,27 +81,57 @@ class TwoPhaseProducer(TransactionalProducer):
             )
         return transaction
 
-    async def _prepare(self, transaction: Transaction) -> PreparedTransaction:
+    async def prepare(self, transaction: OpenTransaction) -> PreparedTransaction:
         await self._send_all(transaction)
         self.prepared = PreparedTransaction(*self._holder)
         self._unwritten = not self._driver.state.begun
         self._driver.note(Event.PREPARE)
         return self.prepared
 
-    async def _finish(self, transaction: Transaction) -> None:
+    async def finish(self, transaction: OpenTransaction) -> None:
         """The block ended well: what was prepared in it is decided, what was not commits as always."""
         if transaction.over:
             return  # the block has completed it itself
         if self.prepared is None:
-            await super()._finish(transaction)
+            await super().finish(transaction)
         else:
             await self.complete(self.prepared)
 
-    async def _abort(self, transaction: Transaction, cause: BaseException) -> None:
+    async def abort(self, transaction: OpenTransaction, cause: BaseException) -> None:
         """The block failed: before `prepare` that decides, after it only `complete` does."""
         if self.prepared is None:
-            await super()._abort(transaction, cause)
+            await super().abort(transaction, cause)
         else:
             cause.add_note(
                 f"the transaction {self.prepared} stays prepared: ask what was decided, then call complete()"
             )
+
+
+class TwoPhaseProducer(TransactionalProducer):
+    """A transactional producer whose commits somebody else decides; open it with `async with`.
+
+    Opening it fences older producers of the transactional id and keeps what they left open: `prepared` tells which
+    transaction that is, and `complete` ends it. Until then no other can begin.
+    """
+
+    _manager: TwoPhaseManager
+
+    def __init__(self, manager: TwoPhaseManager) -> None:
+        super().__init__(manager)
+
+    @property
+    def prepared(self) -> PreparedTransaction | None:
+        """The transaction that waits for its outcome."""
+        return self._manager.prepared
+
+    @property
+    def identity(self) -> str:
+        """This producer's own "PRODUCER_ID:EPOCH": it grows with each that opens the transactional id.
+
+        Store it beside the decision, and let only its owner decide: so a producer that was taken for dead and wakes up
+        can not decide for a transaction that its successor has ended.
+        """
+        assert self._manager.current is not None, "the producer is not open"
+        return str(PreparedTransaction(*self._manager.current))
+
+    complete = delegate("_manager", TwoPhaseManager.complete)

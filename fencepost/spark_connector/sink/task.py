@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pyspark.sql.datasource import WriterCommitMessage
 
-from fencepost.client.transactions.two_phase import PreparedTransaction
+from fencepost.client.transactions.open_transaction import PreparedTransaction
 from fencepost.protocol.compression import Compression
 from fencepost.spark_connector.sink.commit import connect, partitions_of, too_large, translate_client_errors
 from fencepost.spark_connector.sink.commit_marker import BatchId

@@ -69,7 +69,7 @@ async def test_consume_transform_produce_through_two_crashes(
         turns = 0
         consumer = kafka.consumer("in", group="g", session_timeout_ms=6_000, heartbeat_interval_ms=100)
         async with consumer, kafka.transactional_producer("id") as producer:
-            assert producer.current is not None
+            assert producer._manager.current is not None
             with trio.fail_after(100):
                 async for batch in consumer.batches(max_records=10):
                     turns += 1

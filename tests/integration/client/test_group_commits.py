@@ -8,8 +8,8 @@ import trio
 import fencepost
 from fencepost import ErrorCode, KafkaError, TopicPartition
 from fencepost.client import CommittedOffset, GroupMetadata
-from fencepost.client.consumer import committing
 from fencepost.client.errors import error_for
+from fencepost.client.group import group_client
 from fencepost.client.network.cluster import GROUP
 from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, MemberIdentity
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -82,7 +82,7 @@ async def test_auto_commit_goes_on_while_the_program_waits(
             await anext(batches)
             await trio.sleep(0.3)
             committed = await consumer.committed(here)
-            assert committed[here] in (None, 3)
+            assert committed[here] in (None, 0, 3), "0: where reading begins may be committed before the first batch"
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(anext, batches)  # nothing comes any more
                 while await consumer.committed(here) != {here: 6}:  # noqa: ASYNC110 - nobody tells of a commit
@@ -162,7 +162,7 @@ async def test_a_commit_of_a_member_that_the_group_has_expelled(
         async with kafka.consumer(name, group=name, **slow) as consumer:
             batches = consumer.batches(max_records=2)
             await anext(batches)
-            await expel(kafka, name, consumer._group().member_id, way)
+            await expel(kafka, name, consumer._group.metadata().member_id, way)
             with pytest.raises(KafkaError) as refused:
                 await consumer.commit()
             assert refused.value.code in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION)
@@ -190,8 +190,8 @@ class Refusing:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *codes: ErrorCode) -> None:
         self.codes = list(codes)
         self.asked: list[int] = []
-        self._through = committing.commit_offsets
-        monkeypatch.setattr(committing, "commit_offsets", self)
+        self._through = group_client.commit_offsets
+        monkeypatch.setattr(group_client, "commit_offsets", self)
 
     async def __call__(self, cluster: Any, group: GroupMetadata, *args: Any) -> None:
         self.asked.append(group.generation)
@@ -228,9 +228,9 @@ async def test_a_commit_under_a_generation_that_has_passed_is_made_again_under_t
             slow_through = refusing._through
 
             async def after_the_rebalance(cluster: Any, group: GroupMetadata, *args: Any) -> None:
-                before = one._group()
+                before = one._group.metadata()
                 async with kafka.consumer(name, **options) as two, reading(two):
-                    await until(lambda: one._group() != before, "a rebalance")
+                    await until(lambda: one._group.metadata() != before, "a rebalance")
                 refusing._through = slow_through
                 await slow_through(cluster, group, *args)
 

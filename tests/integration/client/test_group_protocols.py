@@ -201,7 +201,7 @@ async def test_a_static_place_of_a_dead_predecessor_is_waited_for(kafka: fencepo
         dead = kafka.consumer(name, **options)
         await dead.__aenter__()
         await anext(dead.batches())
-        dead._end_group_tasks()  # as kill -9 would
+        dead._subscriber.end_tasks()  # as kill -9 would
         async with kafka.consumer(name, **options) as successor:
             await anext(successor.batches())
         await dead.__aexit__(None, None, None)

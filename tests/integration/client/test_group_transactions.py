@@ -20,7 +20,7 @@ async def commit_as_expelled(
 ) -> None:
     """As a heartbeat's answer says it, in the moment before that is acted on."""
     async with producer.transaction() as txn:
-        membership = consumer._membership
+        membership = consumer._group.membership
         assert membership is not None
         membership._expel("the test says so")
         await txn.send_offsets(consumer, offsets)
@@ -108,7 +108,7 @@ async def test_nothing_is_given_while_on_revoked_is_told(
             async with kafka.consumer(name, **way) as two, reading(two):
                 await until(lambda: bool(seen), "the second has its share")
                 await until(lambda: values.count(b"more") == 1, "it goes on afterwards")
-                one._callbacks["revoked"] = None
+                one._subscriber.callbacks["revoked"] = None
     assert seen[0] == (0, 10)
 
 
@@ -122,7 +122,7 @@ async def test_nobody_waits_for_partitions_that_a_membership_at_its_end_will_not
         async with kafka.consumer(name, group=name, **way) as consumer:
             batches = consumer.batches()
             await anext(batches)
-            membership = consumer._membership
+            membership = consumer._group.membership
             assert membership is not None
             membership._expel("the test says so")
             if how == "refused":
@@ -133,6 +133,6 @@ async def test_nobody_waits_for_partitions_that_a_membership_at_its_end_will_not
                 return
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(anext, batches)  # which gives the batch back, and waits for what the group takes
-                consumer._end_group_tasks()
+                consumer._subscriber.end_tasks()
                 await consumer.unsubscribe()
                 consumer.assign([TopicPartition(name, 0)])

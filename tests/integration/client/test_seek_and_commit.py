@@ -193,7 +193,7 @@ async def test_an_unknown_outcome_with_nothing_committed_goes_back_to_the_start(
                 await producer.send(name, b"given")
             records = aiter(consumer)
             assert (await anext(records)).value == b"given"
-            consumer.forget_positions()
+            consumer._progress.forget_positions()
             assert (await anext(records)).value == b"given"
 
 

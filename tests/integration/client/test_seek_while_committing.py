@@ -12,7 +12,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, TopicPartition
-from fencepost.client.consumer import committing
+from fencepost.client.group import group_client
 from tests.integration.client.group_kit import PATIENCE_S
 from tests.integration.client.test_groups import create
 from tests.integration.client.test_seek_and_commit import committed
@@ -25,14 +25,14 @@ class Held:
         self._go = trio.Event()
         self._go.set()
         self._there = trio.Event()
-        real = committing.commit_offsets
+        real = group_client.commit_offsets
 
         async def commit_offsets(*args: Any) -> None:
             await real(*args)
             self._there.set()
             await self._go.wait()
 
-        monkeypatch.setattr(committing, "commit_offsets", commit_offsets)
+        monkeypatch.setattr(group_client, "commit_offsets", commit_offsets)
 
     @asynccontextmanager
     async def commit(self, consumer: fencepost.Consumer) -> AsyncIterator[None]:
@@ -123,7 +123,7 @@ async def test_a_commit_that_fails_leaves_all_as_it_was(
             consumer.seek(here, 12)
             raise fencepost.KafkaError("not now")
 
-        monkeypatch.setattr(committing, "commit_offsets", refuse)
+        monkeypatch.setattr(group_client, "commit_offsets", refuse)
         with pytest.raises(fencepost.KafkaError, match="not now"):
             await consumer.commit()
         await abort(consumer, producer)

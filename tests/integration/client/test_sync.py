@@ -279,14 +279,14 @@ def test_each_thread_has_its_own_batch_in_hand(kafka: Client, name: str) -> None
         def elsewhere() -> None:
             with producer.transaction() as txn:
                 txn.send(f"{name}-out", b"x")
-                tied.append(len(txn.consumers))
+                tied.append(len(txn._inner._state.committers))
 
         thread = threading.Thread(target=elsewhere)
         thread.start()
         thread.join(100)
         with producer.transaction() as txn:
             txn.send(f"{name}-out", b"y")
-            tied.append(len(txn.consumers))
+            tied.append(len(txn._inner._state.committers))
     assert tied == [0, 1]
 
 

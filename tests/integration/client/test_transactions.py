@@ -44,7 +44,7 @@ async def test_the_protocol_is_the_finalized_one(
         await create(kafka, name)
         async with kafka.transactional_producer(name) as producer, producer.transaction() as txn:
             await txn.send(name, b"x")
-            assert txn.tv2 is expected
+            assert txn._state.tv2 is expected
 
 
 async def test_committed_is_seen_aborted_is_not(address_of_both: str, name: str) -> None:
@@ -224,7 +224,7 @@ async def test_a_zombie_member_can_not_commit_offsets(address_of_both: str, name
             async with kafka.consumer(name, group=name) as consumer:
                 with trio.fail_after(100):
                     await anext(consumer.batches())
-                zombie, offsets = consumer.offsets_in_hand()
+                zombie, offsets = consumer._committer.offsets_in_hand()
             async with kafka.consumer(name, group=name) as consumer:
                 with trio.fail_after(100):
                     await anext(consumer.batches())

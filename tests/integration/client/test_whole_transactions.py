@@ -169,8 +169,8 @@ async def test_too_much_undecided_is_an_error_that_names_it_or_is_spilled(addres
     async with fencepost.Client(address) as kafka:
         await create(kafka, name)
         async with kafka.transactional_producer(name) as producer, producer.transaction() as txn:
-            assert producer.current is not None
-            number = producer.current[0]
+            assert producer._manager.current is not None
+            number = producer._manager.current[0]
             for n in range(200):
                 await txn.send(name, b"%03d" % n + b"x" * 2000, partition=n % PARTITIONS)
         async with kafka.consumer(name) as consumer:

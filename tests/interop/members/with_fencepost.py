@@ -18,7 +18,7 @@ async def transform(given: Given, voice: Voice, consumer: Consumer, producer: fe
                 for record in batch:
                     await txn.send(given.target, record.value, partition=record.partition)
                 await txn.send_offsets(consumer)
-                await txn.tracker.wait()  # they are on the broker; a program leaves that to the end of the block
+                await txn._state.tracker.wait()  # they are on the broker; a program leaves that to the end of the block
                 voice.say("open", len(batch))
                 await trio.sleep(given.pause_s)
         except AbortableError as refused:

@@ -8,7 +8,7 @@ import pytest
 import trio
 
 import fencepost
-from fencepost.client.consumer import arrow, reading
+from fencepost.client.consumer import arrow, reader
 from fencepost.client.consumer.read_errors import CorruptRecords
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.record_batch import build_batch
@@ -116,14 +116,14 @@ async def test_large_batches_are_unpacked_in_other_threads(
         cluster.write(0, [b"small"] * 3, compression=Compression.LZ4)
     large: list[int] = []
     where = threading.get_ident()
-    real = reading.unpack_records
+    real = reader.unpack_records
 
     def unpack(buffer: Any, start: int, header: Any) -> Any:
         assert threading.get_ident() != where
         large.append(header.base_offset)
         return real(buffer, start, header)
 
-    monkeypatch.setattr(reading, "unpack_records", unpack)
+    monkeypatch.setattr(reader, "unpack_records", unpack)
     used: list[int] = []
     build = arrow.iter_columns
 

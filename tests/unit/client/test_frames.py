@@ -163,11 +163,11 @@ async def test_what_a_program_holds_stays_equal_after_later_fetches(
         assert pa.Table.from_batches(found)["value"].to_pylist() == written
         raws: list[tuple[memoryview, bytes]] = []
         async with kafka.consumer("t", max_partition_fetch_bytes=400_000) as consumer:
-            consumer.keep_all()
+            consumer._reader.keep_all()
             with trio.fail_after(100):
                 reached = 0
                 while reached < len(written):
-                    raw = await consumer.next_raw()
+                    raw = await consumer._reader.next_raw()
                     raws.append((memoryview(raw.buffer), bytes(raw.buffer)))
                     reached = raw.next_offset
         assert all(held == copied for held, copied in raws)

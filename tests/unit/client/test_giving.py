@@ -145,10 +145,10 @@ async def test_raw_answers_have_markers_and_the_aborted_list(start: Start, clust
     cluster.write_in_transaction(0, values(0, 3), 7, commit=True)
     cluster.write_in_transaction(0, values(0, 5), 8, commit=False)
     async with fencepost.Client(broker.address) as kafka, kafka.consumer() as consumer:
-        consumer.keep_all()
+        consumer._reader.keep_all()
         consumer.assign([T0])
         with trio.fail_after(100):
-            raw = await consumer.next_raw()
+            raw = await consumer._reader.next_raw()
         assert [(h.base_offset, h.is_control, h.producer_id) for _, h in raw.batches] == [
             (0, False, 7),
             (3, True, 7),

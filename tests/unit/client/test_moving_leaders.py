@@ -105,12 +105,12 @@ async def test_once_and_in_order_while_leaders_move(
             await trio.sleep(random.choice((20, 100, 400)))
             world.calm = True
         with trio.fail_after(ENOUGH_S):
-            producer._accumulator.flush()
+            producer._appender.accumulator.flush()
             for value, delivery in books.asked_later:
                 with suppress(KafkaError):
                     await delivery.wait()
                 books.note(value, delivery.result)
-            while producer._accumulator.active:  # noqa: ASYNC110 - what was given up ends with its request
+            while producer._appender.accumulator.active:  # noqa: ASYNC110 - what was given up ends with its request
                 await trio.sleep(1)
         figures = producer.metrics()
         assert figures.buffer_available_bytes == figures.buffer_total_bytes

@@ -277,7 +277,7 @@ async def test_whoever_waits_for_an_answer_when_the_producer_is_closed_hears_of_
         patient = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
         async with client(broker, **patient) as kafka, kafka.producer() as producer:
             nursery.start_soon(wait, await producer.submit("t", b"a"))
-            queues = producer._accumulator.queues.values()
+            queues = producer._appender.accumulator.queues.values()
             while not (any(queue.resend for queue in queues) if lost else broker.batches):  # noqa: ASYNC110
                 await trio.sleep(0.01)
             raise ZeroDivisionError

@@ -55,7 +55,7 @@ async def test_a_record_nobody_asked_about_is_raised_although_its_neighbour_was_
         await producer.partitions_for("t")
         broker.scripts["Produce"] = [broker.refuse(ErrorCode.INVALID_RECORD)] * 2
         asked, _ = producer.send_nowait("t", b"a"), producer.send_nowait("t", b"b")
-        producer._accumulator.flush()
+        producer._appender.accumulator.flush()
         with pytest.raises(KafkaError, match="refused"):
             await asked.wait()
         with pytest.raises(ExceptionGroup) as at_flush:
@@ -63,7 +63,7 @@ async def test_a_record_nobody_asked_about_is_raised_although_its_neighbour_was_
         assert len(at_flush.value.exceptions) == 1
         await producer.flush()
         both = producer.send_nowait("t", b"a"), producer.send_nowait("t", b"b")
-        producer._accumulator.flush()
+        producer._appender.accumulator.flush()
         for delivery in (*both, *both):
             with pytest.raises(KafkaError, match="refused"):
                 await delivery.wait()

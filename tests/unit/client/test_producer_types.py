@@ -9,7 +9,8 @@ import uuid
 from typing import Any, assert_type
 
 import fencepost
-from fencepost.client.producer.producer import Delivery, Producer
+from fencepost.client.producer.deliveries import Delivery
+from fencepost.client.producer.producer import Producer
 from fencepost.client.serializers import Bytes, Double, Integer, Json, Long, Serializer, String, Uuid
 
 

@@ -13,7 +13,8 @@ from fencepost import sync
 from fencepost.client.consumer.whole_transactions import WholeTransactions
 from fencepost.client.producer.deliveries import Delivery
 from fencepost.client.producer.producer import SendMany
-from fencepost.client.transactions.transaction import Transaction, TransactionContext
+from fencepost.client.transactions.producer import TransactionContext
+from fencepost.client.transactions.transaction import Transaction
 from fencepost.sync.loop import Loop
 from fencepost.sync.mirror import Mirror, Stream, view
 

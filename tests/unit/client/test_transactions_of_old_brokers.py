@@ -66,7 +66,7 @@ async def test_a_transaction_with_offsets_on_kafka_21(script: Script, caplog: py
         async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
             for value in (b"a", b"b"):
                 async with producer.transaction() as txn:
-                    assert not txn.tv2
+                    assert not txn._state.tv2
                     await txn.send("t", value)
                     await txn.send_group_offsets(
                         GroupMetadata("g", 3, "member", "instance"), {PLACE: CommittedOffset(7)}
@@ -200,7 +200,7 @@ async def test_an_abort_waits_until_nothing_is_unanswered_also_of_what_was_sent_
     broker = await script(transaction_version=1)
     unanswered: list[int] = []
     async with client(broker) as kafka, kafka.transactional_producer("x") as producer:
-        sender, real = producer._sender, producer._link.ask
+        sender, real = producer._manager._sender, producer._manager._link.ask
         assert sender is not None
 
         async def ask(wanted: Any) -> Any:
@@ -226,7 +226,7 @@ async def test_an_abort_waits_until_nothing_is_unanswered_also_of_what_was_sent_
                 answer.set()
                 raise ZeroDivisionError
 
-        producer._link.ask = ask  # type: ignore[method-assign]
+        producer._manager._link.ask = ask  # type: ignore[method-assign]
         for epoch in range(1, 13):
             with pytest.raises(ZeroDivisionError):
                 await take_back(epoch)
@@ -250,7 +250,7 @@ async def test_a_level_that_changes_is_noticed_between_two_transactions(script: 
             await trio.sleep(0.06)
             async with producer.transaction() as txn:
                 await txn.send("t", b"%d" % level)
-                seen.append(txn.tv2)
+                seen.append(txn._state.tv2)
                 broker.transaction_version = 3 - level if level else 0
                 await txn.send("t", b"still")
     assert seen == [False, True, True, False, False, True]

@@ -135,6 +135,6 @@ async def test_an_abort_after_an_unknown_outcome_goes_where_the_group_says(
         consumer.assign([T0])
         units = consumer.transactions()
         assert values(await following(units)) == [b"a"]
-        consumer.forget_positions()
-        consumer.rewind()
+        consumer._progress.forget_positions()
+        consumer._progress.rewind()
         assert values(await following(units)) == [b"a"]

@@ -1,4 +1,4 @@
-"""A consumer's subscription: what it wants, how it is told of what it gets, and what it does when partitions go."""
+"""A consumer's subscription: what it wants to read, its callbacks, and what it does when partitions come and go."""
 
 from collections.abc import Awaitable, Callable, Collection
 from re import Pattern
@@ -8,11 +8,11 @@ import trio
 
 from fencepost.client.background import Background
 from fencepost.client.config import ConsumerConfig
-from fencepost.client.consumer.consumed import K, V
-from fencepost.client.consumer.reading import Reading
-from fencepost.client.core.group_types import CommittedOffset
+from fencepost.client.consumer.committer import Committer
+from fencepost.client.consumer.fetcher import Fetcher
 from fencepost.client.errors import KafkaError, RetriableError
 from fencepost.client.group.classic import ClassicMembership
+from fencepost.client.group.group_client import GroupClient
 from fencepost.client.group.heartbeats import ConsumerMembership
 from fencepost.client.group.interest import Interest, interest_in
 from fencepost.client.group.membership import Membership
@@ -24,30 +24,41 @@ Told = Callable[[Any, frozenset[TopicPartition]], Awaitable[None]]
 CLOSE_COMMIT_MS = 5_000
 
 
-class Subscriber(Reading[K, V]):
-    """The part of a consumer that subscribes, alone or as a member of a group."""
+class Subscriber:
+    """The part of a consumer that subscribes, alone or as a member of a group. `owner` is what callbacks are given."""
 
     def __init__(
-        self, cluster: Cluster, background: Background, topics: tuple[str, ...], config: ConsumerConfig, purpose: str
+        self,
+        owner: object,
+        cluster: Cluster,
+        background: Background,
+        config: ConsumerConfig,
+        purpose: str,
+        topics: tuple[str, ...],
+        group: GroupClient,
+        fetcher: Fetcher,
+        committer: Committer,
     ) -> None:
-        super().__init__(cluster, config, purpose)
+        self._owner = owner
+        self._cluster = cluster
         self._background = background
-        self._interest = Interest(topics) if topics else None
-        self._callbacks: dict[str, Told | None] = {
+        self._config = config
+        self._purpose = purpose
+        self._group = group
+        self._fetcher = fetcher
+        self._committer = committer
+        self._progress = committer.progress
+        self.subscription = Interest(topics) if topics else None
+        self.callbacks: dict[str, Told | None] = {
             "assigned": config.on_assigned,
             "revoked": config.on_revoked,
             "lost": config.on_lost,
         }
-        self._minds_hand |= config.on_revoked is not None
-        self._group_scopes: list[trio.CancelScope] = []
+        self._progress.tracks_handled |= config.on_revoked is not None
+        self._scopes: list[trio.CancelScope] = []
         self._chosen = False  # by `assign`
 
     # -- what the program wants
-
-    @property
-    def subscription(self) -> Interest | None:
-        """The topics or the pattern that are subscribed to; None with `assign`, or without any."""
-        return self._interest
 
     def subscribe(
         self,
@@ -72,16 +83,16 @@ class Subscriber(Reading[K, V]):
             raise RuntimeError("this consumer's partitions are assigned: unsubscribe first")
         for name, told in (("assigned", on_assigned), ("revoked", on_revoked), ("lost", on_lost)):
             if told is not None:
-                self._callbacks[name] = told
-        self._minds_hand |= on_revoked is not None
-        self._interest = interest
-        if not self._open:
+                self.callbacks[name] = told
+        self._progress.tracks_handled |= on_revoked is not None
+        self.subscription = interest
+        if not self._progress.is_open:
             return
-        if self._membership is not None:
-            self._membership.subscribe(interest)
+        if self._group.membership is not None:
+            self._group.membership.subscribe(interest)
         else:
-            self._end_group_tasks()
-            self._begin_group_tasks()
+            self.end_tasks()
+            self.begin_tasks()
 
     async def unsubscribe(self) -> None:
         """Read nothing any more, and leave the group, as the end of the consumer's block does.
@@ -89,67 +100,76 @@ class Subscriber(Reading[K, V]):
         What the program has asked past is committed first, if `enable_auto_commit`; then `on_revoked` is told. What is
         in hand can not be committed any more.
         """
-        self._interest = None
+        self.subscription = None
         self._chosen = False
-        await self._hand_back()
-        self._lost_in_hand = not self._resting
+        await self.hand_back()
+        self._progress.lost = not self._progress.resting
         self._put_down(frozenset(self._fetcher.states))
-        membership, self._membership = self._membership, None
+        membership, self._group.membership = self._group.membership, None
         if membership is not None:
             await membership.leave("the consumer has unsubscribed")
 
-    async def _hand_back(self) -> None:
-        """The end of a membership in good order: commit what is done with, and tell the program that all goes."""
-        if self._config.enable_auto_commit and self.group_id is not None:
-            await self._auto_commit(self._done(), deadline_ms=CLOSE_COMMIT_MS)
-        self._end_group_tasks()
-        if self._membership is not None and self._membership.is_member:
-            past = self._asked_past()
+    async def hand_back(self) -> None:
+        """The end of a membership in good order: commit what the program is done with, and call `on_revoked`."""
+        progress, membership = self._progress, self._group.membership
+        if self._config.enable_auto_commit and self._group.group_id is not None:
+            await self._committer.auto_commit(progress.done(), deadline_ms=CLOSE_COMMIT_MS)
+        self.end_tasks()
+        if membership is not None and membership.is_member:
+            past = progress.asked_past()
             for partition, state in self._fetcher.states.items():
-                if self._resting or not self._minds_hand or state.position is None:
+                if progress.resting or not progress.tracks_handled or state.position is None:
                     continue
                 if partition in past:
                     state.position = past[partition].offset
                 elif not state.back.unsaved:
                     state.position = state.back.point
-            await self._tell("revoked", frozenset(self._fetcher.states))
+            await self._call("revoked", frozenset(self._fetcher.states))
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
         """Read these partitions and no others, without a group's rebalancing; committing needs a group name still.
 
         Raises RuntimeError while the consumer is subscribed.
         """
-        if self._interest is not None:
+        if self.subscription is not None:
             raise RuntimeError("the group assigns this consumer's partitions: unsubscribe first")
         self._chosen = bool(partitions)
-        self._assign(partitions)
+        self._committer.positions.assign(partitions)
 
     # -- tasks
 
-    def _begin_group_tasks(self) -> None:
-        """Be what the subscription makes of us."""
-        interest = self._interest
+    async def open(self) -> None:
+        """Without a group: find the partitions of the topics. Raises KafkaError for a topic that does not exist."""
+        if self._group.group_id is None and self.subscription is not None:
+            for name in self.subscription.topics:
+                await self._cluster.topic(name, create=False)
+            await self._look_at(self.subscription)
+
+    def begin_tasks(self) -> None:
+        """Start what the subscription needs: a membership, or without a group a task that looks for new topics."""
+        interest = self.subscription
         if interest is None:
             return
-        if self.group_id is None:
+        if self._group.group_id is None:
             self._start(self._follow_topics)
             return
         kind: type[Membership] = ConsumerMembership if self._config.group_protocol == "consumer" else ClassicMembership
-        membership = self._membership = kind(self._cluster, self._config, interest, self, self._purpose)
+        membership = self._group.membership = kind(self._cluster, self._config, interest, self, self._purpose)
         for task in (membership.run, membership.beat, membership.watch):
             self._start(task)
 
     def _start(self, task: Callable[[], Awaitable[None]]) -> None:
-        self._group_scopes.append(self._background.start_soon(task))
+        self._scopes.append(self._background.start_soon(task))
 
-    def _end_group_tasks(self) -> None:
-        for scope in self._group_scopes:
+    def end_tasks(self) -> None:
+        """End what `begin_tasks` started."""
+        for scope in self._scopes:
             scope.cancel()
-        self._group_scopes.clear()
+        self._scopes.clear()
 
     async def _follow_topics(self) -> None:
         """Without a group: all partitions of the topics, also those that come later."""
-        interest = self._interest
+        interest = self.subscription
         assert interest is not None
         backoff = self._cluster.policy.backoff()
         while True:
@@ -174,39 +194,36 @@ class Subscriber(Reading[K, V]):
             for number in range(len(known[name].partitions))
         }
         if new := wanted - self._fetcher.states.keys():
-            self._assign([*self._fetcher.states, *sorted(new)])
+            self._committer.positions.assign([*self._fetcher.states, *sorted(new)])
         if gone := frozenset(partition for partition in self._fetcher.states if not interest.fits(partition.topic)):
             self._put_down(gone)
 
-    async def _commit_now_and_then(self) -> None:
-        """With `enable_auto_commit`: what is done with is committed also while the program waits for more."""
-        interval_s = self._config.auto_commit_interval_ms / 1000
-        while True:
-            await trio.sleep(max(self._committed_at + interval_s - trio.current_time(), interval_s / 2))
-            if self._resting and trio.current_time() - self._committed_at >= interval_s:
-                self._committed_at = trio.current_time()
-                await self._auto_commit(self._positions())
-
     # -- what the group does
+
+    def at_rest(self) -> bool:
+        """No batch is in the program's hand."""
+        return self._progress.resting
 
     def sign_of_life(self) -> object:
         """Another value whenever the program has asked for something; None while it waits for records."""
-        return None if self._waits else (self._asked, self._fetcher.metrics.records_consumed)
+        progress = self._progress
+        return None if progress.waits else (progress.requests, self._fetcher.metrics.records_consumed)
 
     async def give_up(self, partitions: frozenset[TopicPartition], *, lost: bool) -> None:
         """These partitions go: commit what is due (unless they are lost), tell the program, stop reading."""
         if lost:
-            self._lost_in_hand = not self._resting
-            self._note_loss(partitions)
+            self._progress.lost = not self._progress.resting
+            self._committer.note_loss(partitions)
             self._put_down(partitions)
-            await self._tell("lost", partitions)
+            await self._call("lost", partitions)
             return
         for partition in partitions:
             self._fetcher.states[partition].withhold(True)
         if self._config.enable_auto_commit:
-            await self._auto_commit({p: place for p, place in self._positions().items() if p in partitions})
-        await self._tell("revoked", partitions)
-        self._note_loss(partitions)
+            due = {p: place for p, place in self._progress.uncommitted().items() if p in partitions}
+            await self._committer.auto_commit(due)
+        await self._call("revoked", partitions)
+        self._committer.note_loss(partitions)
         self._put_down(partitions)
 
     async def take(self, partitions: frozenset[TopicPartition]) -> None:
@@ -217,7 +234,7 @@ class Subscriber(Reading[K, V]):
         self._fetcher.states = {**self._fetcher.states, **new}
         self._fetcher.metrics.rebalances += 1
         self._fetcher.wake()
-        await self._tell("assigned", partitions)
+        await self._call("assigned", partitions)
         for state in new.values():
             state.withhold(False)
         self._fetcher.wake()
@@ -236,26 +253,7 @@ class Subscriber(Reading[K, V]):
         self._fetcher.states = states
         self._fetcher.announce()  # who waits for a position of these will get none
 
-    async def _tell(self, what: str, partitions: frozenset[TopicPartition]) -> None:
-        told = self._callbacks[what]
-        if told is not None and partitions:
-            await told(self, partitions)
-
-    def _done(self) -> dict[TopicPartition, CommittedOffset]:
-        """What the program is done with and has not committed: all it has asked past, and nothing that is in hand."""
-        if self._resting:
-            return self._positions()
-        states = self._fetcher.states
-        return {p: place for p, place in self._asked_past().items() if place.offset != states[p].committed}
-
-    def _asked_past(self) -> dict[TopicPartition, CommittedOffset]:
-        """How far the program is done, by its asking for more, its commits and its seeks; while a batch is in hand."""
-        states = self._fetcher.states
-        done = {partition: place for partition, place in self._handled.items() if partition in states}
-        state = self._current
-        if state is not None and states.get(state.partition) is state and self._gave_one:
-            offset = state.last_given()
-            known = done.get(state.partition)
-            if offset is not None and (known is None or known.offset < offset):
-                done[state.partition] = CommittedOffset(offset, state.leader_epoch)
-        return done
+    async def _call(self, event: str, partitions: frozenset[TopicPartition]) -> None:
+        callback = self.callbacks[event]
+        if callback is not None and partitions:
+            await callback(self._owner, partitions)

@@ -1,0 +1,332 @@
+"""Gives a consumer's records to the program: batches, single records or whole answers."""
+
+import weakref
+from collections.abc import AsyncIterator, Mapping
+from contextvars import ContextVar
+from typing import Any, Generic, cast
+
+import trio
+
+from fencepost.client.config import ConsumerConfig
+from fencepost.client.consumer.chunk import Chunk, RawFetch, packed_ahead
+from fencepost.client.consumer.committer import Committer
+from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord, K, V, as_consumed, deserialized
+from fencepost.client.consumer.fetch_state import PartitionState
+from fencepost.client.consumer.fetcher import Fetcher
+from fencepost.client.consumer.read_errors import CorruptRecords, DeserializationFailed
+from fencepost.client.core.group_types import CommittedOffset
+from fencepost.client.group.group_client import GroupClient
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
+from fencepost.protocol.records import Record, expect_many, unpack_records
+from fencepost.protocol.topics import TopicPartition
+
+_FAIRNESS = 64
+_IN_HAND: ContextVar["weakref.ref[Reader[Any, Any]] | None"] = ContextVar("fencepost_reader_in_hand", default=None)
+
+
+def committer_in_hand() -> Committer | None:
+    """The committer of the group consumer whose batch this task works on, if any."""
+    reference = _IN_HAND.get()
+    reader = reference() if reference is not None else None
+    return reader.committer if reader is not None and reader.has_group and not reader.progress.resting else None
+
+
+class Reader(Generic[K, V]):
+    """The part of a consumer that gives records. What it gave is in the program's hand until more is asked for."""
+
+    def __init__(self, config: ConsumerConfig, group: GroupClient, fetcher: Fetcher, committer: Committer) -> None:
+        expect_many()
+        self.config = config
+        self.group = group
+        self.fetcher = fetcher
+        self.committer = committer
+        self.progress = committer.progress
+        self.has_group = config.group_id is not None
+        self.is_plain = config.key_deserializer is None and config.value_deserializer is None
+        self.in_a_row = 0
+        """How many single records came from the current partition, one after the other."""
+        self.given = 0
+        """How many single records were given since other tasks could run."""
+        self.prefix: tuple[str, int] = ("", 0)
+        """Topic and partition of the current partition."""
+        self._turn = 0
+        self._reference = weakref.ref(self)
+
+    def batches(self, limit: int, max_wait: float) -> AsyncIterator[ConsumerBatch[K, V]]:
+        """Batches for ever; see `Consumer.batches`."""
+        return _Batches(self, limit, max_wait)
+
+    def records(self) -> AsyncIterator[ConsumerRecord[K, V]]:
+        """One record at a time, for ever."""
+        return _Records(self)
+
+    async def next_raw(self) -> RawFetch:
+        """One partition's part of an answer as the broker sent it, for readers which decide themselves what counts.
+
+        `keep_all` must have been called before the first read. The position moves behind it; it is in hand until more
+        is asked for.
+        """
+        await self.done_with_last()
+        while True:
+            await self.wait_available(1)
+            await trio.lowlevel.checkpoint()
+            await self.group.let_act()
+            self.progress.check()
+            for state in self.in_turn():
+                try:
+                    given = state.take_raw()
+                except CorruptBatch as wrong:
+                    raise self.corrupt(state, wrong) from wrong
+                if given is not None:
+                    self.fetcher.wake()
+                    self.give()
+                    return given
+
+    def keep_all(self) -> None:
+        """From now on keep markers and aborted records for `next_raw`, of all partitions that are assigned, ever."""
+        self.fetcher.keeps_all = True
+        for state in self.fetcher.states.values():
+            state.keeps_all = True
+
+    async def next_batch(self, limit: int, max_wait: float) -> ConsumerBatch[K, V]:
+        """Up to `limit` records, at least one. Raises ReadError where the log cannot be read on."""
+        await self.done_with_last()
+        while True:
+            await self.wait_available(1)
+            if max_wait and self._available() < limit:
+                with trio.move_on_after(max_wait):
+                    await self.wait_available(limit)
+            await self._unpack_ahead(limit, self._order())
+            await trio.lowlevel.checkpoint()
+            await self.group.let_act()
+            self.progress.check()
+            runs = self._take(limit)
+            if runs:
+                break
+        self.give()
+        return ConsumerBatch(runs, self.config)
+
+    async def done_with_last(self) -> None:
+        """The program asks for more: what it had is done with."""
+        self.rest()
+        self.progress.gave_one = False
+        await self.group.let_act()
+        if self.config.enable_auto_commit:
+            await self.committer.commit_if_due()
+        if self.progress.tracks_handled:
+            self.progress.handled = self.progress.uncommitted()
+
+    async def next_record(self) -> ConsumerRecord[K, V]:
+        """The next record on the slow path; `_Records` takes the fast one while nothing else is due."""
+        await self.done_with_last()
+        while True:
+            self.given += 1
+            if self.given >= _FAIRNESS:
+                self.given = 0
+                await trio.lowlevel.checkpoint()
+            self.progress.check()
+            state = self.progress.current
+            record = None
+            if state is not None and self.in_a_row < self.config.max_poll_records:
+                if not state.at_hand():
+                    await self._unpack_ahead(1, [state])
+                await self.group.let_act()
+                record = self._one_of(state)
+            if record is None:
+                await self._unpack_ahead(1, self._order())
+                await self.group.let_act()
+                state, record = self._one_of_another()
+            if state is not None and record is not None:
+                self.in_a_row += 1
+                self.give()
+                self.progress.gave_one = True
+                return self._told(state, record)
+            await self.wait_available(1)
+
+    def _told(self, state: PartitionState, record: Record) -> ConsumerRecord[K, V]:
+        """The record for the program; if it can not be deserialized, it is the next one again."""
+        self.fetcher.metrics.records_consumed += 1
+        try:
+            return deserialized(state.partition, record, self.config)
+        except DeserializationFailed:
+            state.give_back_one(record)
+            raise
+
+    def _one_of(self, state: PartitionState) -> Record | None:
+        if self.fetcher.states.get(state.partition) is not state:
+            return None
+        chunks = len(state.chunks)
+        try:
+            record = state.take_one()
+        except CorruptBatch as wrong:
+            raise self.corrupt(state, wrong) from wrong
+        if len(state.chunks) != chunks:
+            self.fetcher.wake()
+        return record
+
+    def _one_of_another(self) -> tuple[PartitionState | None, Record | None]:
+        """Go on with the next partition that has something, so that a busy one does not starve the others."""
+        for state in self.in_turn():
+            record = self._one_of(state)
+            if record is not None:
+                self.progress.current = state
+                self.in_a_row = 0
+                self.prefix = (state.partition.topic, state.partition.partition)
+                return state, record
+        return None, None
+
+    def _order(self) -> list[PartitionState]:
+        """The partitions as they will be read: another one begins each time, so that a busy one starves nobody."""
+        states = list(self.fetcher.states.values())
+        first = (self._turn + 1) % max(len(states), 1)
+        return states[first:] + states[:first]
+
+    def in_turn(self) -> list[PartitionState]:
+        """The partitions in the order of this read."""
+        states = self._order()
+        self._turn = (self._turn + 1) % max(len(states), 1)
+        return states
+
+    def corrupt(self, state: PartitionState, wrong: CorruptBatch) -> CorruptRecords:
+        """The error for a batch that cannot be read at the partition's position."""
+        return CorruptRecords(state.partition, state.position or 0, str(wrong))
+
+    def give(self) -> None:
+        """The program gets records: they are in its hand until it asks for more."""
+        self.progress.resting = False
+        if _IN_HAND.get() is not self._reference:
+            _IN_HAND.set(self._reference)
+
+    def rest(self) -> None:
+        """The program asks for more: what it had is done with, and the group may take partitions away."""
+        self.progress.rest()
+        if self.group.membership is not None:
+            self.group.membership.resting()
+
+    def take_back(self, left: Mapping[TopicPartition, int], last: tuple[TopicPartition, int] | None) -> None:
+        """Of the batch in hand the program has not got `left`, from these offsets on: they are given again.
+
+        `last` is the place of the record that it works on. That one is not handled yet, unless it was committed.
+        """
+        states = self.fetcher.states
+        for partition, offset in left.items():
+            if partition in states:
+                states[partition].jump(offset)
+        self.fetcher.wake()
+        self.fetcher.announce()
+        progress = self.progress
+        if last is not None and progress.tracks_handled:
+            partition, offset = last
+            known = progress.handled.get(partition)
+            done = max(offset, known.offset) if known is not None else offset
+            progress.handled = progress.uncommitted() | {partition: CommittedOffset(done)}
+
+    async def wait_available(self, count: int) -> None:
+        """Wait for so many records, or for an error, or until no more can come before some are taken."""
+        while True:
+            self.progress.check()
+            if self._available() >= count:
+                return
+            if any(state.readable() for state in self.fetcher.states.values()) and (count == 1 or self.fetcher.full):
+                return
+            self.progress.waits = True
+            try:
+                await self.fetcher.arrived.wait()
+            finally:
+                self.progress.waits = False
+
+    def _available(self) -> int:
+        return sum(state.available() for state in self.fetcher.states.values())
+
+    async def _unpack_ahead(self, limit: int, states: list[PartitionState]) -> None:
+        """Unpack large compressed batches that the next records are in, in other threads, all at once.
+
+        `states` are the partitions in the order in which they will be read. A cancelled wait leaves what was unpacked
+        where it is: nothing is lost, nothing is out of order.
+        """
+        packed: list[tuple[Chunk, int, BatchHeader]] = []
+        for state in states:
+            if limit <= 0:
+                break
+            if state.readable():
+                packed += packed_ahead(state.chunks, limit)
+                limit -= state.available()
+        if packed:
+            async with trio.open_nursery() as nursery:
+                for entry in packed:
+                    nursery.start_soon(self._unpack, *entry)
+
+    async def _unpack(self, chunk: Chunk, start: int, header: BatchHeader) -> None:
+        try:
+            unpacked = await trio.to_thread.run_sync(lambda: bytes(unpack_records(chunk.buffer, start, header)))
+        except CorruptBatch:
+            return  # found again, with its place, when it is this batch's turn
+        if any(start == entry for entry, _ in chunk.batches):
+            chunk.unpacked[start] = unpacked
+
+    def _take(self, limit: int) -> list[tuple[TopicPartition, list[Record]]]:
+        """Records from the partitions in turn, so that a busy one does not starve the others."""
+        runs: list[tuple[TopicPartition, list[Record]]] = []
+        for state in self.in_turn():
+            if limit <= 0:
+                break
+            try:
+                records = state.take(limit)
+            except CorruptBatch as wrong:
+                if runs:
+                    break  # what was taken is given first; the error comes with the next read
+                raise self.corrupt(state, wrong) from wrong
+            if records:
+                runs.append((state.partition, records))
+                limit -= len(records)
+                self.fetcher.metrics.records_consumed += len(records)
+        self.fetcher.wake()
+        return runs
+
+
+class _Batches(AsyncIterator[ConsumerBatch[K, V]]):
+    def __init__(self, reader: Reader[K, V], limit: int, max_wait: float) -> None:
+        self._reader, self._limit, self._max_wait = reader, limit, max_wait
+
+    async def __anext__(self) -> ConsumerBatch[K, V]:
+        return await self._reader.next_batch(self._limit, self._max_wait)
+
+
+class _Records(AsyncIterator[ConsumerRecord[K, V]]):
+    """One record at a time; each is in hand until the next one is asked for.
+
+    Most come straight out of the batch that is unpacked already. Every 64th, and whatever needs more than that, goes
+    the slow path: there the consumer commits, goes back, lets the group rebalance and other tasks run.
+    """
+
+    def __init__(self, reader: Reader[K, V]) -> None:
+        self._reader = reader
+        self._progress = reader.progress
+        self._metrics = reader.fetcher.metrics
+        self._quick = 0
+        self._turn = -1
+
+    async def __anext__(self) -> ConsumerRecord[K, V]:
+        progress = self._progress
+        if self._quick:
+            self._quick -= 1
+            state = progress.current
+            if state is not None and state.turn == self._turn and not (progress.rewind_due or state.paused):
+                chunk = state.chunks[0] if state.chunks else None
+                # The last record of a batch is left to the slow path, which also passes over what follows unseen.
+                if chunk is not None and chunk.at + 1 < len(chunk.records):
+                    record = chunk.records[chunk.at]
+                    chunk.at += 1
+                    chunk.left -= 1
+                    state.left -= 1
+                    state.position = record[0] + 1
+                    self._metrics.records_consumed += 1
+                    return cast("ConsumerRecord[K, V]", as_consumed(self._reader.prefix, record))
+        reader = self._reader
+        record_slowly = await reader.next_record()
+        state = progress.current
+        if reader.is_plain and state is not None:
+            self._quick, self._turn = _FAIRNESS - 1, state.turn
+            reader.given += self._quick
+            reader.in_a_row += self._quick
+        return record_slowly

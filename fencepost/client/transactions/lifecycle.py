@@ -1,0 +1,370 @@
+"""A transactional id at work: what happens inside `async with producer.transaction()` counts as a whole or not at all.
+
+What may follow what, and what each answer means, is decided in `core.txn_machine`.
+"""
+
+from collections.abc import Mapping
+
+import trio
+
+from fencepost.client.background import Background
+from fencepost.client.config import TransactionalProducerConfig
+from fencepost.client.consumer.committer import Committer
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
+from fencepost.client.core.turnover import Turnover
+from fencepost.client.core.txn_state import NO_PRODUCER, Begin, Event, Outcome, Phase, Producer, Told
+from fencepost.client.errors import AbortableError, FatalError, FencedError, KafkaError, OutcomeUnknown
+from fencepost.client.network.cluster import Cluster
+from fencepost.client.producer.accumulator import Batch
+from fencepost.client.producer.appender import Appender
+from fencepost.client.producer.producer import NO_LIMIT
+from fencepost.client.producer.sender import Sender
+from fencepost.client.transactions.driver import Doubt, TransactionDriver, error_for_outcome, may_begin
+from fencepost.client.transactions.open_transaction import OpenTransaction, PreparedTransaction
+from fencepost.client.transactions.requests import TransactionLink
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
+
+ABORT_GRACE_S = 5.0
+TV1_PRODUCE_VERSION = 11
+_GONE = (Outcome.FENCED, Outcome.FORBIDDEN, Outcome.FATAL)
+
+
+class TransactionManager:
+    """One transactional id at work: what follows what, with its coordinator, its records and its offsets."""
+
+    two_phase = False
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        background: Background,
+        transactional_id: str,
+        config: TransactionalProducerConfig,
+        purpose: str,
+    ) -> None:
+        self._cluster = cluster
+        self._config = config
+        self._purpose = purpose
+        self.appender = Appender(cluster, config)
+        self.transactional_id = transactional_id
+        self._background = background
+        timeout_ms = config.transaction_timeout_ms
+        self._link = TransactionLink(cluster, transactional_id, purpose, timeout_ms, two_phase=self.two_phase)
+        self._driver = TransactionDriver(cluster, self._link)
+        self._policy = self._driver.policy
+        self._scope: trio.CancelScope | None = None
+        self._broken_by: KafkaError | None = None
+        self._transaction: OpenTransaction | None = None
+        self._in_doubt: OpenTransaction | None = None
+        self._turnover = Turnover()
+        self._adding = False
+        self._added = trio.Event()
+
+    # -- life
+
+    async def open(self) -> None:
+        """Fence older producers of the id, and begin to send."""
+        sender = Sender(self._cluster, self.appender.accumulator, self, self._config, self._purpose)
+        self.appender.sender = sender
+        try:
+            await self._initialise()
+        except BaseException:
+            self._cluster.release(self._purpose)  # what was never opened is not closed
+            raise
+        self._scope = self._background.start_soon(sender.run)
+
+    async def close(self) -> None:
+        """Give up what is not acknowledged."""
+        assert self._scope is not None
+        self.appender.close()
+        self._scope.cancel()
+        await trio.lowlevel.cancel_shielded_checkpoint()
+
+    async def reinitialise(self) -> bool | None:
+        """After OutcomeUnknown: find out what became of the transaction, and be ready for the next one.
+
+        The coordinator is asked for the commit again, until it tells: True, it has committed, now or before; False, it
+        was aborted. None where no outcome was open. Consumers tied to the transaction ask their group where to go on.
+        Raises FencedError when a newer producer has taken the transactional id meanwhile (then only the log can tell),
+        and OutcomeUnknown when `default_api_timeout_ms` ends again without an answer.
+        """
+        phase = self._driver.state.phase
+        if phase in (Phase.OPEN, Phase.COMMITTING, Phase.ABORTING, Phase.PREPARED, Phase.COMPLETING):
+            raise RuntimeError("a transaction is open")
+        self._refuse_when_gone()
+        told = await self._driver.drive(Event.RECOVER, "finding out what became of the transaction")
+        transaction, self._in_doubt = self._in_doubt, None
+        for committer in transaction.committers if transaction is not None else ():
+            committer.progress.forget_positions()
+        if told.outcome in (Outcome.COMMITTED, Outcome.EXPIRED, Outcome.ABORTED):
+            committed = told.outcome is Outcome.COMMITTED
+            if transaction is not None:
+                transaction.end(committed)
+            return committed
+        if told.outcome is Outcome.READY:
+            return None
+        if self._driver.state.phase is Phase.UNKNOWN:
+            self._in_doubt = transaction
+        raise self._lost(told, "finding out what became of the transaction")
+
+    async def _initialise(self) -> None:
+        what = f"initialising the transactional id {self.transactional_id!r}"
+        told = await self._driver.drive(Event.OPEN, what)
+        if told.outcome is not Outcome.READY:
+            raise self._lost(told, what)
+
+    async def prepare(self, transaction: OpenTransaction) -> PreparedTransaction:
+        raise RuntimeError("only a producer of Client.two_phase_producer() can prepare a transaction")
+
+    def _lost(self, told: Told, what: str) -> KafkaError:
+        """The error for an outcome; one after which nothing can follow breaks the producer as well."""
+        error = error_for_outcome(told, self._driver.last, what)
+        if self._driver.state.phase is Phase.BROKEN:
+            broken_by = error
+            if told.outcome is Outcome.UNKNOWN:
+                broken_by = FencedError(
+                    "somebody newer has the transactional id", code=error.code, api=error.api, node=error.node
+                )
+            self._break(broken_by)
+        return error
+
+    def _break(self, error: KafkaError) -> None:
+        self._broken_by = error
+        if self.appender.sender is not None:
+            self.appender.sender.fail(error)
+
+    @property
+    def _sender(self) -> Sender:
+        assert self.appender.sender is not None
+        return self.appender.sender
+
+    def _refuse_when_gone(self) -> None:
+        if self._broken_by is not None:
+            raise self._broken_by
+
+    # -- what the sender asks of an identity
+
+    @property
+    def current(self) -> Producer | None:
+        """(producer id, epoch) of the transaction that is open or comes next; None before the producer is open."""
+        producer = self._driver.state.producer
+        return producer if producer != NO_PRODUCER else None
+
+    @property
+    def highest_produce_version(self) -> int:
+        """Produce v12 means TV2 to the broker, so a TV1 transaction must stay below (row T16)."""
+        return NO_LIMIT if self._transaction is None or self._transaction.tv2 else TV1_PRODUCE_VERSION
+
+    def acquire(self) -> None:
+        """The id comes from InitProducerId only; until then nothing can have been handed in."""
+
+    def bump(self) -> bool:
+        """Only the coordinator may raise a transactional producer's epoch."""
+        return False
+
+    # -- begin
+
+    async def begin(self, committer: Committer | None) -> OpenTransaction:
+        self._refuse_when_gone()
+        may_begin(self._driver.state)
+        state = self._driver.state
+        if state.phase is not Phase.READY:
+            if not (state.tv2 or state.bumps):
+                # No epoch will hold off what is still unanswered: the abort has to come after it, to take it along.
+                await self._sender.quiet.wait()
+            told = await self._driver.drive(Event.RECOVER, "making ready for the next transaction")
+            if told.outcome is not Outcome.READY:
+                raise self._lost(told, "making ready for the next transaction")
+            self._mend_sequences()
+            self._refuse_when_gone()
+        spoken = self._link.spoken_now()
+        if spoken is None:
+            spoken = await self._policy.run(self._link.spoken, what="finding the transaction coordinator")
+        else:
+            await trio.lowlevel.checkpoint_if_cancelled()
+        if spoken.tv2 and self._turnover.pause_s:
+            await trio.sleep_until(self._turnover.due(trio.current_time()))
+        self._turnover.began(trio.current_time())
+        self._driver.note(Begin(spoken.tv2, spoken.bumps))
+        self._transaction = OpenTransaction(spoken.tv2, committer)
+        return self._transaction
+
+    def include(self, transaction: OpenTransaction, partition: TopicPartition, batch: Batch) -> None:
+        """A record of `partition` is in the buffer; under TV1 it waits until the coordinator knows the partition."""
+        if partition in transaction.partitions:
+            return
+        transaction.partitions.add(partition)
+        if transaction.tv2:
+            self._driver.note(Event.WROTE)
+            return
+        batch.queue.muted = True
+        transaction.pending.add(partition)
+        if not self._adding:
+            self._begin_adding(transaction)
+
+    def _begin_adding(self, transaction: OpenTransaction) -> None:
+        self._adding = True
+        self._added = trio.Event()
+        self._background.start_soon(self._add_partitions, transaction)
+
+    async def _add_partitions(self, transaction: OpenTransaction) -> None:
+        try:
+            while transaction.pending and transaction.error is None:
+                some = sorted(transaction.pending)
+
+                async def attempt(some: list[TopicPartition] = some) -> None:
+                    if transaction.error is not None:  # meanwhile: these must not become part of the next one
+                        raise transaction.error
+                    with Doubt(self._driver):
+                        await self._link.add_partitions(self._driver.state.producer, some)
+
+                await self._policy.run(attempt, what="adding partitions to the transaction")
+                transaction.pending.difference_update(some)
+                if transaction.over:
+                    break
+                for partition in some:
+                    self.appender.accumulator.queues[partition].muted = False
+                self._sender.wake()
+            if transaction.pending and transaction.error is not None:
+                raise transaction.error  # nobody adds these any more: they must not wait for it
+        except KafkaError as error:
+            transaction.fail(error)
+            if not transaction.over:
+                self.appender.accumulator.drop(transaction.error or error, resend_too=True)
+        finally:
+            self._adding = False
+            self._added.set()
+            following = self._transaction
+            if following is not None and following is not transaction and following.pending:
+                self._begin_adding(following)
+
+    async def commit_offsets(
+        self, transaction: OpenTransaction, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]
+    ) -> None:
+        async def add() -> None:
+            with Doubt(self._driver):
+                await self._link.add_offsets(self._driver.state.producer, group.group_id)
+
+        async def commit() -> None:
+            with Doubt(self._driver):
+                await self._link.commit_offsets(self._driver.state.producer, group, offsets, tv2=transaction.tv2)
+
+        try:
+            if not transaction.tv2 and group.group_id not in transaction.groups:
+                await self._policy.run(add, what="adding offsets to the transaction")
+                transaction.groups.add(group.group_id)
+            await self._policy.run(commit, what="sending offsets to the transaction")
+        except KafkaError as error:
+            transaction.fail(error)
+            raise transaction.error or error from error
+
+    # -- end
+
+    async def finish(self, transaction: OpenTransaction) -> None:
+        """The block ended well: send everything, commit; what prevents it aborts."""
+        try:
+            await self._send_all(transaction)
+            await self._commit(transaction)
+            await trio.lowlevel.checkpoint_if_cancelled()
+        except BaseException as error:
+            await self.abort(transaction, error)
+            raise
+
+    async def _send_all(self, transaction: OpenTransaction) -> None:
+        """Take nothing more, and return when everything is acknowledged; raises what keeps it from being so."""
+        transaction.ending = True
+        if transaction.offsets_under_way:
+            raise RuntimeError("another task still sends offsets in this transaction")
+        began = trio.current_time()
+        self.appender.accumulator.flush()
+        await transaction.tracker.wait()
+        self._turnover.acknowledged(trio.current_time() - began)
+        if not self._driver.state.begun:
+            await trio.lowlevel.checkpoint()
+        if transaction.error is not None:
+            raise transaction.error
+
+    async def _commit(self, transaction: OpenTransaction) -> None:
+        """Until the commit has an outcome; raises unless it is the one that was wanted."""
+        told = await self._driver.drive(Event.COMMIT, "the commit", grace_s=ABORT_GRACE_S)
+        if told.outcome is Outcome.COMMITTED:
+            self._turnover.ended(trio.current_time())
+            self._close(transaction, committed=True)
+            return
+        error = self._lost(told, "the commit")
+        if isinstance(error, OutcomeUnknown):
+            self._in_doubt = transaction
+            self._close(transaction, committed=None)
+        elif told.outcome is not Outcome.REFUSED:
+            self._close(transaction, committed=False)
+        raise error
+
+    async def abort(self, transaction: OpenTransaction, cause: BaseException) -> None:
+        """Take everything back, within a few shielded seconds. Raises FencedError when that is what it finds."""
+        if transaction.over:
+            return
+        transaction.ending = True
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + ABORT_GRACE_S):
+            transaction.fail(AbortableError("the transaction was aborted"))
+            try:
+                await self._take_back()
+                told = await self._driver.drive(Event.ABORT, "the abort")
+                if told.outcome in _GONE:
+                    raise self._lost(told, "the abort")
+            finally:
+                if self._driver.state.phase is Phase.OPEN:  # not even asked for within the grace
+                    self._driver.note(Event.DOUBTED)
+                    self._driver.note(Event.ABORT)
+                    self._driver.note(Event.GIVE_UP)
+                self._close(transaction, committed=False)
+        if self._driver.state.phase is Phase.STALE and self._driver.last is not None:
+            cause.add_note(f"the abort was not confirmed: {self._driver.last}")
+        self._mend_sequences()
+
+    async def _take_back(self) -> None:
+        """Nothing that the transaction has handed in is sent any more, and nothing of it is unanswered."""
+        dropped = AbortableError("the transaction was aborted before this record was sent")
+        resending = any(queue.resend for queue in self.appender.accumulator.active.values())
+        self.appender.accumulator.drop(dropped, resend_too=True)
+        if self._adding:
+            await self._added.wait()
+        while True:
+            resending |= any(queue.resend or queue.needs_epoch() for queue in self.appender.accumulator.queues.values())
+            self.appender.accumulator.drop(dropped, resend_too=True)
+            if not self._sender.in_flight:
+                break
+            await self._sender.quiet.wait()  # the sender may be quicker, and have sent something again by now
+        if resending:
+            self._driver.note(Event.DOUBTED)
+        if self._sender.fatal is not None:
+            self._break(self._sender.fatal)
+
+    def _mend_sequences(self) -> None:
+        """A number that nobody will send needs a new epoch, which a broker before Kafka 2.5 can not give (KIP-360)."""
+        state = self._driver.state
+        if state.phase is Phase.READY and not state.tv2 and not state.bumps:
+            broken = [
+                str(queue.partition) for queue in self.appender.accumulator.queues.values() if queue.needs_epoch()
+            ]
+            if broken:
+                self._break(
+                    FatalError(
+                        f"records for {', '.join(broken)} were given up, and a broker before Kafka 2.5 gives no new"
+                        " epoch to go on with: open a new producer",
+                        code=ErrorCode.UNSUPPORTED_VERSION,
+                    )
+                )
+
+    def _close(self, transaction: OpenTransaction, *, committed: bool | None) -> None:
+        """The transaction is over; consumers tied to it go back unless it committed. None: nobody knows."""
+        if transaction.over:
+            return
+        transaction.end(committed)
+        self.appender.accumulator.abandon()
+        self._transaction = None
+        for committer in transaction.committers:
+            if committed is None:
+                committer.progress.forget_positions()
+            elif not committed:
+                committer.progress.rewind()

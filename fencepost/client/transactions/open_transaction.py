@@ -1,0 +1,74 @@
+"""One open transaction, as the producer and its coordinators see it."""
+
+from typing import NamedTuple
+
+from fencepost.client.consumer.committer import MOMENTS, Committer, Promise
+from fencepost.client.errors import AbortableError, FatalError, KafkaError
+from fencepost.client.producer.deliveries import Tracker
+from fencepost.client.transactions.requests import abortable
+from fencepost.protocol.topics import TopicPartition
+
+
+class PreparedTransaction(NamedTuple):
+    """Which transaction was prepared: the identity that its records carry, and no other transaction's do.
+
+    `str(prepared)` is the text to store with the decision, "PRODUCER_ID:EPOCH" as in Kafka; `parse` reads it again.
+    """
+
+    producer_id: int
+    epoch: int
+
+    def __str__(self) -> str:
+        return f"{self.producer_id}:{self.epoch}"
+
+    @classmethod
+    def parse(cls, text: str) -> "PreparedTransaction":
+        """The value behind its text. Raises ValueError."""
+        producer_id, epoch = text.split(":")
+        return cls(int(producer_id), int(epoch))
+
+
+class OpenTransaction:
+    """What was handed in and what is known to be wrong. `tv2`: by the protocol of KIP-890.
+
+    `committers` are of the consumers that go back if it aborts, `promises` the offsets that are part of it.
+    """
+
+    def __init__(self, tv2: bool, committer: Committer | None) -> None:
+        self.tv2 = tv2
+        self.tracker = Tracker(self.fail)
+        self.partitions: set[TopicPartition] = set()
+        self.pending: set[TopicPartition] = set()
+        """Partitions that the coordinator does not know yet (TV1)."""
+        self.groups: set[str] = set()
+        self.committers: list[Committer] = [] if committer is None else [committer]
+        self.promises: list[Promise] = []
+        self.error: KafkaError | None = None
+        self.begun = next(MOMENTS)
+        self.ending = False
+        self.over = False
+        self.offsets_under_way = 0
+        self.committed: bool | None = None
+
+    def end(self, committed: bool | None) -> None:
+        """It is over; None where its outcome is unknown yet."""
+        self.over = True
+        self.committed = committed
+        for promise in self.promises:
+            if committed:
+                promise.keep()
+            else:
+                promise.drop()
+        self.promises.clear()
+
+    def check(self) -> None:
+        """Raise what has gone wrong so far."""
+        if self.over or self.ending:
+            raise RuntimeError("the transaction is over")
+        if self.error is not None:
+            raise self.error
+
+    def fail(self, error: KafkaError) -> None:
+        """The transaction can not commit any more; the first reason counts."""
+        if self.error is None:
+            self.error = error if isinstance(error, FatalError | AbortableError) else abortable(error)
