@@ -5,21 +5,19 @@ Here it follows the flush, which acks=1 does not wait for; so whoever asks for t
 """
 
 from collections.abc import Callable, Coroutine, Iterable
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from fencepost.broker.log.durability.flusher import awaits_flush
+from fencepost.broker.network.reply import Response
 
 if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.node import Node
 
-T = TypeVar("T")
+Answer: TypeAlias = Response | Coroutine[Any, Any, Response]
 
 
-def at_durable_ends(
-    node: "Node", logs: Iterable["PartitionLog | None"], answer: Callable[[], T]
-) -> T | Coroutine[Any, Any, T]:
+def at_durable_ends(node: "Node", logs: Iterable["PartitionLog | None"], answer: Callable[[], Answer]) -> Answer:
     """What `answer` returns once all that `logs` hold now is durable: at once where it is, else a coroutine.
 
     `answer` may return a coroutine of its own.
@@ -30,7 +28,7 @@ def at_durable_ends(
     return _later(node, waited_for, answer) if waited_for else answer()
 
 
-async def _later(node: "Node", logs: list["PartitionLog"], answer: Callable[[], T]) -> T:
+async def _later(node: "Node", logs: list["PartitionLog"], answer: Callable[[], Answer]) -> Response:
     await node.commit.flush_all(logs)
     answered = answer()
-    return await answered if isinstance(answered, CoroutineType) else answered
+    return answered if isinstance(answered, Response) else await answered

@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Coroutine, Mapping, Sequence
 from functools import partial
-from types import CoroutineType
 from typing import Any
 
 import trio
@@ -10,12 +9,12 @@ import trio
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.durability.sync_threads import Failure, SyncThreads
 from fencepost.broker.log.storage.store import Store, Syncable
-from fencepost.broker.network.connection import LEARNT
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.dispatch import Dispatch, Handler, Route
-from fencepost.broker.network.later import Later
+from fencepost.broker.network.reply import READY, Durable, Encoded, Ready, Reply, Response
 from fencepost.broker.node import Node
 from fencepost.broker.transactions.markers import Markers
+from fencepost.coordinator.deferred import Deferred
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.state import Ongoing
 from fencepost.protocol.api_keys import ApiKey
@@ -131,29 +130,31 @@ class FaultyDispatch(Dispatch):
         wrapped = self._routes[api_key] = route._replace(handle=partial(self._handle, route), prompt=False)
         return wrapped
 
-    def _handle(self, route: Route, node: Node, request: Any, context: RequestContext) -> Any:
+    def _handle(self, route: Route, node: Node, request: Any, context: RequestContext) -> Reply:
         api = route.api
         fault = self._node.faults.match(api, context.client_id)
         if fault is not None:
             return self._meet(fault, route, request, context)
-        reply = _as_coroutine(route.handle(node, request, context))
-        if isinstance(reply, CoroutineType):
-            return self._noted(api, reply, request, context)
-        if api.key in LEARNT:  # as a coroutine: what answers at once, a connection learns to answer without us
-            return self._noted(api, _at_once(reply), request, context)
-        self._node.journal.answered(api.name, context, request, reply)
-        return reply
+        reply = route.handle(node, request, context)
+        if reply is None or isinstance(reply, READY):
+            self._node.journal.answered(api.name, context, request, reply)
+            return reply
+        return self._noted(api, reply.wait() if isinstance(reply, Deferred) else reply, request, context)
 
-    async def _noted(self, api: Api, waiting: Coroutine[Any, Any, Any], request: Any, context: RequestContext) -> Any:
+    async def _noted(
+        self, api: Api, waiting: Coroutine[Any, Any, Ready], request: Any, context: RequestContext
+    ) -> Ready:
         reply = await waiting
         self._node.journal.answered(api.name, context, request, reply)
         return reply
 
-    async def _run(self, handle: Handler, request: Any, context: RequestContext) -> Any:
-        reply = _as_coroutine(handle(self._node, request, context))
-        return await reply if isinstance(reply, CoroutineType) else reply
+    async def _run(self, handle: Handler, request: Any, context: RequestContext) -> Ready:
+        reply = handle(self._node, request, context)
+        if reply is None or isinstance(reply, READY):
+            return reply
+        return await (reply.wait() if isinstance(reply, Deferred) else reply)
 
-    async def _meet(self, fault: Fault, route: Route, request: Any, context: RequestContext) -> Any:
+    async def _meet(self, fault: Fault, route: Route, request: Any, context: RequestContext) -> Ready:
         """What becomes of a request that meets a fault."""
         told = request_text(route.api.name, context, request)
         match fault.action:
@@ -174,7 +175,7 @@ class FaultyDispatch(Dispatch):
         self._node.journal.answered(route.api.name, context, request, reply)
         return reply
 
-    async def _refuse(self, refuse: Refuse, route: Route, request: Any, context: RequestContext) -> Any:
+    async def _refuse(self, refuse: Refuse, route: Route, request: Any, context: RequestContext) -> Ready:
         api = route.api
         unanswered = api.key == ApiKey.PRODUCE and request.acks == 0
         if refuse.took_effect or api.name in HARMLESS:
@@ -182,12 +183,13 @@ class FaultyDispatch(Dispatch):
                 request.max_wait_ms = 0
             reply = await self._run(route.handle, request, context)
             if not unanswered:
-                return overwrite(api, getattr(reply, "response", reply), refuse.code)
+                return overwrite(api, _response(api, reply, context.api_version), refuse.code)
         if unanswered:  # there is no other way to say no (rows of acks=0)
             raise CloseConnection("a test refuses a Produce with acks=0")
-        return refusal(api, request, context.api_version, refuse.code)
+        refused: Response = refusal(api, request, context.api_version, refuse.code)
+        return refused
 
-    async def _stop(self, fault: Fault, stop: StopAfter, route: Route, request: Any, context: RequestContext) -> Any:
+    async def _stop(self, fault: Fault, stop: StopAfter, route: Route, request: Any, context: RequestContext) -> Ready:
         """Let the handler go as far as the step; a request that never comes there is answered as without the fault."""
         node = self._node
         told = request_text(route.api.name, context, request)
@@ -196,7 +198,7 @@ class FaultyDispatch(Dispatch):
             return await self._noted(route.api, self._run(route.handle, request, context), request, context)
         producer_id = state.producer.producer_id
         hold = node.markers.holds[producer_id] = Hold(stop.step)
-        replies: list[Any] = []
+        replies: list[Ready] = []
 
         async def answer(scope: trio.CancelScope) -> None:
             replies.append(await self._run(route.handle, request, context))
@@ -223,10 +225,11 @@ class FaultyDispatch(Dispatch):
         fault.meet()
 
 
-def _as_coroutine(reply: Any) -> Any:
-    """A reply that others bring about is waited for here: it is to be noted."""
-    return reply.wait() if isinstance(reply, Later) else reply
-
-
-async def _at_once(reply: Any) -> Any:
-    return reply
+def _response(api: Api, reply: Ready, version: int) -> Response:
+    """The response in a reply, as a value."""
+    response = reply.response if isinstance(reply, Durable) else reply
+    if isinstance(response, Encoded):
+        decoded: Response = api.response.decode(b"".join(response.parts), version)
+        return decoded
+    assert response is not None, "only Produce with acks=0 has no response"
+    return response

@@ -1,7 +1,7 @@
 """Answers that refuse a request: built without the broker doing anything, or written over what it did."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
@@ -40,6 +40,8 @@ from fencepost.protocol.messages.api42_delete_groups import (
 )
 from fencepost.protocol.registry import Api
 from fencepost.protocol.schema import Value
+
+ResponseT = TypeVar("ResponseT", bound=Value)
 
 HARMLESS = frozenset(
     {
@@ -94,7 +96,7 @@ def refusal(api: Api, request: Any, version: int, code: ErrorCode) -> Any:
     return _BUILDERS[api.name](api, request, version, code)
 
 
-def overwrite(api: Api, response: Any, code: ErrorCode) -> Any:
+def overwrite(api: Api, response: ResponseT, code: ErrorCode) -> ResponseT:
     """`response` with `code` wherever an error code stands that tells how the request fared."""
     _overwrite(response, code, top=api.name not in _NOT_ON_TOP)
     return response

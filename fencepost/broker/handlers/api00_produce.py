@@ -12,7 +12,8 @@ from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.producer_state import ALREADY_OPEN, VerificationGuard
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.validation import Accepted
-from fencepost.broker.network.context import CloseConnection, DurableReply, RequestContext
+from fencepost.broker.network.context import CloseConnection, RequestContext
+from fencepost.broker.network.reply import Durable, Ready, Reply
 from fencepost.broker.transactions.refused_writes import explain_refused
 from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.protocol.errors import ErrorCode
@@ -75,8 +76,8 @@ class Write:
         self.message = message
 
 
-class _Durable(DurableReply):
-    """The answer to acks=all."""
+class _Acknowledgement(Durable):
+    """The response to acks=all."""
 
     __slots__ = ("_node", "_writes")
 
@@ -91,7 +92,7 @@ class _Durable(DurableReply):
             revise(self._node, write)
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
     """Append every batch, in order; the answer waits for the disk where acks=all asks for it.
 
     A coroutine is returned only where a coordinator must be asked first, a thread write a large batch, or a writer be
@@ -122,7 +123,7 @@ async def _settle_first(
     topics: list[Any],
     writes: list[Write],
     unsettled: "_Unsettled",
-) -> Any:
+) -> Ready:
     await _settle(node, request.transactional_id, unsettled, context)
     large = _large_among(node, writes)
     if large:
@@ -137,7 +138,7 @@ async def _stage_first(
     topics: list[Any],
     writes: list[Write],
     large: list[Write],
-) -> Any:
+) -> Ready:
     version = transaction_version(context.api_version)
     async with node.large_writes.staged(large, version, node.clock.now_ms()):
         waits = _append_all(node, request, context, writes)
@@ -159,7 +160,7 @@ def _large_among(node: "Node", writes: list[Write]) -> list[Write]:
 
 async def _ease_first(
     node: "Node", request: Any, topics: list[Any], writes: list[Write], waits: dict[PartitionLog, Ticket]
-) -> Any:
+) -> Ready:
     if request.acks != ACKS_ALL:
         await node.commit.ease(waits)
     return _answer(node, request, topics, writes, waits)
@@ -371,11 +372,11 @@ def _fill_error(node: "Node", write: Write) -> None:
 
 def _answer(
     node: "Node", request: Any, topics: list[Any], writes: list[Write], waits: dict[PartitionLog, Ticket]
-) -> Any:
+) -> Ready:
     """By acks: when durable, at once, or never."""
     if request.acks == ACKS_ALL or (request.acks == ACKS_LEADER and any(log.binds_late for log in waits)):
         response = ProduceResponse(responses=topics)
-        return _Durable(response, waits.values(), node, writes) if waits else response
+        return _Acknowledgement(response, waits.values(), node, writes) if waits else response
     if request.acks == ACKS_NONE:
         failed = next((write for write in writes if write.error is not ErrorCode.NONE), None)
         if failed is not None:

@@ -13,6 +13,7 @@ from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
+from fencepost.broker.network.reply import Ready, Reply, Response
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import (
     AbortedTransaction,
@@ -91,7 +92,7 @@ class _Fetch:
                     return True  # the read that follows meets the same fault, and reports it
         return arrived and bool(total >= self._bytes_min)
 
-    def read(self) -> tuple[Any, bool]:
+    def read(self) -> tuple[Response, bool]:
         """Read all partitions; return the answer, and whether it should be sent without waiting any longer."""
         left = self._bytes_max
         self.missing = []
@@ -200,7 +201,7 @@ class _Fetch:
         counters.failed_fetch_requests += failed
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
     """Read at once; where that is too little, a coroutine that waits for more up to `max_wait_ms` and reads again."""
     if request.session_id != 0 and request.session_epoch not in NO_SESSION_EPOCHS:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -213,7 +214,7 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
     return _read_later(node, fetch, min(request.max_wait_ms, WAIT_MS_MAX))
 
 
-async def _read_later(node: "Node", fetch: _Fetch, max_wait_ms: int) -> Any:
+async def _read_later(node: "Node", fetch: _Fetch, max_wait_ms: int) -> Ready:
     purgatory, deadline = node.purgatory, trio.current_time() + max_wait_ms / 1000
     with purgatory.park(fetch.logs) as parked:
         while True:

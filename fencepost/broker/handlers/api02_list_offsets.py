@@ -6,8 +6,8 @@ versions). v1 answers one offset and its timestamp, v2 brings isolation, v4 lead
 """
 
 import logging
+from collections.abc import Coroutine
 from functools import partial
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.durable_ends import at_durable_ends
@@ -17,6 +17,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import ReadMissed
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
+from fencepost.broker.network.reply import Reply, Response
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import (
     ListOffsetsPartitionResponse,
@@ -39,7 +40,7 @@ _Found = tuple[int, int, int]
 """Timestamp, offset and leader epoch."""
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
     """Answer each partition for itself, once its log's end is durable."""
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
         raise CloseConnection(f"isolation level {request.isolation_level} does not exist")
@@ -49,7 +50,7 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Any:
 
 def _answer_all(
     node: "Node", request: Any, context: RequestContext, asked: list[TopicPartition], *, patient: bool = True
-) -> Any:
+) -> Response | Coroutine[Any, Any, Response]:
     """A partition named twice is an error of its own, as in Kafka. Where bytes have to come first, a coroutine."""
     try:
         return _answers(node, request, context, asked, patient)
@@ -59,15 +60,17 @@ def _answer_all(
 
 async def _answer_when_arrived(
     node: "Node", request: Any, context: RequestContext, asked: list[TopicPartition], missed: ReadMissed
-) -> Any:
+) -> Response:
     log, missing = missed.log, missed.missing
     with node.purgatory.park([log]) as parked:
         await parked.wait_until(lambda: missing.arrived or log.disowned, MISSING_WAIT_MS)
     answered = _answer_all(node, request, context, asked, patient=missing.arrived)
-    return await answered if isinstance(answered, CoroutineType) else answered
+    return answered if isinstance(answered, Response) else await answered
 
 
-def _answers(node: "Node", request: Any, context: RequestContext, asked: list[TopicPartition], patient: bool) -> Any:
+def _answers(
+    node: "Node", request: Any, context: RequestContext, asked: list[TopicPartition], patient: bool
+) -> Response:
     isolation = IsolationLevel(request.isolation_level)
     twice = {tp for tp in asked if asked.count(tp) > 1} if len(set(asked)) < len(asked) else set()
     topics = []

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.metadata.answers import partition_value
 from fencepost.broker.metadata.operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from fencepost.broker.network.context import EncodedReply, RequestContext
+from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.reply import Encoded
 from fencepost.broker.ports import HasConfig, HasMetadata, HasMetadataAnswers
 from fencepost.coordinator.metadata.commands import NO_ID
 from fencepost.coordinator.metadata.topic_names import is_internal, topic_name_problem
@@ -33,7 +34,7 @@ class _Broker(HasConfig, HasMetadata, HasMetadataAnswers, Protocol):
     """What this handler asks of the broker."""
 
 
-async def handle(node: _Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse | EncodedReply:
+async def handle(node: _Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse | Encoded:
     """Describe the cluster and the topics asked for; create what is missing where both sides allow it."""
     version = context.api_version
     asked = None if version == 0 and not request.topics else request.topics
@@ -68,7 +69,7 @@ async def handle(node: _Broker, request: MetadataRequest, context: RequestContex
     if asked is not None:
         return response
     operations = TOPIC_OPERATIONS if request.include_topic_authorized_operations else NOT_ASKED
-    return EncodedReply(node.metadata_answers.parts(response, node.metadata.image, version, operations))
+    return Encoded(node.metadata_answers.parts(response, node.metadata.image, version, operations))
 
 
 async def _topics(

@@ -11,9 +11,8 @@ from functools import lru_cache, partial
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.network.answers import front_of
-from fencepost.broker.network.context import EncodedReply, RequestContext
-from fencepost.broker.network.later import later
+from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.reply import Encoded, Ready, Reply, front_of, reply_with
 from fencepost.coordinator.group.turn import Join, JoinReply
 from fencepost.protocol.codec_words import put_varint
 from fencepost.protocol.errors import ErrorCode
@@ -36,9 +35,9 @@ LONGEST_STRING = 2**15 - 1
 _put_length = struct.Struct(">h").pack
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
     """Join, and answer once the group has its next generation."""
-    return later(node.groups.ask_join(command(request, context)), partial(response, context.api_version))
+    return reply_with(partial(response, context.api_version), node.groups.ask_join(command(request, context)))
 
 
 def command(request: Any, context: RequestContext) -> Join:
@@ -61,10 +60,10 @@ def command(request: Any, context: RequestContext) -> Join:
     )
 
 
-def response(version: int, reply: JoinReply) -> Any:
+def response(version: int, reply: JoinReply) -> Ready:
     """The answer; a follower's has its bytes already."""
     encoded = encoded_response(version, reply)
-    return _spelt_out(version, reply) if encoded is None else EncodedReply([encoded])
+    return _spelt_out(version, reply) if encoded is None else Encoded([encoded])
 
 
 def encoded_response(version: int, reply: JoinReply) -> bytes | None:

@@ -10,9 +10,8 @@ from functools import lru_cache, partial
 from sys import intern
 from typing import TYPE_CHECKING, Any
 
-from fencepost.broker.network.answers import front_of
-from fencepost.broker.network.context import EncodedReply, RequestContext
-from fencepost.broker.network.later import later
+from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.reply import Encoded, Ready, Reply, front_of, reply_with
 from fencepost.coordinator.group.turn import Sync, SyncReply
 from fencepost.protocol.codec_words import put_varint
 from fencepost.protocol.errors import ErrorCode
@@ -28,12 +27,12 @@ FRONTS_KEPT = 64
 _put_length = struct.Struct(">i").pack
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
     """Give the member its assignment."""
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= PROTOCOL_SINCE and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return later(node.groups.ask_sync(command(request)), partial(response, context.api_version))
+    return reply_with(partial(response, context.api_version), node.groups.ask_sync(command(request)))
 
 
 def command(request: Any) -> Sync:
@@ -49,10 +48,10 @@ def command(request: Any) -> Sync:
     )
 
 
-def response(version: int, reply: SyncReply) -> Any:
+def response(version: int, reply: SyncReply) -> Ready:
     """The answer; where it is an assignment, its bytes."""
     encoded = encoded_response(version, reply)
-    return _spelt_out(reply) if encoded is None else EncodedReply([encoded])
+    return _spelt_out(reply) if encoded is None else Encoded([encoded])
 
 
 def encoded_response(version: int, reply: SyncReply) -> bytes | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.durable_ends import at_durable_ends
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.reply import Reply
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
     EpochEndOffset,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from fencepost.broker.node import Node
 
 
-def handle(node: "Node", request: Any, _context: RequestContext) -> Any:
+def handle(node: "Node", request: Any, _context: RequestContext) -> Reply:
     """Answer the end of the asked epoch, or of the largest one before it, once each log's end is durable."""
     asked = [TopicPartition(topic.topic, ask.partition) for topic in request.topics for ask in topic.partitions]
     return at_durable_ends(node, map(node.partition, asked), partial(_answer_all, node, request))

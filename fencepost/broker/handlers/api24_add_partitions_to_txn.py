@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.reply import Reply, reply_with
 from fencepost.broker.ports import HasTransactions
-from fencepost.coordinator.txn.commands import Answer
-from fencepost.coordinator.txn.pipeline import Waiting
 from fencepost.coordinator.txn.wire_codes import by_partition, visible
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (
@@ -23,54 +22,30 @@ from fencepost.protocol.messages.api24_add_partitions_to_txn import (
 )
 from fencepost.protocol.topics import TopicPartition
 
-KEY = 24
 BATCHED_SINCE = 4
 
 
-def handle(node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
-    """Add or verify; a coroutine where there is something to wait for, or to tell apart."""
+def handle(node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext) -> Reply:
+    """Add or verify."""
     if context.api_version >= BATCHED_SINCE:
         return _handle_batch(node, request, context)
-    asked = wanted(request)
-    if node.transactions.unknown(asked):
+    wanted = frozenset(_partitions(request.v3_and_below_topics))
+    if node.transactions.unknown(wanted):
         return _handle_one(node, request, context)
-    answer = ask(node, request, asked, context)
-    if not isinstance(answer, Answer):
-        return _later(answer, asked, request, context)
-    if answer.error is not ErrorCode.NONE:
-        return response(request, by_partition(asked, answer), context)
-    return joined(request)
-
-
-def wanted(request: AddPartitionsToTxnRequest) -> frozenset[TopicPartition]:
-    """The partitions that are to join."""
-    return frozenset(_partitions(request.v3_and_below_topics))
-
-
-def ask(
-    node: HasTransactions,
-    request: AddPartitionsToTxnRequest,
-    partitions: frozenset[TopicPartition],
-    context: RequestContext,
-) -> Answer | Waiting:
-    """What the coordinator says of partitions that exist."""
-    return node.transactions.adding(
+    result = node.transactions.adding(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
-        partitions,
+        wanted,
         0,
         context,
     )
+    return reply_with(lambda answer: _response(request, by_partition(wanted, answer), context), result)
 
 
-async def _later(
-    waiting: Waiting, asked: frozenset[TopicPartition], request: AddPartitionsToTxnRequest, context: RequestContext
-) -> Any:
-    return response(request, by_partition(asked, await waiting), context)
-
-
-async def _handle_one(node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
+async def _handle_one(
+    node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AddPartitionsToTxnResponse:
     codes = await node.transactions.add_partitions(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
@@ -78,24 +53,21 @@ async def _handle_one(node: HasTransactions, request: AddPartitionsToTxnRequest,
         _partitions(request.v3_and_below_topics),
         caller=context,
     )
-    return response(request, codes, context)
+    return _response(request, codes, context)
 
 
-def response(
+def _response(
     request: AddPartitionsToTxnRequest, codes: Mapping[TopicPartition, ErrorCode], context: RequestContext
-) -> Any:
-    """The response that says it, partition by partition."""
+) -> AddPartitionsToTxnResponse:
+    """The result of each partition, in a request for one transaction."""
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=_results(request.v3_and_below_topics, codes, context)
     )
 
 
-def joined(request: AddPartitionsToTxnRequest) -> Any:
-    """The response where all have joined."""
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_joined(request.v3_and_below_topics))
-
-
-async def _handle_batch(node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
+async def _handle_batch(
+    node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext
+) -> AddPartitionsToTxnResponse:
     """One transaction after the other."""
     results = []
     for transaction in request.transactions:

@@ -4,29 +4,22 @@ v0-5 are served. v2 knows PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE. v
 answer holds the identity to go on with (KIP-890 part 2).
 """
 
-from typing import Any
+from functools import partial
 
 from fencepost.broker.network.context import RequestContext
+from fencepost.broker.network.reply import Reply, reply_with
 from fencepost.broker.ports import HasTransactions
 from fencepost.coordinator.txn.commands import Answer
-from fencepost.coordinator.txn.pipeline import Waiting
 from fencepost.coordinator.txn.wire_codes import visible
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest, EndTxnResponse
 
-KEY = 26
 EPOCH_BUMP_SINCE = 5
 
 
-def handle(node: HasTransactions, request: EndTxnRequest, context: RequestContext) -> Any:
-    """End the transaction by the table of the request's version; a coroutine where there is something to wait for."""
-    answer = ask(node, request, context)
-    return response(answer, context) if isinstance(answer, Answer) else _later(answer, context)
-
-
-def ask(node: HasTransactions, request: EndTxnRequest, context: RequestContext) -> Answer | Waiting:
-    """What the coordinator says."""
-    return node.transactions.ending(
+def handle(node: HasTransactions, request: EndTxnRequest, context: RequestContext) -> Reply:
+    """End the transaction by the table of the request's version."""
+    result = node.transactions.ending(
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
@@ -34,14 +27,10 @@ def ask(node: HasTransactions, request: EndTxnRequest, context: RequestContext) 
         client_version=2 if context.api_version >= EPOCH_BUMP_SINCE else 0,
         caller=context,
     )
+    return reply_with(partial(_response, context), result)
 
 
-async def _later(waiting: Waiting, context: RequestContext) -> Any:
-    return response(await waiting, context)
-
-
-def response(answer: Answer, context: RequestContext) -> Any:
-    """The response that says it."""
+def _response(context: RequestContext, answer: Answer) -> EndTxnResponse:
     if answer.error is not ErrorCode.NONE:
         return EndTxnResponse(error_code=visible(context.api_key, context.api_version, answer.error))
     return EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)

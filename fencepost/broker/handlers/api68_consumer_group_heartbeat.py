@@ -5,10 +5,8 @@ consumer protocol is switched off (`group.version` 0, or not among `group.coordi
 answer is UNSUPPORTED_VERSION.
 """
 
-from typing import Any
-
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.network.later import later
+from fencepost.broker.network.reply import Reply, reply_with
 from fencepost.broker.ports import HasGroups
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
 from fencepost.protocol.errors import ErrorCode
@@ -22,7 +20,7 @@ from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
 OWN_MEMBER_ID_SINCE = 1
 
 
-def handle(node: HasGroups, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Any:
+def handle(node: HasGroups, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Reply:
     """Take the heartbeat to the group."""
     if not node.consumer_protocol:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
@@ -44,7 +42,7 @@ def handle(node: HasGroups, request: ConsumerGroupHeartbeatRequest, context: Req
             member_id_required=context.api_version >= OWN_MEMBER_ID_SINCE,
         )
     )
-    return later(asked, _response)
+    return reply_with(_response, asked)
 
 
 def _response(reply: HeartbeatReply) -> ConsumerGroupHeartbeatResponse:

@@ -1,10 +1,6 @@
-"""What a request handler is told about the request, and the answer that waits for the disk."""
+"""What a handler is given beside the request: who sent it, and how to end the connection."""
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-if TYPE_CHECKING:
-    from fencepost.broker.log.results import Ticket
+from typing import NamedTuple
 
 
 class Endpoint(NamedTuple):
@@ -43,35 +39,8 @@ class RequestContext:
         self.listener = listener
 
 
-class DurableReply:
-    """An answer that may leave only when every one of `tickets` is settled: the newest of each log.
-
-    A handler returns it instead of waiting itself, so that requests which stand behind each other in one
-    connection's buffer are all appended first and then share one flush.
-    """
-
-    __slots__ = ("response", "tickets")
-
-    def __init__(self, response: Any, tickets: "Collection[Ticket]") -> None:
-        self.response = response
-        self.tickets = tickets
-
-    def revise(self) -> None:
-        """Bring the answer in line with its tickets: a log went offline, or binds offsets late."""
-        raise NotImplementedError
-
-
 class CloseConnection(Exception):
-    """A handler's wish to end the connection without an answer; the text is for the log.
+    """Raised by a handler to end the connection without a response; the text is for the log.
 
     Kafka does this where acks=0 leaves no other way to say that a write failed.
     """
-
-
-class EncodedReply:
-    """What a handler returns where it has the response's bytes in pieces already."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: list[bytes]) -> None:
-        self.parts = parts

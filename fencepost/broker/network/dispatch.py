@@ -6,14 +6,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.broker import handlers
+from fencepost.broker.network.reply import Reply
 from fencepost.protocol.registry import API_BY_KEY, Api
 
 if TYPE_CHECKING:
     from fencepost.broker.network.context import RequestContext
     from fencepost.broker.node import Node
 
-Handler = Callable[["Node", Any, "RequestContext"], Any]
-"""A coroutine function; or a function that answers at once, and returns a coroutine only where it has to wait."""
+Handler = Callable[["Node", Any, "RequestContext"], Reply]
+"""A plain function where it may answer at once, else a coroutine function."""
 
 PROMPT = frozenset({0, 2, 10, 12, 17, 18, 23, 36, 61})
 """APIs whose handlers never wait for other clients or for time. Answers that are ready may wait for them, so that one

@@ -44,16 +44,6 @@ class FrameBuffer:
         """Memory held."""
         return len(self._view)
 
-    @property
-    def is_fresh(self) -> bool:
-        """Nothing is in it, and nothing waited when it was last filled."""
-        return not self._end and not self._was_full
-
-    def put(self, data: bytes) -> None:
-        """Take over what was received by other means than `space`, which is no more than `LEAST_FREE_BYTES`."""
-        self.space()[: len(data)] = data
-        self.received(len(data))
-
     def space(self) -> memoryview:
         """Where the next bytes may be received into; never empty."""
         if self._was_full or len(self._view) - self._end < LEAST_FREE_BYTES:

@@ -1,13 +1,13 @@
-"""Waiting for what connections send: on Linux without trio's loop between a request and its answer.
+"""Waiting for what connections send: on Linux without trio's loop between a request and its response.
 
 A task that waits in `trio.lowlevel.wait_readable` is woken by one turn of trio's loop: some forty calls of functions,
 which take three times as long as receiving and sending do once another process has used the CPU's caches. Most
-requests are answered by plain functions, so nobody has to be woken for them: where trio waits for the system, we wait
-for the connections as well, and have them serve what has come right there. Only what has to wait for something wakes
-its connection's task (docs/decisions/0024-requests-without-the-loop.md).
+requests are answered by plain functions, so no task has to be woken for them: where trio waits for the system, the
+`Poller` waits for the connections as well, and has them serve what has come right there. Only what has to wait for
+something wakes its connection's task (docs/decisions/0024-requests-without-the-loop.md).
 
-trio has no door for that, so `_Relay` takes the place of its `io_manager`. It is small: `get_events` may return early
-with nothing, and does what it did otherwise. Where trio or the system is not as expected, or the clock is not the
+trio has no public way to do that, so `Poller` takes the place of its `io_manager`. It is small: `get_events` may return
+early with nothing, and does what it did otherwise. Where trio or the system is not as expected, or the clock is not the
 system's (a simulation decides itself what happens when), every connection's task waits by trio's public means.
 """
 
@@ -32,71 +32,70 @@ EVENTS_MAX = 128
 BUSY_SECONDS = 0.005
 """So long requests are served without a pause before trio may look at its own again."""
 PAUSE_SECONDS = 0.0001
-"""Who waited so long for requests was not busy."""
+"""A poller that waited so long for requests was not busy."""
 
 
-class Seat(Protocol):
-    """Where a connection's task waits for work."""
+class Registration(Protocol):
+    """One connection's place in the waiting: `serve` is called whenever its socket has something to read."""
 
     async def wait(self) -> Work:
-        """Serve what comes, until something of it needs the task. Whoever is cancelled here loses nothing."""
+        """Serve what comes, until something of it needs the task. Cancelled here, the task loses nothing."""
         ...
 
-    @property
-    def can_pause(self) -> bool:
-        """Whether `pause` may be called."""
+    def pause_reading(self) -> None:
+        """Serve nothing more until `resume_reading`, not even in `wait`: a request is to be answered first."""
         ...
 
-    def pause(self) -> None:
-        """Serve nothing more until `resume`, not even in `wait`: a request is to be answered first."""
+    def resume_reading(self, work: Work | None) -> None:
+        """Serve again, or have the task do `work` first. To be called by another task than the connection's."""
         ...
 
-    def resume(self, work: Work | None) -> None:
-        """Serve again, or give this to the task first."""
-        ...
-
-    def leave(self) -> None:
+    def close(self) -> None:
         """The socket is about to be closed."""
         ...
 
 
-class _TaskSeat:
-    """A task that serves for itself. It can as well wait itself, so nothing is to be gained by a pause."""
-
-    can_pause = False
+class _TaskRegistration:
+    """The connection's own task waits and serves."""
 
     def __init__(self, sock: socket.socket, serve: Serve) -> None:
         self._sock = sock
         self._serve = serve
+        self._paused: trio.Event | None = None
+        self._work: Work | None = None
 
     async def wait(self) -> Work:
         while True:
-            await trio.lowlevel.wait_readable(self._sock)
-            work = self._serve()
+            if self._paused is not None:
+                await self._paused.wait()
+                self._paused = None
+                work, self._work = self._work, None
+            else:
+                await trio.lowlevel.wait_readable(self._sock)
+                work = self._serve()
             if work is not None:
                 return work
 
-    def pause(self) -> None:
-        """Not to be called."""
-        raise NotImplementedError
+    def pause_reading(self) -> None:
+        self._paused = trio.Event()
 
-    def resume(self, work: Work | None) -> None:
-        """Not to be called."""
-        raise NotImplementedError
+    def resume_reading(self, work: Work | None) -> None:
+        assert self._paused is not None
+        self._work = work
+        self._paused.set()
 
-    def leave(self) -> None:
-        """Nothing is held."""
+    def close(self) -> None:
+        if self._work is not None:
+            self._work.close()
 
 
-class _RelaySeat:
-    """A task that sleeps while the relay serves."""
+class _PollerRegistration:
+    """The connection's task sleeps while the poller serves."""
 
-    __slots__ = ("_fd", "_paused", "_relay", "_serve", "_task", "_watched")
+    __slots__ = ("_fd", "_paused", "_poller", "_serve", "_task", "_watched")
 
-    can_pause = True
-
-    def __init__(self, relay: "_Relay", sock: socket.socket, serve: Serve) -> None:
-        self._relay = relay
+    def __init__(self, poller: "Poller", sock: socket.socket, serve: Serve) -> None:
+        self._poller = poller
         self._fd = sock.fileno()
         self._serve = serve
         self._task: trio.lowlevel.Task | None = None
@@ -118,7 +117,7 @@ class _RelaySeat:
         """There is something to read, or the other side is gone."""
         task = self._task
         if task is None or self._paused:  # busy with what came before: it asks again when that is done
-            self.leave()
+            self.close()
             return
         try:
             work = self._serve()
@@ -128,10 +127,10 @@ class _RelaySeat:
             self._task = None
             trio.lowlevel.reschedule(task, outcome.Value(work))
 
-    def pause(self) -> None:
+    def pause_reading(self) -> None:
         self._paused = True
 
-    def resume(self, work: Work | None) -> None:
+    def resume_reading(self, work: Work | None) -> None:
         self._paused = False
         if work is None:
             self._watch()
@@ -144,12 +143,12 @@ class _RelaySeat:
     def _watch(self) -> None:
         if not self._watched:
             self._watched = True
-            self._relay.watch(self._fd, self)
+            self._poller.watch(self._fd, self)
 
-    def leave(self) -> None:
+    def close(self) -> None:
         if self._watched:
             self._watched = False
-            self._relay.forget(self._fd)
+            self._poller.forget(self._fd)
 
 
 async def failed(error: Exception) -> bool:
@@ -160,13 +159,13 @@ async def failed(error: Exception) -> bool:
         del error  # this frame is in its traceback, and whatever goes round in a circle waits long for the collector
 
 
-class _Relay:
+class Poller:
     """Stands in front of trio's `io_manager`, and waits for connections as well as for what trio waits for."""
 
     def __init__(self, runner: Any) -> None:
         self._io = runner.io_manager
         self._runq = runner.runq
-        self._seats: dict[int, _RelaySeat] = {}
+        self._registrations: dict[int, _PollerRegistration] = {}
         self._epoll = select.epoll()
         self._trio_fd: int = self._io._epoll.fileno()
         self._epoll.register(self._trio_fd, select.EPOLLIN)
@@ -179,19 +178,19 @@ class _Relay:
         self._epoll.close()
         self._io.close()
 
-    def watch(self, fd: int, seat: _RelaySeat) -> None:
-        """Tell `seat` from now on whenever there is something to read."""
+    def watch(self, fd: int, registration: _PollerRegistration) -> None:
+        """Call `registration.ready` from now on whenever there is something to read."""
         self._epoll.register(fd, select.EPOLLIN)
-        self._seats[fd] = seat
+        self._registrations[fd] = registration
 
     def forget(self, fd: int) -> None:
-        """Nobody is there to be told."""
-        del self._seats[fd]
+        """Watch it no longer."""
+        del self._registrations[fd]
         self._epoll.unregister(fd)
 
     def get_events(self, timeout: float) -> Any:
         """What trio is to look at; before that, connections have been served. May return nothing, and early."""
-        poll, seats, trio_fd, clock = self._epoll.poll, self._seats, self._trio_fd, time.monotonic
+        poll, registrations, trio_fd, clock = self._epoll.poll, self._registrations, self._trio_fd, time.monotonic
         now = busy_since = clock()
         ends = now + timeout
         left = timeout
@@ -204,8 +203,8 @@ class _Relay:
             for fd, _flags in events:
                 if fd == trio_fd:
                     has_own = True
-                elif (seat := seats.get(fd)) is not None:
-                    seat.ready()
+                elif (registration := registrations.get(fd)) is not None:
+                    registration.ready()
             if has_own:
                 return self._io.get_events(0)
             now = clock()
@@ -215,37 +214,26 @@ class _Relay:
         return []
 
 
-class Readiness:
-    """Seats for the connections of one loop. To be made in its tasks."""
-
-    def __init__(self) -> None:
-        self._relay = _relay()
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether requests are served without a turn of trio's loop."""
-        return self._relay is not None
-
-    def seat(self, sock: socket.socket, serve: Serve) -> Seat:
-        """A place to wait for what comes over `sock`; `serve` is called whenever there is something."""
-        return _TaskSeat(sock, serve) if self._relay is None else _RelaySeat(self._relay, sock, serve)
-
-
-def _relay() -> _Relay | None:
-    """The relay of this loop, made where it is the first time; None where it can not be."""
+def poller_of_loop() -> Poller | None:
+    """The poller of the running loop, made where it is the first time; None where it cannot be."""
     if not hasattr(select, "epoll"):
         return None
     try:
         from trio._core._run import GLOBAL_RUN_CONTEXT, SystemClock
 
         runner: Any = GLOBAL_RUN_CONTEXT.runner
-        if isinstance(runner.io_manager, _Relay):
+        if isinstance(runner.io_manager, Poller):
             return runner.io_manager
         if type(runner.clock) is not SystemClock or runner.is_guest:
             return None
-        relay = _Relay(runner)
-        runner.io_manager = relay
+        poller = Poller(runner)
+        runner.io_manager = poller
     except (ImportError, AttributeError) as error:
-        logger.warning("this version of trio is not known well enough, requests take the long way cause=%s", error)
+        logger.warning("this version of trio is unknown, each request takes a turn of its loop cause=%s", error)
         return None
-    return relay
+    return poller
+
+
+def register(poller: Poller | None, sock: socket.socket, serve: Serve) -> Registration:
+    """Have `serve` called whenever `sock` has something to read, by the poller where there is one."""
+    return _TaskRegistration(sock, serve) if poller is None else _PollerRegistration(poller, sock, serve)

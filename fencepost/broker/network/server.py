@@ -11,7 +11,7 @@ import trio
 from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Dispatch
-from fencepost.broker.network.poller import Readiness
+from fencepost.broker.network.poller import poller_of_loop
 from fencepost.broker.network.transmission import listen_unpaced, pace
 from fencepost.broker.ticker import every
 
@@ -35,7 +35,7 @@ class Server:
         config = node.config
         self.node = node
         self.dispatch = dispatch
-        self.readiness = Readiness()
+        self.poller = poller_of_loop()
         self.now = trio.current_time()
         """trio's time as of the last sweep: good to a second, and free to read."""
         self.draining = False

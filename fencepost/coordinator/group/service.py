@@ -9,10 +9,11 @@ from typing import Any, TypeVar
 
 import trio
 
+from fencepost.coordinator.deferred import Deferred
 from fencepost.coordinator.group import classic, join, notes, rebalance
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer_service import ConsumerGroups
-from fencepost.coordinator.group.parking import AT_ONCE, Asked, Parking, settled, unless_refused
+from fencepost.coordinator.group.parking import AT_ONCE, Parking, settled, unless_refused
 from fencepost.coordinator.group.positions import GroupPositions
 from fencepost.coordinator.group.shard_state import GroupRecords
 from fencepost.coordinator.group.shards import GroupRuntime, GroupShard, GroupShards, coordinator_error
@@ -121,11 +122,11 @@ class GroupService(GroupPositions):
     async def join(self, command: Join) -> JoinReply:
         """JoinGroup; waits for the other members."""
         asked = self.ask_join(command)
-        if isinstance(asked, Asked):
-            return await answered(asked)
+        if isinstance(asked, Deferred):
+            return await asked.wait()
         return asked if isinstance(asked, JoinReply) else await asked
 
-    def ask_join(self, command: Join) -> JoinReply | Asked[JoinReply] | Coroutine[Any, Any, JoinReply]:
+    def ask_join(self, command: Join) -> JoinReply | Deferred[JoinReply] | Coroutine[Any, Any, JoinReply]:
         """As `join`, for who has something else to do than to wait, where there is something to wait for."""
         if not command.group_id:
             return JoinReply(command.member_id, ErrorCode.INVALID_GROUP_ID)
@@ -156,11 +157,11 @@ class GroupService(GroupPositions):
     async def sync(self, command: Sync) -> SyncReply:
         """SyncGroup; waits for the leader's."""
         asked = self.ask_sync(command)
-        if isinstance(asked, Asked):
-            return await answered(asked)
+        if isinstance(asked, Deferred):
+            return await asked.wait()
         return asked if isinstance(asked, SyncReply) else await asked
 
-    def ask_sync(self, command: Sync) -> SyncReply | Asked[SyncReply] | Coroutine[Any, Any, SyncReply]:
+    def ask_sync(self, command: Sync) -> SyncReply | Deferred[SyncReply] | Coroutine[Any, Any, SyncReply]:
         """As `sync`, for who has something else to do than to wait, where there is something to wait for."""
         if not command.group_id:
             return SyncReply(ErrorCode.INVALID_GROUP_ID)
@@ -254,7 +255,7 @@ class GroupService(GroupPositions):
         parking: Parking[ReplyT],
         asked_as: str,
         cause: Callable[[], str],
-    ) -> ReplyT | Asked[ReplyT] | Coroutine[Any, Any, ReplyT]:
+    ) -> ReplyT | Deferred[ReplyT] | Coroutine[Any, Any, ReplyT]:
         """Take the turn and return its reply; parked until another member's turn brings it, where it has none yet.
 
         Raises LogWriteFailed.
@@ -270,12 +271,9 @@ class GroupService(GroupPositions):
         try:
             self._take(shard, group_id, turn, cause)
         except BaseException:
-            asked.leave()
+            asked.abandon()
             raise
-        if asked.answered is None:
-            return asked
-        now = asked.now()
-        return asked.settled() if now is None else now
+        return asked.now() if asked.may_leave else asked
 
     def _when_settled(
         self, shard: GroupShard, reply: ReplyT, parking: Parking[ReplyT], asked_as: str
@@ -338,14 +336,3 @@ class GroupService(GroupPositions):
             for count in self._shards.forget_expired(self.config.offsets_retention_minutes * 60_000):
                 self.tallies.expired_offsets += count
                 await trio.lowlevel.checkpoint()
-
-
-async def answered(asked: Asked[ReplyT]) -> ReplyT:
-    """The reply, once others have brought it about and it may leave."""
-    event = trio.Event()
-    asked.then(event.set)
-    try:
-        await event.wait()
-    finally:
-        asked.leave()
-    return await asked.settled()

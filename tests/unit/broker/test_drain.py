@@ -7,6 +7,7 @@ import pytest
 
 from fencepost.broker.network.connection import Connection
 from fencepost.broker.network.poller import Work
+from fencepost.broker.network.response_queue import ResponseQueue
 from fencepost.protocol.errors import ErrorCode
 from fencepost.testing import Broker
 from tests.kit.wire import Wire, batch_of
@@ -33,7 +34,7 @@ def test_a_write_is_begun_before_its_task_wakes(broker: Broker, monkeypatch: pyt
 
     with Wire(socket.create_connection(("127.0.0.1", broker.port))) as wire:
         wire.create_topic("t")
-    monkeypatch.setattr(Connection, "_flushed_at_once", lambda _connection: False)
+    monkeypatch.setattr(ResponseQueue, "try_send", lambda _queue: False)
     monkeypatch.setattr(Connection, "_serve_input", serve_and_drain)
     with Wire(socket.create_connection(("127.0.0.1", broker.port))) as wire:
         assert wire.produce("t", batch_of(b"x")).error_code == ErrorCode.NONE

@@ -1,16 +1,12 @@
-"""A member's small requests do not pass through its connection's buffer, in whatever pieces they come (row G1)."""
+"""What a member of a group sends again and again is answered each time, in whatever pieces it comes (row G1)."""
 
 import socket
 from collections.abc import Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import trio
 
-from fencepost.broker.network.answers import Answer
-from fencepost.broker.network.frames import LEAST_FREE_BYTES, FrameBuffer
-from fencepost.broker.network.outgoing import Outgoing
+from fencepost.broker.network.frames import LEAST_FREE_BYTES
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fencepost.protocol.messages.api12_heartbeat import HeartbeatRequest
@@ -23,7 +19,7 @@ VERSION = {JOIN: 9, HEARTBEAT: 4, SYNC: 5}
 
 
 class Member(Wire):
-    """The only member of a group, which has said everything so often that it is known."""
+    """The only member of a group, which has sent each request several times."""
 
     member_id, generation = "", -1
 
@@ -100,7 +96,7 @@ def test_many_may_come_at_once_and_are_answered_in_their_order(member: Member) -
 
 
 @pytest.mark.parametrize("size", [LEAST_FREE_BYTES // 2, LEAST_FREE_BYTES, 3 * LEAST_FREE_BYTES, 200_000])
-def test_a_large_one_takes_the_way_of_all_requests(member: Member, size: int) -> None:
+def test_a_large_one_is_answered_as_a_small_one(member: Member, size: int) -> None:
     for _ in range(3):
         member.rejoin(bytes(size))
         assert member.call(*member.beat()).error_code == ErrorCode.NONE
@@ -110,37 +106,3 @@ def test_another_request_on_the_same_connection_is_answered_as_ever(member: Memb
     member.create_topic("t")
     assert member.offset_of("t", -1).offset == 0
     assert member.call(*member.beat()).error_code == ErrorCode.NONE
-
-
-def test_what_was_received_by_other_means_is_cut_into_frames_like_the_rest() -> None:
-    frames = FrameBuffer(1 << 20)
-    assert frames.is_fresh
-    frames.put(b"\0\0\0\3abc\0\0\0\2d")
-    assert not frames.is_fresh
-    assert bytes(frames.next_frame() or b"") == b"abc"
-    assert frames.next_frame() is None
-    frames.space()[:1] = b"e"
-    frames.received(1)
-    assert bytes(frames.next_frame() or b"") == b"de"
-    assert frames.is_fresh
-
-
-async def test_an_answer_that_the_socket_does_not_take_waits_and_those_after_it_stay_behind() -> None:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        ours.setblocking(False)
-        sending = Outgoing(SimpleNamespace(now=0.0, node=None), ours)  # type: ignore[arg-type]
-        answers = [bytes([number]) * 15_000 for number in range(50)]
-        for number, answer in enumerate(answers):
-            assert sending._put(Answer([answer], len(answer)) if number % 10 == 9 else answer) is None
-        assert 0 < len(sending._out) < len(answers)
-        received = b""
-        with trio.fail_after(100):
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(sending._flush)
-                while len(received) < sum(map(len, answers)):
-                    await trio.lowlevel.wait_readable(theirs)
-                    received += theirs.recv(1 << 20)
-        assert received == b"".join(answers)
-        assert sending._put(b"at once") is None
-        assert theirs.recv(100) == b"at once"

@@ -8,7 +8,8 @@ from typing import Any
 import trio
 
 from fencepost.broker.config.broker_config import load_config
-from fencepost.broker.network.context import DurableReply, Endpoint, RequestContext
+from fencepost.broker.network.context import Endpoint, RequestContext
+from fencepost.broker.network.reply import Durable
 from fencepost.broker.node import Node
 from fencepost.protocol.control_records import read_marker
 from fencepost.protocol.errors import ErrorCode
@@ -64,7 +65,7 @@ class TxnNode:
         answer: Any = route.handle(self.node, asked, context)
         if isawaitable(answer):
             answer = await answer
-        if isinstance(answer, DurableReply):
+        if isinstance(answer, Durable):
             await self.node.commit_all(answer.tickets)
             answer = answer.response
         return route.api.response.decode(route.api.response.encode(answer, version), version)

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 from inspect import isawaitable
 from typing import Any
 
-from fencepost.broker.network.context import EncodedReply, Endpoint, RequestContext
+from fencepost.broker.network.context import Endpoint, RequestContext
 from fencepost.broker.network.dispatch import Dispatch
-from fencepost.broker.network.later import Later
+from fencepost.broker.network.reply import Encoded
+from fencepost.coordinator.deferred import Deferred
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
@@ -83,11 +84,11 @@ class Node:
         asked = api.request.decode(api.request.encode(request, version), version)
         context = RequestContext(api_key, version, 1, "c", "127.0.0.1", Endpoint("h", 1))
         answer = self._dispatch.route(api_key, version).handle(self, asked, context)  # type: ignore[arg-type]
-        if isinstance(answer, Later):
+        if isinstance(answer, Deferred):
             answer = answer.wait()
         if isawaitable(answer):
             answer = await answer
-        encoded = b"".join(answer.parts) if isinstance(answer, EncodedReply) else api.response.encode(answer, version)
+        encoded = b"".join(answer.parts) if isinstance(answer, Encoded) else api.response.encode(answer, version)
         return api.response.decode(encoded, version)
 
     async def one_member(self) -> tuple[str, int]:

@@ -9,7 +9,8 @@ import pytest
 
 from fencepost.broker.config.broker_config import BrokerConfig, load_config
 from fencepost.broker.metadata.answers import MetadataAnswers
-from fencepost.broker.network.context import EncodedReply, Endpoint, RequestContext
+from fencepost.broker.network.context import Endpoint, RequestContext
+from fencepost.broker.network.reply import Encoded
 from fencepost.coordinator.metadata.commands import NewTopic
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.protocol.registry import API_BY_KEY
@@ -62,7 +63,7 @@ async def ask(on: NodeDouble, key: int, version: int, request: Any) -> Any:
     answer = import_module(f"fencepost.broker.handlers.{HANDLERS[key]}").handle(on, request, context)
     if isawaitable(answer):
         answer = await answer
-    encoded = b"".join(answer.parts) if isinstance(answer, EncodedReply) else api.response.encode(answer, version)
+    encoded = b"".join(answer.parts) if isinstance(answer, Encoded) else api.response.encode(answer, version)
     return api.response.decode(encoded, version)
 
 

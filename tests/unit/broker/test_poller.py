@@ -9,10 +9,10 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.broker.network import poller as readiness
-from fencepost.broker.network.poller import Readiness, Seat, Work
+from fencepost.broker.network import poller as polling
+from fencepost.broker.network.poller import Poller, Registration, Work, poller_of_loop, register
 
-DIRECT = pytest.mark.skipif(not hasattr(readiness.select, "epoll"), reason="only where the system has epoll")
+DIRECT = pytest.mark.skipif(not hasattr(polling.select, "epoll"), reason="only where the system has epoll")
 
 
 @pytest.fixture
@@ -23,12 +23,12 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield ours, theirs
 
 
-class Guest:
+class Reader:
     """A connection that notes what it receives; some of it needs its task."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
-        self.seat: Seat
+        self.registration: Registration
         self.served: list[bytes] = []
         self.worked: list[bytes] = []
 
@@ -44,13 +44,13 @@ class Guest:
         await trio.lowlevel.checkpoint()
         return bool(data)
 
-    async def sit(self, at: Readiness) -> None:
-        self.seat = at.seat(self.sock, self.serve)
+    async def run(self, poller: Poller | None) -> None:
+        self.registration = register(poller, self.sock, self.serve)
         try:
-            while await (await self.seat.wait()):
+            while await (await self.registration.wait()):
                 pass
         finally:
-            self.seat.leave()
+            self.registration.close()
 
 
 async def until(reached: Callable[[], bool]) -> None:
@@ -60,48 +60,48 @@ async def until(reached: Callable[[], bool]) -> None:
 
 
 @pytest.fixture(params=["direct", "by tasks"])
-def at(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Readiness]:
-    """Both ways. The direct one needs the system's clock."""
+def poller(request: pytest.FixtureRequest) -> Callable[[], Poller | None]:
+    """Both ways to wait, to be chosen in the test's loop. The direct one needs the system's clock."""
     if request.param == "by tasks":
-        monkeypatch.setattr(readiness, "_relay", lambda: None)
-    elif not hasattr(readiness.select, "epoll"):
+        return lambda: None
+    if not hasattr(polling.select, "epoll"):
         pytest.skip("only where the system has epoll")
-    return Readiness
+    return poller_of_loop
 
 
-async def test_what_comes_is_served_and_what_needs_a_task_gets_one(at: Any, pair: Any) -> None:
+async def test_what_comes_is_served_and_what_needs_a_task_gets_one(poller: Any, pair: Any) -> None:
     ours, theirs = pair
-    guest = Guest(ours)
+    reader = Reader(ours)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(guest.sit, at())
+        nursery.start_soon(reader.run, poller())
         for data in (b"one", b"task", b"two"):
             theirs.send(data)
-            await until(lambda data=data: guest.served[-1:] == [data])
+            await until(lambda data=data: reader.served[-1:] == [data])
         theirs.close()
-    assert guest.served == [b"one", b"task", b"two", b""]
-    assert guest.worked == [b"task", b""]
+    assert reader.served == [b"one", b"task", b"two", b""]
+    assert reader.worked == [b"task", b""]
 
 
-async def test_an_error_is_raised_in_the_task(at: Any, pair: Any) -> None:
+async def test_an_error_is_raised_in_the_task(poller: Any, pair: Any) -> None:
     ours, theirs = pair
     theirs.send(b"broken")
     with pytest.raises(ValueError, match="broken"), trio.fail_after(100):
-        await Guest(ours).sit(at())
+        await Reader(ours).run(poller())
 
 
-async def test_a_task_that_is_cancelled_is_told_of_nothing_more(at: Any, pair: Any) -> None:
+async def test_a_task_that_is_cancelled_is_told_of_nothing_more(poller: Any, pair: Any) -> None:
     ours, theirs = pair
-    guest = Guest(ours)
+    reader = Reader(ours)
     with trio.move_on_after(0.05):
-        await guest.sit(at())
+        await reader.run(poller())
     theirs.send(b"one")
     await trio.sleep(0.02)
-    assert guest.served == []
+    assert reader.served == []
 
 
-async def test_nothing_is_served_while_the_task_works(at: Any, pair: Any) -> None:
+async def test_nothing_is_served_while_the_task_works(poller: Any, pair: Any) -> None:
     ours, theirs = pair
-    guest = Guest(ours)
+    reader = Reader(ours)
     working, done = trio.Event(), trio.Event()
 
     async def work(data: bytes) -> bool:
@@ -109,50 +109,65 @@ async def test_nothing_is_served_while_the_task_works(at: Any, pair: Any) -> Non
         await done.wait()
         return bool(data)
 
-    guest.work = work  # type: ignore[method-assign]
+    reader.work = work  # type: ignore[method-assign]
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(guest.sit, at())
+        nursery.start_soon(reader.run, poller())
         theirs.send(b"task")
         await working.wait()
         theirs.send(b"one")
         await trio.sleep(0.02)
-        assert guest.served == [b"task"]
+        assert reader.served == [b"task"]
         done.set()
-        await until(lambda: guest.served[-1] == b"one")
+        await until(lambda: reader.served[-1] == b"one")
         theirs.close()
 
 
-@DIRECT
-async def test_a_pause_lasts_until_the_answer_is_there(pair: Any) -> None:
+async def test_a_pause_lasts_until_the_answer_is_there(poller: Any, pair: Any) -> None:
     ours, theirs = pair
-    guest = Guest(ours)
+
+    class Pausing(Reader):
+        def serve(self) -> Work | None:
+            work = super().serve()
+            if self.served[-1].startswith(b"pause"):
+                self.registration.pause_reading()
+            return work
+
+    reader = Pausing(ours)
     async with trio.open_nursery() as nursery:
-        at = Readiness()
-        assert at.is_direct
-        nursery.start_soon(guest.sit, at)
-        await until(lambda: hasattr(guest, "seat"))
-        assert guest.seat.can_pause
-        guest.seat.pause()
-        theirs.send(b"one")
+        nursery.start_soon(reader.run, poller())
+        theirs.send(b"pause one")
+        await until(lambda: reader.served == [b"pause one"])
+        theirs.send(b"pause two")
         await trio.sleep(0.02)
-        assert guest.served == []
-        guest.seat.resume(None)
-        await until(lambda: guest.served == [b"one"])
-        guest.seat.pause()
-        guest.seat.resume(guest.work(b"task"))
-        await until(lambda: guest.worked == [b"task"])
+        assert reader.served == [b"pause one"]
+        reader.registration.resume_reading(None)
+        await until(lambda: reader.served == [b"pause one", b"pause two"])
+        reader.registration.resume_reading(reader.work(b"task"))
+        await until(lambda: reader.worked == [b"task"])
+        theirs.send(b"three")
+        await until(lambda: reader.served[-1] == b"three")
         theirs.close()
 
 
-@DIRECT
-async def test_work_for_a_task_that_is_gone_is_dropped(pair: Any, recwarn: pytest.WarningsRecorder) -> None:
-    ours, _ = pair
-    guest = Guest(ours)
-    with trio.move_on_after(0.02):
-        await guest.sit(Readiness())
-    guest.seat.pause()
-    guest.seat.resume(guest.work(b"task"))
-    assert guest.worked == []
+async def test_work_for_a_task_that_is_gone_is_dropped(
+    poller: Any, pair: Any, recwarn: pytest.WarningsRecorder
+) -> None:
+    ours, theirs = pair
+
+    class Pausing(Reader):
+        def serve(self) -> Work | None:
+            self.registration.pause_reading()
+            return super().serve()
+
+    reader = Pausing(ours)
+    theirs.send(b"one")
+    with trio.CancelScope() as scope:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(reader.run, poller())
+            await until(lambda: reader.served == [b"one"])
+            scope.cancel()
+            reader.registration.resume_reading(reader.work(b"task"))
+    assert reader.worked == []
     assert not [one for one in recwarn if "never awaited" in str(one.message)]
 
 
@@ -161,7 +176,7 @@ async def test_trio_goes_on_while_connections_are_busy_and_while_they_are_silent
     """Timers and other tasks get their turns beside a connection that never pauses; and with none that speaks."""
     ours, theirs = pair
 
-    class Talker(Guest):
+    class Talker(Reader):
         def serve(self) -> Work | None:
             data = self.sock.recv(100)
             self.served.append(data)
@@ -172,7 +187,7 @@ async def test_trio_goes_on_while_connections_are_busy_and_while_they_are_silent
     theirs.send(b"again")
     with trio.fail_after(100):
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(talker.sit, Readiness())
+            nursery.start_soon(talker.run, poller_of_loop())
             await until(lambda: len(talker.served) > 20)
             assert await trio.to_thread.run_sync(lambda: 7) == 7
             nursery.cancel_scope.cancel()
@@ -183,7 +198,7 @@ def test_a_clock_of_its_own_keeps_to_tasks() -> None:
     """A simulation decides itself when what happens."""
 
     async def main() -> bool:
-        return Readiness().is_direct
+        return poller_of_loop() is not None
 
     assert not trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))
 
@@ -195,10 +210,10 @@ def test_a_trio_that_is_not_known_keeps_to_tasks(
     def unlike(runner: Any) -> None:
         raise AttributeError("EpollIOManager has no attribute '_epoll'")
 
-    monkeypatch.setattr(readiness, "_Relay", type("_Relay", (), {"__init__": lambda self, runner: unlike(runner)}))
+    monkeypatch.setattr(polling, "Poller", type("Poller", (), {"__init__": lambda self, runner: unlike(runner)}))
 
     async def main() -> bool:
-        return Readiness().is_direct
+        return poller_of_loop() is not None
 
     with caplog.at_level(logging.WARNING):
         assert not trio.run(main)
@@ -206,12 +221,12 @@ def test_a_trio_that_is_not_known_keeps_to_tasks(
 
 
 @DIRECT
-def test_two_of_a_loop_share_a_relay_and_the_next_loop_has_its_own() -> None:
+def test_two_of_a_loop_share_a_poller_and_the_next_loop_has_its_own() -> None:
     """The loop's files are closed with it."""
 
     async def main() -> Any:
-        assert Readiness()._relay is Readiness()._relay
-        return Readiness()._relay
+        assert poller_of_loop() is poller_of_loop()
+        return poller_of_loop()
 
     first, second = trio.run(main), trio.run(main)
     assert first is not second

@@ -1,0 +1,77 @@
+"""What a handler returns, and by its type what the response waits for."""
+
+from collections.abc import Callable, Collection, Coroutine
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from fencepost.coordinator.deferred import Deferred
+from fencepost.protocol.schema import MessageValue, ResponseValue
+
+if TYPE_CHECKING:
+    from fencepost.broker.log.results import Ticket
+
+ResultT = TypeVar("ResultT")
+
+Response: TypeAlias = ResponseValue
+"""A value of the API's response declaration. It waits for nothing."""
+
+
+class Encoded:
+    """A response whose body is encoded already. It waits for nothing."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: list[bytes]) -> None:
+        self.parts = parts
+
+
+class Durable:
+    """A response that may leave only when every one of `tickets` is settled: the newest of each log.
+
+    A handler returns it instead of waiting itself. So the requests that stand behind each other in one connection's
+    buffer are all appended first, and share one flush.
+    """
+
+    __slots__ = ("response", "tickets")
+
+    def __init__(self, response: Response, tickets: "Collection[Ticket]") -> None:
+        self.response = response
+        self.tickets = tickets
+
+    def revise(self) -> None:
+        """Bring the response in line with its tickets: a log went offline, or binds offsets late."""
+        raise NotImplementedError
+
+
+Ready: TypeAlias = Response | Encoded | Durable | None
+"""A reply that is there. None: the client expects no response (Produce with acks=0)."""
+READY = (ResponseValue, Encoded, Durable)
+"""The classes of such replies."""
+Reply: TypeAlias = Ready | Deferred[Ready] | Coroutine[Any, Any, Ready]
+"""What a handler returns: a reply that is there, one that another request completes, or one that its connection's task
+has to await."""
+
+
+def reply_with(
+    respond: Callable[[ResultT], Ready], result: ResultT | Deferred[ResultT] | Coroutine[Any, Any, ResultT]
+) -> Reply:
+    """The reply that `respond` makes of a coordinator's result, now or when the result is there."""
+    if isinstance(result, Deferred):
+        return result.map(respond)
+    if isinstance(result, CoroutineType):
+        return _respond_later(respond, result)
+    return respond(result)  # type: ignore[arg-type]
+
+
+async def _respond_later(respond: Callable[[ResultT], Ready], result: Coroutine[Any, Any, ResultT]) -> Ready:
+    return respond(await result)
+
+
+def front_of(message: type[MessageValue], version: int, response: Response, rest: bytes) -> bytes:
+    """The encoded `response` without its end `rest`: its last field and what follows that.
+
+    For responses that differ in their last field alone: what they share is encoded once.
+    """
+    encoded = message.encode(response, version)
+    assert encoded.endswith(rest), f"{message.__name__} v{version} does not end with that field"
+    return encoded[: -len(rest)]

@@ -1,0 +1,84 @@
+"""A reply that comes later: what a coordinator returns where another request has to come first."""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import trio
+
+from fencepost.coordinator.ports import Ticket
+from fencepost.protocol.errors import ErrorCode
+
+ReplyT = TypeVar("ReplyT")
+OtherT = TypeVar("OtherT")
+
+
+class Deferred(Generic[ReplyT]):
+    """A reply that another request completes, and that may have to wait for the disk after that.
+
+    The receiver either awaits `wait`, or calls `then`, and `now` or `wait` once it is woken. A receiver that gives up
+    before the reply has come calls `abandon`.
+    """
+
+    __slots__ = ("_convert", "_reply", "_rests_on", "_wake", "is_complete")
+
+    def __init__(self) -> None:
+        self.is_complete = False
+        self._reply: Any = None
+        self._rests_on: Ticket | None = None
+        self._wake: Callable[[], None] | None = None
+        self._convert: Callable[[Any], ReplyT] | None = None
+
+    def complete(self, reply: Any, rests_on: Ticket | None = None) -> None:
+        """Give the reply, which may leave once `rests_on` is durable. Only the first call counts."""
+        if not self.is_complete:
+            self.is_complete = True
+            self._reply, self._rests_on = reply, rests_on
+            if self._wake is not None:
+                self._wake()
+
+    def map(self, convert: Callable[[ReplyT], OtherT]) -> "Deferred[OtherT]":
+        """This very Deferred, its reply converted when it is asked for. To be called once at most."""
+        assert self._convert is None
+        self._convert = convert  # type: ignore[assignment]
+        return self  # type: ignore[return-value]
+
+    def then(self, wake: Callable[[], None]) -> None:
+        """Have `wake` called once there is a reply: inside the request that completes it, so it must handle none."""
+        self._wake = wake
+        if self.is_complete:
+            wake()
+
+    @property
+    def may_leave(self) -> bool:
+        """Whether the reply is there and rests on nothing that is not durable."""
+        return self.is_complete and (self._rests_on is None or self._rests_on.is_durable)
+
+    def now(self) -> ReplyT:
+        """The reply, which `may_leave`."""
+        reply: ReplyT = self._reply if self._convert is None else self._convert(self._reply)
+        return reply
+
+    async def wait(self) -> ReplyT:
+        """The reply, once it is there and may leave."""
+        if not self.is_complete:
+            event = trio.Event()
+            self.then(event.set)
+            try:
+                await event.wait()
+            finally:
+                if not self.is_complete:
+                    self.abandon()
+        if self._rests_on is not None and (error := await self.settled(self._rests_on)):
+            self._reply = self.refusal(error)
+        return self.now()
+
+    async def settled(self, ticket: Ticket) -> ErrorCode:
+        """NONE once `ticket` is durable; what the client hears where it never will be."""
+        raise NotImplementedError
+
+    def refusal(self, error: ErrorCode) -> Any:
+        """The reply where what it rests on never becomes durable."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """The receiver no longer waits."""
