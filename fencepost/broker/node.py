@@ -29,7 +29,7 @@ from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThrea
 from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import Ticket
-from fencepost.broker.log.storage.store import CorruptLogFile, Store
+from fencepost.broker.log.storage.store import Store
 from fencepost.broker.metadata.answers import MetadataAnswers
 from fencepost.broker.metadata.identity import cluster_id_of, new_topic_id
 from fencepost.broker.metadata.log import (
@@ -43,6 +43,7 @@ from fencepost.broker.metrics.counters import Metrics
 from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.server import Server
+from fencepost.broker.partitions import Leader, Partitions
 from fencepost.broker.purgatory import Purgatory
 from fencepost.broker.ticker import every
 from fencepost.broker.transactions.hanging import HangingCheck
@@ -105,8 +106,6 @@ class Node:
         self._stop_wanted = trio.Event()
         self._entropy = entropy
         self._rules = TopicRules(config)
-        self._partitions: dict[TopicPartition, PartitionLog] = {}
-        self._offline: set[TopicPartition] = set()
         durability: Durability = "os" if config.durability == "os" else "fsync"
         self._has_files = store is not None or config.data_directory is not None
         self.upkeep_threads: FlushThreads = threads or SyncThreads(helpers_max=0)
@@ -163,6 +162,7 @@ class Node:
         )
         self.metadata.deleted_topic_ids.update(self._snapshots.deleted_topic_ids())
         self.logs.deleted_topic_ids = self.metadata.deleted_topic_ids
+        self.partitions = Partitions(self.logs, self.metadata)
         self.groups = GroupService(
             group_config(config),
             self._internal_logs(GROUP_TOPIC, config.offsets_topic_num_partitions),
@@ -180,7 +180,7 @@ class Node:
         )
 
     def _internal_logs(self, topic: str, count: int) -> InternalTopicLogs:
-        return InternalTopicLogs(topic, count, self.commit, self._open_partition, self.logs.partitions)
+        return InternalTopicLogs(topic, count, self.commit, self.partitions.open, self.logs.partitions)
 
     # What handlers ask
 
@@ -197,30 +197,24 @@ class Node:
 
     def partition(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened on first use; None where there is none, and `absence` says why."""
-        log = self._partitions.get(tp)
-        if log is None and tp not in self._offline and self.metadata.exists(tp):
-            try:
-                return self._open_partition(tp)
-            except CorruptLogFile:
-                self._offline.add(tp)  # told of where it was found
-            except OSError as error:
-                logger.error("partition can not be opened and is offline partition=%s cause=%s", tp, error)
-                self._offline.add(tp)
-        return log
+        return self.partitions.get(tp)
 
     def absence(self, tp: TopicPartition) -> ErrorCode:
-        """What a client hears where `partition` gave None."""
-        return ErrorCode.KAFKA_STORAGE_ERROR if tp in self._offline else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        """The error that a client gets where `partition` gave None."""
+        return self.partitions.absence(tp)
+
+    def leader_of(self, tp: TopicPartition) -> Leader | None:
+        """The other broker that leads a partition, as far as it is known."""
+        return self.partitions.leader_of(tp)
 
     def is_offline(self, tp: TopicPartition) -> bool:
-        """Whether the partition has a log that can not be opened, or whose flush failed."""
-        log = self._partitions.get(tp)
-        return tp in self._offline or (log is not None and log.offline)
+        """Whether the partition has a log that cannot be opened, or whose flush failed."""
+        return self.partitions.is_offline(tp)
 
     @property
     def offline_count(self) -> int:
         """How many partitions are offline, for the metrics."""
-        return len(self._offline) + sum(log.offline for log in self._partitions.values())
+        return self.partitions.offline_count
 
     async def commit_all(self, tickets: Collection[Ticket]) -> bool:
         """Return when every ticket is settled, or its log offline. One flush covers them all.
@@ -242,12 +236,6 @@ class Node:
         if log is self._metadata_log:
             raise error
         logger.critical("partition is offline until the next start partition=%s cause=%s", log.tp, error)
-
-    def _open_partition(self, tp: TopicPartition) -> PartitionLog:
-        """The log of a partition that the metadata knows. Raises CorruptLogFile and OSError."""
-        topic = self.metadata.image.topics_by_name[tp.topic]
-        log = self._partitions[tp] = self.logs.create(tp, topic.topic_id, self.metadata.log_config(tp.topic))
-        return log
 
     def _default_log_config(self, topic: str) -> LogConfig:
         if topic == METADATA_TOPIC:
@@ -357,8 +345,7 @@ class Node:
             tp = TopicPartition(name, number)
             if there is not None and tp not in there:
                 continue  # of a very wide topic most partitions were never written to
-            self._partitions.pop(tp, None)
-            self._offline.discard(tp)
+            self.partitions.forget(tp)
             self._delete_log(tp)
         self.metrics.forget_topic(name)
         self.groups.topics_deleted([name])
@@ -395,5 +382,5 @@ class Node:
         self.config = self._rules.broker_config(image)
         self.transactions.config = txn_config(self.config, image)
         self.groups.consumers.config = group_config(self.config)
-        for tp, log in self._partitions.items():
+        for tp, log in self.partitions.owned():
             log.config = self.metadata.log_config(tp.topic)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fencepost.broker.log.results import Ticket
     from fencepost.broker.metadata.answers import MetadataAnswers
     from fencepost.broker.metrics.counters import Metrics
+    from fencepost.broker.partitions import Leader
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
@@ -61,6 +62,10 @@ class HasPartitions(Protocol):
 
     def absence(self, tp: TopicPartition) -> ErrorCode:
         """The error that a client gets where `partition` gave None."""
+        ...
+
+    def leader_of(self, tp: TopicPartition) -> "Leader | None":
+        """The other broker that leads a partition, as far as it is known."""
         ...
 
     def is_offline(self, tp: TopicPartition) -> bool:

@@ -19,6 +19,8 @@ from fencepost.coordinator.metadata.topic_names import is_internal
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
@@ -351,6 +353,8 @@ def revise(node: "Node", write: Write) -> None:
         return
     if ticket.is_settled:
         write.fail(ticket.error, ticket.message)
+    elif ticket.log.disowned:
+        write.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{write.tp} is not led by this broker any more")
     else:
         write.fail(ErrorCode.KAFKA_STORAGE_ERROR, f"{write.tp} went offline: a flush failed")
     write.answer.base_offset = write.answer.log_append_time_ms = write.answer.log_start_offset = -1
@@ -367,6 +371,9 @@ def _fill_error(node: "Node", write: Write) -> None:
     answer = write.answer
     answer.error_code = write.error
     answer.error_message = write.message
+    leader = node.leader_of(write.tp) if write.error is ErrorCode.NOT_LEADER_OR_FOLLOWER else None
+    if leader is not None:
+        answer.current_leader = LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.epoch)
     (write.counters or node.metrics.no_topic).failed_produce_requests += 1
 
 
@@ -375,11 +382,18 @@ def _answer(
 ) -> Ready:
     """By acks: when durable, at once, or never."""
     if request.acks == ACKS_ALL or (request.acks == ACKS_LEADER and any(log.binds_late for log in waits)):
-        response = ProduceResponse(responses=topics)
+        response = _response(node, topics, writes)
         return _Acknowledgement(response, waits.values(), node, writes) if waits else response
     if request.acks == ACKS_NONE:
         failed = next((write for write in writes if write.error is not ErrorCode.NONE), None)
         if failed is not None:
             raise CloseConnection(f"a write with acks=0 to {failed.tp} failed with {failed.error.name}")
         return None
-    return ProduceResponse(responses=topics)
+    return _response(node, topics, writes)
+
+
+def _response(node: "Node", topics: list[Any], writes: list[Write]) -> ProduceResponse:
+    """The answer, with the address of every other leader that it names (KIP-951)."""
+    leaders = {leader for write in writes if write.error is not _OK and (leader := node.leader_of(write.tp))}
+    addresses = [NodeEndpoint(node_id=id, host=host, port=port, rack=rack) for id, _, host, port, rack in leaders]
+    return ProduceResponse(responses=topics, node_endpoints=addresses)

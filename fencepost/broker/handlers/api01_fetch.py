@@ -14,6 +14,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Ready, Reply, Response
+from fencepost.broker.partitions import Leader
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import (
     AbortedTransaction,
@@ -66,6 +67,7 @@ class _Fetch:
         self.topics: list[tuple[Any, str, list[_Read]]] = []
         self.missing: list[Missing] = []
         """What the last `read` found to be on its way."""
+        self._endpoints: dict[int, NodeEndpoint] = {}
         self._resolve(request)
 
     @property
@@ -97,7 +99,8 @@ class _Fetch:
         left = self._bytes_max
         self.missing = []
         read_bytes, settled = 0, False
-        responses, moved = [], False
+        responses = []
+        self._endpoints = {}
         for ask, name, reads in self.topics:
             answers, before, failed = [], read_bytes, 0
             for read in reads:
@@ -108,13 +111,12 @@ class _Fetch:
                     left = max(0, left - size)
                 elif answer.error_code or answer.diverging_epoch is not None:
                     settled = True
-                    moved = moved or answer.current_leader is not None
                     failed += answer.error_code != ErrorCode.NONE
             self._count(name, reads, read_bytes - before, failed)
             responses.append(_topic_response(topic=name, topic_id=ask.topic_id, partitions=answers))
         response = _response(responses=responses)
-        if moved and self._version >= ENDPOINTS_SINCE:
-            response.node_endpoints = [self._own_endpoint()]
+        if self._version >= ENDPOINTS_SINCE:
+            response.node_endpoints = list(self._endpoints.values())
         return response, settled or read_bytes >= self._bytes_min
 
     def _resolve(self, request: Any) -> None:
@@ -159,12 +161,12 @@ class _Fetch:
         """The answer for one partition and the bytes of records in it."""
         log, ask, error = read.log, read.ask, read.error
         if log is None or error is not ErrorCode.NONE:
-            return self._error_answer(ask.partition, error, log), 0
+            return self._error_answer(read, error), 0
         # Who comes from a log that was cut may stand beyond this one's end: he reads nothing, from where he may read.
         offset = ask.fetch_offset if read.diverging is None else log.log_end_offset
         result = log.read(offset, min(ask.partition_max_bytes, left), self.isolation, at_least_one)
         if result.error is not ErrorCode.NONE:
-            return self._error_answer(ask.partition, result.error, log), 0
+            return self._error_answer(read, result.error), 0
         if result.missing is not None:
             self.missing.append(result.missing)
         aborted = None
@@ -181,15 +183,22 @@ class _Fetch:
         )
         return answer, result.size_bytes
 
-    def _error_answer(self, partition: int, error: ErrorCode, log: PartitionLog | None) -> Any:
-        answer = PartitionData(partition_index=partition, error_code=error, high_watermark=-1, records=b"")
-        if error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER) and log is not None:
-            answer.current_leader = LeaderIdAndEpoch(leader_id=self._node.config.node_id, leader_epoch=log.leader_epoch)
+    def _error_answer(self, read: _Read, error: ErrorCode) -> Any:
+        answer = PartitionData(partition_index=read.ask.partition, error_code=error, high_watermark=-1, records=b"")
+        if error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
+            leader = self._node.leader_of(read.tp) or (None if read.log is None else self._own(read.log))
+            if leader is not None:
+                answer.current_leader = LeaderIdAndEpoch(leader_id=leader.node_id, leader_epoch=leader.epoch)
+                self._endpoints[leader.node_id] = NodeEndpoint(
+                    node_id=leader.node_id, host=leader.host, port=leader.port, rack=leader.rack
+                )
         return answer
 
-    def _own_endpoint(self) -> Any:
+    def _own(self, log: PartitionLog) -> Leader | None:
         config, listener = self._node.config, self._context.listener
-        return NodeEndpoint(node_id=config.node_id, host=listener.host, port=listener.port, rack=config.broker_rack)
+        if log.disowned:
+            return None
+        return Leader(config.node_id, log.leader_epoch, listener.host, listener.port, config.broker_rack)
 
     def _count(self, name: str, reads: list[_Read], size_bytes: int, failed: int) -> None:
         """Under the topic's name if there is such a topic: whoever asks for another names no counter."""

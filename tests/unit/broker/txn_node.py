@@ -66,7 +66,8 @@ class TxnNode:
         if isawaitable(answer):
             answer = await answer
         if isinstance(answer, Durable):
-            await self.node.commit_all(answer.tickets)
+            if await self.node.commit_all(answer.tickets):
+                answer.revise()
             answer = answer.response
         return route.api.response.decode(route.api.response.encode(answer, version), version)
 
