@@ -32,10 +32,10 @@ class Places(NamedTuple):
     end: Ints
 
 
-def places(group: BatchGroup, time_bits: int = 64) -> Places:
-    """Find every part of every record of `group`; headers are not entered, and times of more bits wrap around.
+def _places(group: BatchGroup) -> Places:
+    """Find every part of every record of `group`; headers are not entered, and times of more than 64 bits wrap around.
 
-    Raises CorruptBatch where something does not fit, or a time is written with more bytes than `time_bits` need.
+    Raises CorruptBatch where something does not fit.
     """
     import numpy as np
 
@@ -44,7 +44,7 @@ def places(group: BatchGroup, time_bits: int = 64) -> Places:
     size, at = _varints(raw, np.concatenate(starts))
     _all(size >= 0, "record size is negative", group)
     end = at + size
-    time, at = _varints(raw, at + 1, time_bits)
+    time, at = _varints(raw, at + 1, 64)
     delta, at = _varints(raw, at)
     span = _per_record(group, [header.last_offset_delta for header in group.batches])
     _all((delta >= 0) & (delta <= span), "offset delta does not fit the batch", group)
@@ -72,7 +72,7 @@ def columns_by_numpy(
     """The records of `group` from first_offset to before stop_offset, or None. Raises CorruptBatch."""
     import numpy as np
 
-    at = places(group)
+    at = _places(group)
     offset = _per_record(group, [header.base_offset for header in group.batches]) + at.delta
     kind = _per_record(group, [header.timestamp_type for header in group.batches])
     stamp = _per_record(group, [h.max_timestamp if h.timestamp_type else h.base_timestamp for h in group.batches])

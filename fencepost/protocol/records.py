@@ -1,9 +1,6 @@
 """Records inside a batch: tuples to bytes and back, in plain Python, with every length checked."""
 
-import sys
 from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
-from itertools import repeat
 from typing import NamedTuple
 
 from fencepost.protocol import compiled
@@ -17,15 +14,12 @@ from fencepost.protocol.batch_header import (
     CorruptBatch,
 )
 from fencepost.protocol.compression import Compression, DecompressionFailed, decompress, unpacked_limit
-from fencepost.protocol.even_records import even_fields
 
 Headers = tuple[tuple[str, bytes | None], ...]
 NewRecord = tuple[int, bytes | None, bytes | None, Iterable[tuple[str, bytes | None]]]
 """(timestamp in epoch ms, key, value, headers): a record that has no offset yet."""
 
 MIN_RECORD_BYTES = 7
-_MANY = 200
-_SOME = 8
 MAX_OVERHEAD_BYTES = 1 + 5 + 10 + 5 + 5 + 5 + 5
 
 
@@ -127,10 +121,6 @@ def decode_unpacked(unpacked: bytes | bytearray, header: BatchHeader) -> list[Re
         raise CorruptBatch(
             f"batch at offset {header.base_offset}: {header.record_count} records can not fit {len(data)} bytes"
         )
-    if header.record_count >= numpy_use.from_count and (many := _decode_by_numpy(data, header)) is not None:
-        return many
-    if header.record_count >= _SOME and (even := even_fields(data, header)) is not None:
-        return list(map(tuple.__new__, repeat(Record), even))
     out: list[Record] = []
     try:
         end = _decode_all(data, header, out)
@@ -143,37 +133,6 @@ def decode_unpacked(unpacked: bytes | bytearray, header: BatchHeader) -> list[Re
     if header.timestamp_type:
         return [record._replace(timestamp_ms=header.max_timestamp) for record in out]
     return out
-
-
-class _NumpyUse:
-    """When plain decoding goes through numpy: never, unless `expect_many` was called, and not for small batches.
-
-    Loading numpy takes as long as it saves with some 200,000 records, so it is loaded after as many.
-    """
-
-    def __init__(self) -> None:
-        self.from_count = sys.maxsize
-        self.after_records = 200_000
-
-
-numpy_use = _NumpyUse()
-
-
-def expect_many() -> None:
-    """This process is going to read many records: numpy may help with it, where it is installed."""
-    numpy_use.from_count = min(numpy_use.from_count, _MANY)
-
-
-def _decode_by_numpy(data: bytes, header: BatchHeader) -> list[Record] | None:
-    if numpy_use.after_records > 0:
-        numpy_use.after_records -= header.record_count
-        return None
-    if find_spec("numpy") is None:
-        numpy_use.from_count = sys.maxsize
-        return None
-    from fencepost.protocol.plain_records import records_by_numpy
-
-    return records_by_numpy(data, header)
 
 
 def _corrupt(header: BatchHeader, index: int, what: str) -> CorruptBatch:

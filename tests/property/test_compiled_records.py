@@ -33,17 +33,16 @@ FIELDS = st.sets(st.sampled_from(["key", "value", "headers"])).map(frozenset)
 
 
 def both(call: Callable[[], Any]) -> tuple[Any, Any]:
-    """What `call` gives, or raises, the plain way; and the compiled way, which numpy's way must agree with."""
+    """What `call` gives, or raises, in plain Python, and by the compiled part."""
     found = []
-    for way in ("pure Python", "numpy", "compiled"):
+    for way in ("pure Python", "compiled"):
         with pytest.MonkeyPatch.context() as patch:
             take(way, patch)
             try:
                 found.append(("gave", call()))
             except (CorruptBatch, ValueError, OverflowError, TypeError, UnicodeError) as error:
                 found.append((type(error).__name__, str(error)))
-    plain, numpy, fast = found
-    assert numpy == plain
+    plain, fast = found
     return plain, fast
 
 

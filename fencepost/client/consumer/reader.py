@@ -17,7 +17,7 @@ from fencepost.client.consumer.read_errors import CorruptRecords, Deserializatio
 from fencepost.client.core.group_types import CommittedOffset
 from fencepost.client.group.group_client import GroupClient
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
-from fencepost.protocol.records import Record, expect_many, unpack_records
+from fencepost.protocol.records import Record, unpack_records
 from fencepost.protocol.topics import TopicPartition
 
 _FAIRNESS = 64
@@ -35,7 +35,6 @@ class Reader(Generic[K, V]):
     """The part of a consumer that gives records. What it gave is in the program's hand until more is asked for."""
 
     def __init__(self, config: ConsumerConfig, group: GroupClient, fetcher: Fetcher, committer: Committer) -> None:
-        expect_many()
         self.config = config
         self.group = group
         self.fetcher = fetcher

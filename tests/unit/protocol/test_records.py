@@ -12,7 +12,7 @@ from fencepost.protocol.record_batch import (
     iter_headers,
     read_header,
 )
-from fencepost.protocol.records import NewRecord, Record, decode_records, encode_records, size_bound
+from fencepost.protocol.records import NewRecord, Record, decode_records, decode_run, encode_records, size_bound
 from tests.kit.record_code import record_code  # noqa: F401
 
 RECORDS: list[NewRecord] = [
@@ -163,3 +163,53 @@ def test_the_size_bound_holds() -> None:
     for record in RECORDS:
         body, *_ = encode_records([record], -(2**62))
         assert len(body) <= size_bound(*record[1:])
+
+
+@pytest.mark.parametrize(
+    ("count", "key", "value"),
+    [(1, None, 100), (63, 8, 100), (64, 8, None), (65, None, None), (200, 0, 0), (70, 64, 8192), (8193, None, 3)],
+)
+def test_records_of_one_shape_come_back(count: int, key: int | None, value: int | None) -> None:
+    """Offset deltas, times and lengths of one varint byte and of more."""
+    content = [None if size is None else b"c" * size for size in (key, value)]
+    for timestamps in ([0], [0, 5, 63], [0, 64, 8_191, 10_000]):
+        made: list[NewRecord] = [(1_000 + timestamps[n % len(timestamps)], *content, ()) for n in range(count)]
+        assert decode(bytes(build_batch(made, base_offset=7))) == [Record(7 + n, *one) for n, one in enumerate(made)]
+
+
+@pytest.mark.parametrize("headers", [(), (("h", b"x"),)])
+def test_holes_of_compaction_keep_their_offsets(headers: tuple[tuple[str, bytes], ...]) -> None:
+    made = [Record(10 + 2 * n, 1_000, None, b"v" * 10, headers) for n in range(20)]
+    assert decode(bytes(build_batch(made, base_offset=10))) == made
+
+
+@pytest.mark.parametrize("count", [8, 80])
+def test_a_count_too_small_and_bytes_too_many_or_too_few_are_corrupt(count: int) -> None:
+    body = bytes(build_batch([(1_000, None, b"value", ())] * count)[61:])
+    for wrong, claimed in (
+        (body, count - 1),
+        (body + b"\0", count),
+        (body[:-1], count),
+        (body[: len(body) // 2], count),
+    ):
+        with pytest.raises(CorruptBatch):
+            decode(batch_of(wrong, claimed))
+
+
+def test_a_run_of_batches_ends_before_what_is_to_be_looked_at_alone() -> None:
+    """Compressed, damaged, of another leader epoch, or before the position: `decode_records` says what is with it."""
+    buffer, batches, offset = bytearray(), [], 0
+    for epoch in (0, 0, 1, 1):
+        batch = build_batch([(1_000, None, b"v", ())] * 10, base_offset=offset, leader_epoch=epoch)
+        batches.append((len(buffer), read_header(batch)))
+        buffer += batch
+        offset += 10
+    run, count = decode_run(buffer, batches, 0, 1000)
+    assert ([record.offset for record in run], count) == (list(range(20)), 2)
+    assert decode_run(buffer, batches, 0, 5)[1] == 1
+    assert decode_run(buffer, batches, 3, 1000) == ([], 0)
+    assert decode_run(buffer, [batches[0], batches[0]], 0, 1000)[1] == 1
+    buffer[batches[1][0] + 61] = 255
+    assert decode_run(buffer, batches, 0, 1000)[1] == 1
+    packed = [(0, batches[0][1]._replace(attributes=1))]
+    assert decode_run(buffer, packed, 0, 1000) == ([], 0)
