@@ -12,9 +12,9 @@ from fencepost.client.core.classic_member import ClassicMember, Joined, JoinedMe
 from fencepost.client.core.consumer_member import Beat, BeatAnswer, ConsumerMember, Wish
 from fencepost.client.core.group_steps import Deal, Fail, GiveUp, Join, Resolve, Stay, Sync, Take
 from fencepost.coordinator.group import turn
+from fencepost.coordinator.group.commands import MemberName
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer.requests import Heartbeat
-from fencepost.coordinator.group.turn import MemberName
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.group.kit import Topics, World

@@ -10,18 +10,20 @@ from typing import Any, TypeVar
 
 import pytest
 
+from fencepost.coordinator.decision import Decision
+from fencepost.coordinator.group.commands import Join, JoinReply, MemberName, Sync, SyncReply
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer import embedded, heartbeat, requests
-from fencepost.coordinator.group.consumer.desk import Desk, MemberTimer, Outcome, View
+from fencepost.coordinator.group.consumer.context import GroupContext, View
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
+from fencepost.coordinator.group.decision import GroupChange
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.group.shard_state import GroupRecords, GroupShardState
 from fencepost.coordinator.group.state import Dead
-from fencepost.coordinator.group.timers import TimerKey
-from fencepost.coordinator.group.turn import Join, JoinReply, MemberName, Sync, SyncReply, TimerKind
+from fencepost.coordinator.group.timers import SetTimer, TimerKey, TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -42,10 +44,10 @@ def quiet_as_the_long_way(group: ConsumerGroup | None, request: Heartbeat, view:
     if reply is not None:
         assert group is not None
         requests.check(request, view.config.group_consumer_assignors)
-        desk = Desk(group, view)
-        assert heartbeat.heartbeat(desk, request, request.member_id) == reply
-        session = MemberTimer(TimerKind.SESSION, view.config.group_consumer_session_timeout_ms, request.member_id)
-        assert desk.outcome() == Outcome(timers=(session,))
+        context = GroupContext(group, view)
+        assert heartbeat.heartbeat(context, request, request.member_id) == reply
+        session = SetTimer(TimerKind.SESSION, view.config.group_consumer_session_timeout_ms, request.member_id)
+        assert context.decided(reply) == Decision(reply, (), (GroupChange(timers=(session,)),))
         quiet_ways.append(reply)
     return reply
 

@@ -11,11 +11,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, rule
 
+from fencepost.coordinator.group.commands import MemberName
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.records import persisted_member
 from fencepost.coordinator.group.shard_state import GroupRecords, GroupShardState
 from fencepost.coordinator.group.state import Empty, Group, Stable
-from fencepost.coordinator.group.turn import MemberName
 from fencepost.coordinator.ports import ProducerTag
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.group import kit

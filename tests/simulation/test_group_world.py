@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from fencepost.coordinator.group import classic, commit, join, rebalance
-from fencepost.coordinator.group.turn import Out, SetTimer, TimerKind
+from fencepost.coordinator.group.decision import DecisionBuilder
+from fencepost.coordinator.group.timers import SetTimer, TimerKind
 from fencepost.coordinator.runtime.shard import Shard
 from fencepost.protocol.errors import ErrorCode
 from tests.simulation.group_world import run_group_world
@@ -48,10 +49,10 @@ def anybody_commits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def sessions_end_early(monkeypatch: pytest.MonkeyPatch) -> None:
-    def session(self: Out, member: Any) -> None:
+    def session(self: DecisionBuilder, member: Any) -> None:
         self.timers.append(SetTimer(TimerKind.SESSION, member.session_timeout_ms // 5, member.member_id))
 
-    monkeypatch.setattr(Out, "session", session)
+    monkeypatch.setattr(DecisionBuilder, "session", session)
 
 
 def everybody_gets_everything(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ v0-5 are served. v0-2 name one member, and its error is the answer's; v3 brings 
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasGroups
-from fencepost.coordinator.group.turn import MemberName
+from fencepost.coordinator.group.commands import MemberName
 from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
 BATCH_SINCE = 3

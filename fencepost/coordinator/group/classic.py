@@ -1,11 +1,13 @@
 """The classic group protocol as decisions: Sync, Heartbeat, Leave, and who may commit offsets (row G1).
 
-Each takes the group and a request and returns the turn; `join.py` has the Join, `rebalance.py` what both lead to.
+Each takes the group and a request and returns a decision; `join.py` has the Join, `rebalance.py` what both lead to.
 """
 
 from dataclasses import replace
 from typing import assert_never
 
+from fencepost.coordinator.group.commands import LeaveReply, MemberName, Sync, SyncAnswer, SyncReply
+from fencepost.coordinator.group.decision import ClassicDecision, DecisionBuilder, unchanged
 from fencepost.coordinator.group.rebalance import drop_member, rebalance_or_complete
 from fencepost.coordinator.group.state import (
     NOBODY,
@@ -20,7 +22,7 @@ from fencepost.coordinator.group.state import (
     pending_members,
     static_member_id,
 )
-from fencepost.coordinator.group.turn import LeaveReply, MemberName, Out, Sync, SyncAnswer, SyncReply, TimerKind, Turn
+from fencepost.coordinator.group.timers import TimerKind
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -32,16 +34,16 @@ def check_member(group: Group, member_id: str, instance_id: str | None) -> Error
     return ErrorCode.UNKNOWN_MEMBER_ID if static_member_id(group, instance_id) is None else ErrorCode.FENCED_INSTANCE_ID
 
 
-def sync(group: Group, command: Sync, now_ms: int) -> Turn:
+def sync(group: Group, command: Sync, now_ms: int) -> ClassicDecision:
     """A member asks for its assignment; the leader brings all of them, and with it the group is stable."""
     error = _check_sync(group, command)
     if error:
-        return Turn(group, SyncReply(error))
+        return unchanged(group, SyncReply(error))
     match group:
         case Dead() | Empty():
-            return Turn(group, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
+            return unchanged(group, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
         case PreparingRebalance():
-            return Turn(group, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+            return unchanged(group, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
         case CompletingRebalance():
             return _sync_completing(group, command, now_ms)
         case Stable():
@@ -50,10 +52,10 @@ def sync(group: Group, command: Sync, now_ms: int) -> Turn:
             assert_never(group)
 
 
-def _sync_completing(group: CompletingRebalance, command: Sync, now_ms: int) -> Turn:
+def _sync_completing(group: CompletingRebalance, command: Sync, now_ms: int) -> ClassicDecision:
     """The leader ends the wait; everybody else begins to."""
     member_id = command.member_id
-    out = Out(command.group_id)
+    out = DecisionBuilder(command.group_id)
     waiting = CompletingRebalance(
         group.generation,
         group.protocol_type,
@@ -66,13 +68,13 @@ def _sync_completing(group: CompletingRebalance, command: Sync, now_ms: int) -> 
     if len(waiting.syncing) == len(waiting.members):
         out.set(TimerKind.SYNC, None)
     after = _assign(waiting, command, now_ms, out) if member_id == group.leader else waiting
-    return out.turn(after, None, member_id)
+    return out.decision(after, None, member_id)
 
 
-def _sync_stable(group: Stable, command: Sync) -> Turn:
+def _sync_stable(group: Stable, command: Sync) -> ClassicDecision:
     """The assignment is there; the sync timer stops with the last who asks."""
     member_id, synced = command.member_id, group.synced
-    out = Out(command.group_id)
+    out = DecisionBuilder(command.group_id)
     if synced is not None and member_id not in synced:
         synced = synced.plus(member_id)
         if len(synced) == len(group.members):
@@ -88,7 +90,7 @@ def _sync_stable(group: Stable, command: Sync) -> Turn:
             group.pending,
         )
     out.session(group.members[member_id])
-    return out.turn(group, assignment(group, member_id))
+    return out.decision(group, assignment(group, member_id))
 
 
 def _check_sync(group: Group, command: Sync) -> ErrorCode:
@@ -104,7 +106,7 @@ def _check_sync(group: Group, command: Sync) -> ErrorCode:
     return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if other_type or other_name else ErrorCode.NONE
 
 
-def _assign(group: CompletingRebalance, command: Sync, now_ms: int, out: Out) -> Stable:
+def _assign(group: CompletingRebalance, command: Sync, now_ms: int, out: DecisionBuilder) -> Stable:
     """Give every member what the leader has for it (nothing, where it forgot one) and wake the parked Syncs.
 
     Sessions start over: a session that ran out while its Sync was parked was overlooked.
@@ -148,9 +150,9 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
     return ErrorCode.REBALANCE_IN_PROGRESS if isinstance(group, PreparingRebalance) else ErrorCode.NONE
 
 
-def leave(group_id: str, group: Group, names: tuple[MemberName, ...], now_ms: int) -> Turn:
+def leave(group_id: str, group: Group, names: tuple[MemberName, ...], now_ms: int) -> ClassicDecision:
     """Members go, each with its own error; the others rebalance once, however many went (KIP-345)."""
-    out = Out(group_id)
+    out = DecisionBuilder(group_id)
     errors: list[ErrorCode] = []
     before = group_members(group)
     for name in names:
@@ -167,7 +169,7 @@ def leave(group_id: str, group: Group, names: tuple[MemberName, ...], now_ms: in
     fewer = len(group_members(group)) < len(before)
     if isinstance(group, PreparingRebalance) or (fewer and isinstance(group, CompletingRebalance | Stable)):
         group = rebalance_or_complete(group, None, now_ms, out)
-    return out.turn(group, LeaveReply(tuple(errors)))
+    return out.decision(group, LeaveReply(tuple(errors)))
 
 
 def _leaving(group: Group, name: MemberName) -> tuple[str, ErrorCode]:

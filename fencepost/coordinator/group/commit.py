@@ -12,7 +12,7 @@ from fencepost.coordinator.group.offsets import OffsetCommitItem, commit_records
 from fencepost.coordinator.group.records import GroupRecord, OffsetPending
 from fencepost.coordinator.group.shard_state import GroupShardState
 from fencepost.coordinator.group.state import Dead, PreparingRebalance, Stable
-from fencepost.coordinator.group.turn import SetTimer, TimerKind
+from fencepost.coordinator.group.timers import SetTimer, TimerKind
 from fencepost.coordinator.ports import ProducerTag
 from fencepost.protocol.errors import ErrorCode
 

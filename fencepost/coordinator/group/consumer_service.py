@@ -4,29 +4,22 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
+from fencepost.coordinator.group.commands import Join, JoinReply, MemberName, Sync, SyncReply
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer import classic_members, heartbeat, migration, offsets, regexes, view
-from fencepost.coordinator.group.consumer.desk import Desk, MemberTimer, Outcome, View
+from fencepost.coordinator.group.consumer.context import GroupContext, View
 from fencepost.coordinator.group.consumer.group import ConsumerGroup, tombstones
 from fencepost.coordinator.group.consumer.member import JOIN_EPOCH, ConsumerMember, MemberState
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply, check
+from fencepost.coordinator.group.decision import GroupDecision
+from fencepost.coordinator.group.effects import Effects
 from fencepost.coordinator.group.records import GroupRemoved
 from fencepost.coordinator.group.shards import GroupShard, GroupShards, coordinator_error
 from fencepost.coordinator.group.state import Dead, Empty
-from fencepost.coordinator.group.timers import TimerKey
-from fencepost.coordinator.group.turn import (
-    Join,
-    JoinAnswer,
-    JoinReply,
-    MemberName,
-    Sync,
-    SyncAnswer,
-    SyncReply,
-    TimerKind,
-)
+from fencepost.coordinator.group.timers import SetTimer, TimerKey, TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.ports import Clock, LogWriteFailed, Ticket
 from fencepost.protocol.errors import ErrorCode
@@ -44,22 +37,6 @@ PER_GROUP: Mapping[str, str] = MappingProxyType(
 """What may be set for one group, and the setting that it stands over."""
 
 
-class Shell(Protocol):
-    """What runs the timers and keeps the parked requests of all groups."""
-
-    def set_timer(self, key: TimerKey, delay_ms: int | None) -> None:
-        """Start a timer over, or stop it where the delay is None."""
-        ...
-
-    def is_timed(self, key: TimerKey) -> bool:
-        """Whether the timer runs."""
-        ...
-
-    def wake(self, group_id: str, answers: Sequence[JoinAnswer | SyncAnswer], ticket: Ticket | None) -> None:
-        """End parked requests of classic members."""
-        ...
-
-
 class ConsumerGroups:
     """The consumer groups of this broker; every method that answers returns once the answer may leave."""
 
@@ -70,7 +47,7 @@ class ConsumerGroups:
         image: Callable[[], MetadataImage],
         clock: Clock,
         new_id: Callable[[], str],
-        shell: Shell,
+        effects: Effects,
     ) -> None:
         self.config = config
         """Replaced where settings are altered at run time."""
@@ -78,10 +55,8 @@ class ConsumerGroups:
         self._image = image
         self._clock = clock
         self._new_id = new_id
-        self._shell = shell
+        self._effects = effects
         self._new_topics_at = 0
-        self._awaited_epochs: dict[TimerKey, int] = {}
-        """For the rebalance timers: the epoch in which the member must not be found when the time is over."""
 
     def start(self) -> None:
         """Take note of the topics there are, before any group is loaded."""
@@ -96,17 +71,12 @@ class ConsumerGroups:
                 timers.append(self._session(config, member.member_id))
                 if member.state is MemberState.UNREVOKED_PARTITIONS:
                     delay_ms = member.rebalance_timeout_ms
-                    timers.append(MemberTimer(TimerKind.REBALANCE, delay_ms, member.member_id, member.epoch))
-            self._set_timers(group_id, timers)
-
-    def unloading(self, shard: GroupShard) -> None:
-        """Let go of what is known beside the state of a shard."""
-        for key in [key for key in self._awaited_epochs if key.group_id in shard.state.consumers]:
-            del self._awaited_epochs[key]
+                    timers.append(SetTimer(TimerKind.REBALANCE, delay_ms, member.member_id, member.epoch))
+            self._effects.set_timers(group_id, timers)
 
     @staticmethod
-    def _session(config: GroupConfig, member_id: str) -> MemberTimer:
-        return MemberTimer(TimerKind.SESSION, config.group_consumer_session_timeout_ms, member_id)
+    def _session(config: GroupConfig, member_id: str) -> SetTimer:
+        return SetTimer(TimerKind.SESSION, config.group_consumer_session_timeout_ms, member_id)
 
     def _view(self, group_id: str) -> View:
         return View(self._image(), self._new_topics_at, self._config_of(group_id), self._clock.now_ms())
@@ -137,7 +107,7 @@ class ConsumerGroups:
             seen = self._view(request.group_id)
             quiet = heartbeat.quiet(known.state.consumers.get(request.group_id), request, seen)
             if quiet is not None:
-                self._set_timers(request.group_id, (self._session(seen.config, request.member_id),))
+                self._effects.set_timers(request.group_id, (self._session(seen.config, request.member_id),))
                 ticket = known.log.newest
                 return quiet if ticket.is_durable else _settled(known, ticket, quiet)
         try:
@@ -145,13 +115,13 @@ class ConsumerGroups:
             shard = self._shards.of(request.group_id)
             if shard.refusal:
                 raise Refused(shard.refusal, "The coordinator of this group is not active here.")
-            desk = Desk(ConsumerGroup(request.group_id), self._view(request.group_id))
-            self._find(shard, desk, request)
+            context = GroupContext(ConsumerGroup(request.group_id), self._view(request.group_id))
+            self._find(shard, context, request)
             if request.leaves:
-                reply = heartbeat.leave(desk, request)
+                reply = heartbeat.leave(context, request)
             else:
-                reply = heartbeat.heartbeat(desk, request, request.member_id or self._new_id())
-            ticket = self._take(shard, desk, _why(desk, request))
+                reply = heartbeat.heartbeat(context, request, request.member_id or self._new_id())
+            ticket = self._take(shard, context.decided(reply), _why(context, request), context.group)
         except Refused as refusal:
             logger.debug("group %s: member %s: %s", request.group_id, request.member_id, refusal)
             return HeartbeatReply(error=refusal.code, text=str(refusal))
@@ -159,13 +129,13 @@ class ConsumerGroups:
             return HeartbeatReply(error=coordinator_error(failed.code))
         return reply if ticket.is_durable else _settled(shard, ticket, reply)
 
-    def _find(self, shard: GroupShard, desk: Desk, request: Heartbeat) -> None:
+    def _find(self, shard: GroupShard, context: GroupContext, request: Heartbeat) -> None:
         """The group of the request, made or made over where a member joins. Raises Refused."""
         group_id, joins = request.group_id, request.member_epoch == JOIN_EPOCH
         group = shard.state.consumers.get(group_id)
         classic = shard.state.group(group_id)
         if group is not None:
-            desk.group = group
+            context.group = group
         elif isinstance(classic, Dead):
             if not joins:
                 kind = "Group" if request.leaves else "Consumer group"
@@ -173,10 +143,10 @@ class ConsumerGroups:
         elif not joins:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         elif isinstance(classic, Empty):
-            desk.log.append(GroupRemoved(group_id))
-            desk.stop_timers(classic.pending)
+            context.log.append(GroupRemoved(group_id))
+            context.stop_timers(classic.pending)
         else:
-            migration.upgrade(desk, classic)
+            migration.upgrade(context, classic)
 
     def topics_changed(self, names: Sequence[str], *, created: bool) -> None:
         """Topics came, grew or went: the groups that subscribe to them look at them with their next heartbeat."""
@@ -223,42 +193,44 @@ class ConsumerGroups:
 
     async def join(self, shard: GroupShard, command: Join) -> JoinReply:
         """JoinGroup, to a consumer group with members. Raises LogWriteFailed."""
-        desk = Desk(shard.state.consumers[command.group_id], self._view(command.group_id))
+        context = GroupContext(shard.state.consumers[command.group_id], self._view(command.group_id))
         try:
-            reply = classic_members.join(desk, command, command.member_id or self._new_id())
+            reply = classic_members.join(context, command, command.member_id or self._new_id())
         except Refused as refusal:
             return JoinReply(command.member_id, refusal.code)
-        await self._take(shard, desk, f"classic member {reply.member_id} joins").durable()
+        await self._take(
+            shard, context.decided(reply), f"classic member {reply.member_id} joins", context.group
+        ).durable()
         return reply
 
     async def sync(self, shard: GroupShard, command: Sync) -> SyncReply:
         """SyncGroup. Raises LogWriteFailed."""
-        desk = Desk(shard.state.consumers[command.group_id], self._view(command.group_id))
+        context = GroupContext(shard.state.consumers[command.group_id], self._view(command.group_id))
         try:
-            reply = classic_members.sync(desk, command)
+            reply = classic_members.sync(context, command)
         except Refused as refusal:
             return SyncReply(refusal.code)
-        await self._take(shard, desk, "").durable()
+        await self._take(shard, context.decided(reply), "", context.group).durable()
         return reply
 
     def beat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat of a classic member."""
-        desk = Desk(group, self._view(group.group_id))
+        context = GroupContext(group, self._view(group.group_id))
         try:
-            error = classic_members.heartbeat(desk, member_id, instance_id, generation)
+            error = classic_members.heartbeat(context, member_id, instance_id, generation)
         except Refused as refusal:
             return refusal.code
-        self._set_timers(group.group_id, desk.timers)
+        self._effects.set_timers(group.group_id, context.timers)
         return error
 
     async def leave(
         self, shard: GroupShard, group_id: str, names: Sequence[MemberName]
     ) -> tuple[ErrorCode, list[ErrorCode]]:
         """LeaveGroup: an error for the whole, and one per member."""
-        desk = Desk(shard.state.consumers[group_id], self._view(group_id))
-        errors = classic_members.leave(desk, names)
+        context = GroupContext(shard.state.consumers[group_id], self._view(group_id))
+        errors = classic_members.leave(context, names)
         try:
-            ticket = self._take(shard, desk, "classic members left")
+            ticket = self._take(shard, context.decided(errors), "classic members left", context.group)
         except LogWriteFailed as failed:
             return coordinator_error(failed.code), []
         if refused := await shard.settled(ticket):
@@ -272,54 +244,41 @@ class ConsumerGroups:
         member = group.members.get(key.member_id)
         if member is None or key.kind in (TimerKind.JOIN, TimerKind.SYNC):
             return
-        if key.kind is TimerKind.REBALANCE and self._awaited_epochs.get(key) != member.epoch:
+        if key.kind is TimerKind.REBALANCE and self._effects.awaited_epoch(key) != member.epoch:
             return
-        desk = Desk(group, self._view(group.group_id))
-        migration.drop_or_downgrade(desk, [member])
-        self._take(shard, desk, _expired(key.kind, member))
+        context = GroupContext(group, self._view(group.group_id))
+        migration.drop_or_downgrade(context, [member])
+        self._take(shard, context.decided(None), _expired(key.kind, member), group)
 
-    def _take(self, shard: GroupShard, desk: Desk, why: str) -> Ticket:
-        """Append what was decided, make it so, and return the ticket that answers wait for. Raises LogWriteFailed."""
-        outcome, group_id = desk.outcome(), desk.group.group_id
-        before = desk.group.epoch
-        if outcome.log:
-            shard.write(outcome.log)
+    def _take(self, shard: GroupShard, decision: GroupDecision[Any], why: str, looked_at: ConsumerGroup) -> Ticket:
+        """Carry out what was decided on the group `looked_at`; return the ticket that answers wait for.
+
+        Raises LogWriteFailed.
+        """
+        group_id, before = looked_at.group_id, looked_at.epoch
+        self._effects.carry_out(shard, group_id, decision)
+        (change,) = decision.then
         group = shard.state.consumers.get(group_id)
-        if outcome.classic is not None:
-            shard.state.put(group_id, outcome.classic)
+        if change.group is not None:
             logger.info("group %s: the consumer group becomes one of the classic protocol: %s", group_id, why)
         elif group is not None:
-            if outcome.refresh is not None:
-                group.refresh_at_ms, group.refresh_epoch = outcome.refresh
+            if change.refresh is not None:
+                group.refresh_at_ms, group.refresh_epoch = change.refresh
             if group.epoch != before or why.startswith("member"):
                 logger.info("group %s: epoch %d, %d members: %s", group_id, group.epoch, len(group.members), why)
-        self._set_timers(group_id, outcome.timers)
-        self._shell.wake(group_id, outcome.answers, shard.log.newest)
-        if group is not None and outcome.resolve:
-            self._resolve(shard, group, outcome)
+        if group is not None and change.resolve:
+            self._resolve(shard, group, change.resolve)
         return shard.log.newest
 
-    def _resolve(self, shard: GroupShard, group: ConsumerGroup, outcome: Outcome) -> None:
+    def _resolve(self, shard: GroupShard, group: ConsumerGroup, expressions: frozenset[str]) -> None:
         """Match the group's regular expressions with the topics there are, and write down what came of it."""
         seen = self._view(group.group_id)
         try:
-            records = regexes.note_resolved(group, regexes.resolve(outcome.resolve, seen), seen)
+            records = regexes.note_resolved(group, regexes.resolve(expressions, seen), seen)
             if records:
                 shard.write(records)
         except (Refused, LogWriteFailed) as error:
             logger.warning("group %s: regular expressions are not resolved this time: %s", group.group_id, error)
-
-    def _set_timers(self, group_id: str, timers: Sequence[MemberTimer]) -> None:
-        for timer in timers:
-            key = TimerKey(timer.kind, group_id, timer.member_id)
-            if timer.if_absent and self._shell.is_timed(key):
-                continue
-            if timer.kind is TimerKind.REBALANCE:
-                if timer.delay_ms is None:
-                    self._awaited_epochs.pop(key, None)
-                else:
-                    self._awaited_epochs[key] = timer.epoch
-            self._shell.set_timer(key, timer.delay_ms)
 
 
 async def _settled(shard: GroupShard, ticket: Ticket, reply: HeartbeatReply) -> HeartbeatReply:
@@ -327,7 +286,7 @@ async def _settled(shard: GroupShard, ticket: Ticket, reply: HeartbeatReply) -> 
     return HeartbeatReply(error=coordinator_error(refused)) if refused else reply
 
 
-def _why(desk: Desk, request: Heartbeat) -> str:
+def _why(context: GroupContext, request: Heartbeat) -> str:
     """What a heartbeat was about, for the log."""
     if request.leaves:
         return f"member {request.member_id} left"

@@ -4,7 +4,9 @@ from dataclasses import replace
 from typing import assert_never
 
 from fencepost.coordinator.group.classic import check_member
+from fencepost.coordinator.group.commands import Join, JoinAnswer, JoinReply, SyncAnswer, SyncReply
 from fencepost.coordinator.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS, GroupConfig
+from fencepost.coordinator.group.decision import ClassicDecision, DecisionBuilder, unchanged
 from fencepost.coordinator.group.rebalance import (
     common_protocols,
     current_generation,
@@ -28,31 +30,21 @@ from fencepost.coordinator.group.state import (
     with_member,
     without_member,
 )
-from fencepost.coordinator.group.turn import (
-    Join,
-    JoinAnswer,
-    JoinReply,
-    Out,
-    SetTimer,
-    SyncAnswer,
-    SyncReply,
-    TimerKind,
-    Turn,
-)
+from fencepost.coordinator.group.timers import SetTimer, TimerKind
 from fencepost.protocol.errors import ErrorCode
 
 
-def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, now_ms: int) -> Turn:
+def join(group: Group, command: Join, new_member_id: str, config: GroupConfig, now_ms: int) -> ClassicDecision:
     """Take part in the next generation; `new_member_id` is used where the member is new or comes back (G1, G2)."""
     if not config.group_min_session_timeout_ms <= command.session_timeout_ms <= config.group_max_session_timeout_ms:
-        return Turn(group, JoinReply(command.member_id, ErrorCode.INVALID_SESSION_TIMEOUT))
+        return unchanged(group, JoinReply(command.member_id, ErrorCode.INVALID_SESSION_TIMEOUT))
     if isinstance(group, Dead) and command.member_id:
-        return Turn(group, JoinReply(command.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
-    out = Out(command.group_id)
+        return unchanged(group, JoinReply(command.member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+    out = DecisionBuilder(command.group_id)
     if not _has_room(group, command.member_id, config.group_max_size):
         return _turn_away(group, command, now_ms, out)
     if not _fits(group, command):
-        return Turn(group, JoinReply(command.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return unchanged(group, JoinReply(command.member_id, ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     if command.member_id:
         return _join_known(group, command, config, now_ms, out)
     if command.group_instance_id is not None:
@@ -74,16 +66,16 @@ def _has_room(group: Group, member_id: str, max_size: int) -> bool:
     return member_id in group.members
 
 
-def _turn_away(group: Group, command: Join, now_ms: int, out: Out) -> Turn:
+def _turn_away(group: Group, command: Join, now_ms: int, out: DecisionBuilder) -> ClassicDecision:
     """The group is full: the latecomer loses its place, and whoever waited only for it goes on."""
     reply = JoinReply("", ErrorCode.GROUP_MAX_SIZE_REACHED)
     if isinstance(group, NOBODY) or not command.member_id:
-        return out.turn(group, reply)
+        return out.decision(group, reply)
     out.end_sessions((command.member_id,))
     group = without_member(group, command.member_id)
     if not isinstance(group, PreparingRebalance):  # there is room for members, so this was a promised id
-        return out.turn(group, reply)
-    return out.turn(rebalance_or_complete(group, None, now_ms, out), reply)
+        return out.decision(group, reply)
+    return out.decision(rebalance_or_complete(group, None, now_ms, out), reply)
 
 
 def _fits(group: Group, command: Join) -> bool:
@@ -104,12 +96,12 @@ def _fits(group: Group, command: Join) -> bool:
     )
 
 
-def _promise(group: Group, command: Join, new_member_id: str, out: Out) -> Turn:
+def _promise(group: Group, command: Join, new_member_id: str, out: DecisionBuilder) -> ClassicDecision:
     """Give a newcomer an id to come back with, so that a client that gave up leaves no ghost behind (KIP-394)."""
     group = Empty() if isinstance(group, Dead) else group
     out.timers.append(SetTimer(TimerKind.SESSION, command.session_timeout_ms, new_member_id))
     promised = replace(group, pending=group.pending | {new_member_id})
-    return out.turn(promised, JoinReply(new_member_id, ErrorCode.MEMBER_ID_REQUIRED))
+    return out.decision(promised, JoinReply(new_member_id, ErrorCode.MEMBER_ID_REQUIRED))
 
 
 def _member(command: Join, member_id: str) -> Member:
@@ -125,7 +117,9 @@ def _member(command: Join, member_id: str) -> Member:
     )
 
 
-def _add(group: Group, command: Join, member_id: str, config: GroupConfig, now_ms: int, out: Out) -> Turn:
+def _add(
+    group: Group, command: Join, member_id: str, config: GroupConfig, now_ms: int, out: DecisionBuilder
+) -> ClassicDecision:
     """A new member; its session is long at first, for it can send no heartbeats while its Join is parked."""
     member = _member(command, member_id)
     out.timers.append(SetTimer(TimerKind.SESSION, NEW_MEMBER_JOIN_TIMEOUT_MS, member_id))
@@ -150,41 +144,41 @@ def _add(group: Group, command: Join, member_id: str, config: GroupConfig, now_m
             after = prepare_rebalance(group, member_id, now_ms, out)
         case _:
             assert_never(group)
-    return out.turn(after, parked_as=member_id)
+    return out.decision(after, parked_as=member_id)
 
 
-def _join_known(group: Group, command: Join, config: GroupConfig, now_ms: int, out: Out) -> Turn:
+def _join_known(group: Group, command: Join, config: GroupConfig, now_ms: int, out: DecisionBuilder) -> ClassicDecision:
     """A member, or a newcomer with its promised id, joins again."""
     member_id = command.member_id
     if not isinstance(group, Dead) and member_id in group.pending and command.group_instance_id is None:
         return _add(group, command, member_id, config, now_ms, out)
     error = check_member(group, member_id, command.group_instance_id)
     if error:
-        return Turn(group, JoinReply(member_id, error))
+        return unchanged(group, JoinReply(member_id, error))
     match group:
         case Dead() | Empty():
-            return Turn(group, JoinReply(member_id, ErrorCode.UNKNOWN_MEMBER_ID))
+            return unchanged(group, JoinReply(member_id, ErrorCode.UNKNOWN_MEMBER_ID))
         case PreparingRebalance():
             return _rejoin(group, command, now_ms, out)
         case CompletingRebalance():
             # The same metadata again: the first answer may have been lost, so it is given once more.
             if group.members[member_id].protocols == command.protocols:
-                return out.turn(group, current_generation(group, member_id))
+                return out.decision(group, current_generation(group, member_id))
             return _rejoin(group, command, now_ms, out)
         case Stable():
             # A leader joins again to ask for a rebalance: it saw topics change. A follower may have lost an answer.
-            unchanged = group.members[member_id].protocols == command.protocols
-            if unchanged and group.leader != member_id:
-                return out.turn(group, current_generation(group, member_id))
+            says_the_same = group.members[member_id].protocols == command.protocols
+            if says_the_same and group.leader != member_id:
+                return out.decision(group, current_generation(group, member_id))
             return _rejoin(group, command, now_ms, out)
         case _:
             assert_never(group)
 
 
-def _rejoin(group: Active, command: Join, now_ms: int, out: Out) -> Turn:
+def _rejoin(group: Active, command: Join, now_ms: int, out: DecisionBuilder) -> ClassicDecision:
     member_id = command.member_id
     members = with_member(group.members, _updated(group.members[member_id], command))
-    return out.turn(rebalance_or_complete(group, member_id, now_ms, out, members), None, member_id)
+    return out.decision(rebalance_or_complete(group, member_id, now_ms, out, members), None, member_id)
 
 
 def _updated(member: Member, command: Join) -> Member:
@@ -208,8 +202,8 @@ def _updated(member: Member, command: Join) -> Member:
 
 
 def _replace_static(
-    group: Active, command: Join, old_member_id: str, new_member_id: str, now_ms: int, out: Out
-) -> Turn:
+    group: Active, command: Join, old_member_id: str, new_member_id: str, now_ms: int, out: DecisionBuilder
+) -> ClassicDecision:
     """A new process takes over a static place: the old holder is fenced, a stable group stays stable (KIP-345)."""
     fence_parked(old_member_id, out)
     group = _with_new_holder(group, old_member_id, new_member_id, command)
@@ -218,22 +212,22 @@ def _replace_static(
     match group:
         case Stable():
             if select_protocol(group.members) != group.protocol:
-                return out.turn(prepare_rebalance(group, new_member_id, now_ms, out), parked_as=new_member_id)
+                return out.decision(prepare_rebalance(group, new_member_id, now_ms, out), parked_as=new_member_id)
             out.save(group, now_ms)
             out.answers.append(
                 JoinAnswer(new_member_id, _resumed(group, new_member_id, old_member_id, command.can_skip_assignment))
             )
-            return out.turn(group, parked_as=new_member_id)
+            return out.decision(group, parked_as=new_member_id)
         case CompletingRebalance():
             # The leader may be assigning to the old id at this moment, so everybody starts over.
-            return out.turn(prepare_rebalance(group, new_member_id, now_ms, out), parked_as=new_member_id)
+            return out.decision(prepare_rebalance(group, new_member_id, now_ms, out), parked_as=new_member_id)
         case PreparingRebalance():
-            return out.turn(rebalance_or_complete(group, new_member_id, now_ms, out), parked_as=new_member_id)
+            return out.decision(rebalance_or_complete(group, new_member_id, now_ms, out), parked_as=new_member_id)
         case _:
             assert_never(group)
 
 
-def fence_parked(member_id: str, out: Out) -> None:
+def fence_parked(member_id: str, out: DecisionBuilder) -> None:
     """End whatever the fenced member waits in with FENCED_INSTANCE_ID."""
     out.answers.append(JoinAnswer(member_id, JoinReply(member_id, ErrorCode.FENCED_INSTANCE_ID)))
     out.answers.append(SyncAnswer(member_id, SyncReply(ErrorCode.FENCED_INSTANCE_ID)))

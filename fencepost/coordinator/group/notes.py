@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from fencepost.coordinator.group.commands import Join, MemberName
 from fencepost.coordinator.group.state import (
     Active,
     CompletingRebalance,
@@ -13,7 +14,7 @@ from fencepost.coordinator.group.state import (
     Stable,
     group_members,
 )
-from fencepost.coordinator.group.turn import Join, MemberName, TimerKind
+from fencepost.coordinator.group.timers import TimerKind
 from fencepost.protocol.errors import ErrorCode
 
 NAMED_MAX = 5
@@ -32,7 +33,7 @@ class Tallies:
 
 
 def goes_on(before: Group, after: Group) -> bool:
-    """Whether nothing came of a turn that is worth a word, as of nearly every one."""
+    """Whether a decision led to nothing that is worth a log line, as nearly every one."""
     if type(before) is not type(after) or _generation(before) != _generation(after):
         return False
     members = group_members(before)
@@ -40,9 +41,9 @@ def goes_on(before: Group, after: Group) -> bool:
 
 
 def story(before: Group, after: Group, cause: Callable[[], str]) -> str | None:
-    """One line about what a turn did to a group's rebalance, unless it `goes_on`; None where it did nothing to it.
+    """One line about what a decision did to a group's rebalance, unless it `goes_on`; None where it did nothing to it.
 
-    `cause` tells what brought the turn about.
+    `cause` says why the decision was made.
     """
     why = cause()
     generation = _generation(before)

@@ -10,9 +10,6 @@ from fencepost.protocol.errors import ErrorCode
 
 ReplyT = TypeVar("ReplyT")
 
-AT_ONCE = None
-"""In place of a ticket: nothing has to become durable first."""
-
 
 class ParkedRequest(Deferred[ReplyT]):
     """A request that another member's request completes."""

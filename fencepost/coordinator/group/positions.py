@@ -1,15 +1,15 @@
 """The positions of groups: committed, fetched, deleted, each within the group's partition of `__consumer_offsets`."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from fencepost.coordinator.group import notes
 from fencepost.coordinator.group.admin import GroupAdmin
 from fencepost.coordinator.group.commit import Commit, decide_commit
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.deletion import DeletedOffsets, decide_delete
+from fencepost.coordinator.group.effects import Effects
 from fencepost.coordinator.group.offsets import FetchedOffset
 from fencepost.coordinator.group.shards import GroupShards, coordinator_error
-from fencepost.coordinator.group.turn import SetTimer
 from fencepost.coordinator.ports import LogWriteFailed, TopicView
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -23,6 +23,7 @@ class GroupPositions(GroupAdmin):
         self.config = config
         self.tallies = notes.Tallies()
         self._topics = topics
+        self._effects: Effects
 
     async def commit(self, command: Commit) -> list[ErrorCode]:
         """OffsetCommit, or TxnOffsetCommit where `command.producer` is set: an error per item, in order.
@@ -40,7 +41,7 @@ class GroupPositions(GroupAdmin):
             )
         except LogWriteFailed as failed:
             return [coordinator_error(failed.code)] * len(command.items)
-        self._set_timers(command.group_id, decision.then)
+        self._effects.set_timers(command.group_id, decision.then)
         self.tallies.committed_offsets += len(decision.log)
         return decision.reply
 
@@ -87,7 +88,3 @@ class GroupPositions(GroupAdmin):
             return DeletedOffsets(coordinator_error(failed.code))
         self.tallies.deleted_offsets += len(decision.log)
         return decision.reply
-
-    def _set_timers(self, group_id: str, timers: Iterable[SetTimer]) -> None:
-        """Start or stop timers of a group."""
-        raise NotImplementedError

@@ -4,7 +4,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import assert_never
 
+from fencepost.coordinator.group.commands import JoinAnswer, JoinedMember, JoinReply, SyncAnswer, SyncReply
 from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.decision import ClassicDecision, DecisionBuilder
 from fencepost.coordinator.group.persistent import PersistentSet
 from fencepost.coordinator.group.state import (
     Active,
@@ -19,22 +21,15 @@ from fencepost.coordinator.group.state import (
     Stable,
     without_member,
 )
-from fencepost.coordinator.group.turn import (
-    JoinAnswer,
-    JoinedMember,
-    JoinReply,
-    Out,
-    SyncAnswer,
-    SyncReply,
-    TimerKind,
-    Turn,
-)
+from fencepost.coordinator.group.timers import TimerKind
 from fencepost.protocol.errors import ErrorCode
 
 LARGEST_GENERATION = 2**31 - 1
 
 
-def start_group(group: Empty, member: Member, protocol_type: str, config: GroupConfig, now_ms: int, out: Out) -> Group:
+def start_group(
+    group: Empty, member: Member, protocol_type: str, config: GroupConfig, now_ms: int, out: DecisionBuilder
+) -> Group:
     """The first member of an empty group: wait `group.initial.rebalance.delay.ms` for others."""
     delay_ms = config.group_initial_rebalance_delay_ms
     preparing = PreparingRebalance(
@@ -54,7 +49,7 @@ def start_group(group: Empty, member: Member, protocol_type: str, config: GroupC
 
 
 def prepare_rebalance(
-    group: CompletingRebalance | Stable, joined: str | None, now_ms: int, out: Out
+    group: CompletingRebalance | Stable, joined: str | None, now_ms: int, out: DecisionBuilder
 ) -> PreparingRebalance | CompletingRebalance | Empty:
     """Ask everybody to rejoin (G1): parked Syncs end with REBALANCE_IN_PROGRESS; member `joined` is here already."""
     members = group.members
@@ -82,7 +77,7 @@ def prepare_rebalance(
 
 
 def rebalance_or_complete(
-    group: Active, joined: str | None, now_ms: int, out: Out, members: Members | None = None
+    group: Active, joined: str | None, now_ms: int, out: DecisionBuilder, members: Members | None = None
 ) -> Group:
     """After a member came, changed or went: start a rebalance, or see whether the running one is complete.
 
@@ -111,7 +106,9 @@ def rebalance_or_complete(
             assert_never(group)
 
 
-def complete_join(group: PreparingRebalance, now_ms: int, out: Out) -> PreparingRebalance | CompletingRebalance | Empty:
+def complete_join(
+    group: PreparingRebalance, now_ms: int, out: DecisionBuilder
+) -> PreparingRebalance | CompletingRebalance | Empty:
     """End the join phase: drop the dynamic members that did not come, elect, choose, answer every parked Join.
 
     Static members keep their places until their sessions end (KIP-345). Where nobody at all came, it waits once more.
@@ -139,13 +136,13 @@ def complete_join(group: PreparingRebalance, now_ms: int, out: Out) -> Preparing
     return _next_generation(group, generation, out)
 
 
-def _emptied(group: PreparingRebalance, generation: int, now_ms: int, out: Out) -> Empty:
+def _emptied(group: PreparingRebalance, generation: int, now_ms: int, out: DecisionBuilder) -> Empty:
     empty = Empty(generation, group.protocol_type, now_ms, group.pending)
     out.save(empty, now_ms)
     return empty
 
 
-def _next_generation(group: PreparingRebalance, generation: int, out: Out) -> CompletingRebalance:
+def _next_generation(group: PreparingRebalance, generation: int, out: DecisionBuilder) -> CompletingRebalance:
     leader = group.leader
     if leader not in group.joined:
         leader = next(member_id for member_id in group.members if member_id in group.joined)
@@ -217,66 +214,66 @@ def select_protocol(members: Members) -> str:
     return votes.most_common(1)[0][0]
 
 
-def expire_join(group_id: str, group: Group, config: GroupConfig, now_ms: int) -> Turn:
+def expire_join(group_id: str, group: Group, config: GroupConfig, now_ms: int) -> ClassicDecision:
     """The join timer went off: extend the initial delay where newcomers came in it, else end the join phase."""
-    out = Out(group_id)
+    out = DecisionBuilder(group_id)
     if not isinstance(group, PreparingRebalance):
-        return out.turn(group)
+        return out.decision(group)
     initial = group.initial
     if initial is not None and initial.grew and initial.remaining_ms > 0:
         delay_ms = min(config.group_initial_rebalance_delay_ms, initial.remaining_ms)
         remaining_ms = max(initial.remaining_ms - initial.delay_ms, 0)
         out.set(TimerKind.JOIN, delay_ms)
-        return out.turn(replace(group, initial=InitialDelay(delay_ms, remaining_ms)))
-    return out.turn(complete_join(replace(group, initial=None), now_ms, out))
+        return out.decision(replace(group, initial=InitialDelay(delay_ms, remaining_ms)))
+    return out.decision(complete_join(replace(group, initial=None), now_ms, out))
 
 
-def expire_sync(group_id: str, group: Group, now_ms: int) -> Turn:
+def expire_sync(group_id: str, group: Group, now_ms: int) -> ClassicDecision:
     """The sync timer went off: members that never fetched their assignment are dropped, the others rebalance."""
-    out = Out(group_id)
+    out = DecisionBuilder(group_id)
     if not isinstance(group, CompletingRebalance | Stable) or not group.unsynced:
-        return out.turn(group)
+        return out.decision(group)
     gone = group.unsynced
     out.end_sessions(gone)
     active: Active = group
     for member_id in gone:
         active = without_member(active, member_id)
     assert not isinstance(active, PreparingRebalance)
-    return out.turn(prepare_rebalance(active, None, now_ms, out))
+    return out.decision(prepare_rebalance(active, None, now_ms, out))
 
 
-def expire_session(group_id: str, group: Group, member_id: str, now_ms: int) -> Turn:
+def expire_session(group_id: str, group: Group, member_id: str, now_ms: int) -> ClassicDecision:
     """A member's session timer went off.
 
     Whoever waits in a Join or a Sync is alive by that, except in its first Join: then its client may have given up
     without ever having learned the id (the timer starts over when the wait ends).
     """
-    out = Out(group_id)
+    out = DecisionBuilder(group_id)
     match group:
         case Dead():
-            return out.turn(group)
+            return out.decision(group)
         case Empty():
-            return out.turn(replace(group, pending=group.pending - {member_id}))
+            return out.decision(replace(group, pending=group.pending - {member_id}))
         case PreparingRebalance() | CompletingRebalance() | Stable():
             member = group.members.get(member_id)
             waiting = isinstance(group, PreparingRebalance) and member_id in group.joined
             waiting = waiting or (isinstance(group, CompletingRebalance) and member_id in group.syncing)
             if member is not None and waiting and not member.is_new:
-                return out.turn(group)
-            return out.turn(remove_member(group, member_id, now_ms, out))
+                return out.decision(group)
+            return out.decision(remove_member(group, member_id, now_ms, out))
         case _:
             assert_never(group)
 
 
-def make_fit(group_id: str, group: Group, config: GroupConfig, now_ms: int) -> Turn:
+def make_fit(group_id: str, group: Group, config: GroupConfig, now_ms: int) -> ClassicDecision:
     """A group that comes back larger than `group.max.size` allows rebalances: the last to rejoin are turned away."""
-    out = Out(group_id)
+    out = DecisionBuilder(group_id)
     if isinstance(group, Stable) and len(group.members) > config.group_max_size:
-        return out.turn(prepare_rebalance(group, None, now_ms, out))
-    return out.turn(group)
+        return out.decision(prepare_rebalance(group, None, now_ms, out))
+    return out.decision(group)
 
 
-def remove_member(group: Active, member_id: str, now_ms: int, out: Out) -> Group:
+def remove_member(group: Active, member_id: str, now_ms: int, out: DecisionBuilder) -> Group:
     """Take a member or a promised id out of the group and go on without it."""
     was_member = member_id in group.members
     group = drop_member(group, member_id, out)
@@ -287,7 +284,7 @@ def remove_member(group: Active, member_id: str, now_ms: int, out: Out) -> Group
     return group
 
 
-def drop_member(group: Active, member_id: str, out: Out) -> Active:
+def drop_member(group: Active, member_id: str, out: DecisionBuilder) -> Active:
     """Take a member or a promised id out of the group; a parked Join or Sync of it ends with UNKNOWN_MEMBER_ID."""
     out.end_sessions((member_id,))
     if isinstance(group, PreparingRebalance) and member_id in group.joined:

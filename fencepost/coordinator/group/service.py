@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from sys import intern
 from typing import Any, TypeVar
@@ -11,9 +11,19 @@ import trio
 
 from fencepost.coordinator.deferred import Deferred
 from fencepost.coordinator.group import classic, join, notes, rebalance
+from fencepost.coordinator.group.commands import (
+    Join,
+    JoinReply,
+    LeaveReply,
+    MemberName,
+    Sync,
+    SyncReply,
+)
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer_service import ConsumerGroups
-from fencepost.coordinator.group.parking import AT_ONCE, Parking, settled, unless_refused
+from fencepost.coordinator.group.decision import ClassicDecision
+from fencepost.coordinator.group.effects import Effects
+from fencepost.coordinator.group.parking import Parking, settled, unless_refused
 from fencepost.coordinator.group.positions import GroupPositions
 from fencepost.coordinator.group.shard_state import GroupRecords
 from fencepost.coordinator.group.shards import GroupRuntime, GroupShard, GroupShards, coordinator_error
@@ -23,22 +33,9 @@ from fencepost.coordinator.group.state import (
     Stable,
     group_members,
 )
-from fencepost.coordinator.group.timers import TimerKey
-from fencepost.coordinator.group.turn import (
-    Join,
-    JoinAnswer,
-    JoinReply,
-    LeaveReply,
-    MemberName,
-    SetTimer,
-    Sync,
-    SyncAnswer,
-    SyncReply,
-    TimerKind,
-    Turn,
-)
+from fencepost.coordinator.group.timers import TimerKey, TimerKind
 from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC
-from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, Ticket, TopicView
+from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, TopicView
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.protocol.errors import ErrorCode
 
@@ -70,10 +67,9 @@ class GroupService(GroupPositions):
         super().__init__(GroupShards(self.runtime, topics, clock), config, topics)
         self._clock = clock
         self._new_id = new_id
-        self._joins: Parking[JoinReply] = Parking(JoinReply("", ErrorCode.REBALANCE_IN_PROGRESS), JoinReply)
-        self._syncs = Parking(SyncReply(ErrorCode.REBALANCE_IN_PROGRESS), lambda _, error: SyncReply(error))
+        self._effects = Effects(self.runtime)
         self._closed = False
-        self.consumers = ConsumerGroups(config, self._shards, lambda: topics.image, clock, new_id, self)
+        self.consumers = ConsumerGroups(config, self._shards, lambda: topics.image, clock, new_id, self._effects)
 
     async def start(self) -> None:
         """Load every partition that has a log; the groups of an unreadable one answer COORDINATOR_NOT_AVAILABLE."""
@@ -85,18 +81,18 @@ class GroupService(GroupPositions):
         now_ms = self._clock.now_ms()
         for group_id, group in list(shard.state.groups.items()):
             for member in group_members(group).values():
-                self.set_timer(TimerKey(TimerKind.SESSION, group_id, member.member_id), member.session_timeout_ms)
-            turn = rebalance.make_fit(group_id, group, self.config, now_ms)
-            self._take(shard, group_id, turn, lambda: "it is larger than group.max.size allows")
+                self.runtime.set_timer(
+                    TimerKey(TimerKind.SESSION, group_id, member.member_id), member.session_timeout_ms
+                )
+            decision = rebalance.make_fit(group_id, group, self.config, now_ms)
+            self._take(shard, group_id, decision, lambda: "it is larger than group.max.size allows")
         self.consumers.loaded(shard)
         if self._forgets_deleted:
             self._shards.forget_deleted_topics_in(shard)
 
     def unloading(self, shard: GroupShard, code: ErrorCode) -> None:
         """Answer the requests that wait in a shard with `code`: their members join again, wherever it is loaded."""
-        self._joins.wake_all(JoinReply("", code), shard)
-        self._syncs.wake_all(SyncReply(code), shard)
-        self.consumers.unloading(shard)
+        self._effects.unloading(shard, code)
 
     def id_of(self, timer: TimerKey) -> str:
         """The group that a timer belongs to."""
@@ -112,8 +108,7 @@ class GroupService(GroupPositions):
     def close(self) -> None:
         """Send everybody who waits away (NOT_COORDINATOR, so that they look for one), for the broker is to stop."""
         self._closed = True
-        self._joins.wake_all(JoinReply("", ErrorCode.NOT_COORDINATOR))
-        self._syncs.wake_all(SyncReply(ErrorCode.NOT_COORDINATOR))
+        self._effects.answer_all(ErrorCode.NOT_COORDINATOR)
 
     def group_partition(self, group_id: str) -> int:
         """The partition of `__consumer_offsets` that holds the group."""
@@ -142,12 +137,12 @@ class GroupService(GroupPositions):
             new_member_id = command.member_id or intern(
                 f"{command.group_instance_id or command.client_id}-{self._new_id()}"
             )
-            turn = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
+            decision = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
             return self._answer(
                 shard,
                 command.group_id,
-                turn,
-                self._joins,
+                decision,
+                self._effects.joins,
                 command.member_id,
                 partial(notes.joining, command, new_member_id),
             )
@@ -176,8 +171,10 @@ class GroupService(GroupPositions):
             if command.group_id in shard.state.consumers:
                 return unless_refused(self.consumers.sync(shard, command), SyncReply)
             group = shard.state.group(command.group_id)
-            turn = classic.sync(group, command, self._clock.now_ms())
-            return self._answer(shard, command.group_id, turn, self._syncs, command.member_id, notes.syncing)
+            decision = classic.sync(group, command, self._clock.now_ms())
+            return self._answer(
+                shard, command.group_id, decision, self._effects.syncs, command.member_id, notes.syncing
+            )
         except LogWriteFailed as failed:
             return SyncReply(coordinator_error(failed.code))
 
@@ -209,67 +206,60 @@ class GroupService(GroupPositions):
             return await self.consumers.leave(shard, group_id, names)
         if shard.refusal:
             return shard.refusal, []
-        turn = classic.leave(group_id, shard.state.group(group_id), tuple(names), self._clock.now_ms())
-        assert isinstance(turn.reply, LeaveReply)
+        decision = classic.leave(group_id, shard.state.group(group_id), tuple(names), self._clock.now_ms())
+        assert isinstance(decision.reply, LeaveReply)
         try:
-            self._take(shard, group_id, turn, partial(notes.leaving, names, turn.reply.errors))
+            self._take(shard, group_id, decision, partial(notes.leaving, names, decision.reply.errors))
         except LogWriteFailed as failed:
             return coordinator_error(failed.code), []
         if refused := await shard.settled(shard.log.newest):
             return coordinator_error(refused), []
-        return ErrorCode.NONE, list(turn.reply.errors)
+        return ErrorCode.NONE, list(decision.reply.errors)
 
-    def _take(self, shard: GroupShard, group_id: str, turn: Turn, cause: Callable[[], str]) -> None:
-        """Append what the turn writes, make it so, wake whom it answers; what it replies waits for the log's end.
+    def _take(self, shard: GroupShard, group_id: str, decision: ClassicDecision, cause: Callable[[], str]) -> None:
+        """Carry out a decision, and log what came of it; its reply waits for the log's end.
 
-        `cause` is for the log, where the turn starts a rebalance. Raises LogWriteFailed, and has done nothing then.
+        `cause` is for the log, where the decision starts a rebalance. Raises LogWriteFailed, and has done nothing then.
         """
-        before, after = shard.state.group(group_id), turn.group
-        if turn.log:
-            shard.write(turn.log)
-        shard.state.put(group_id, after)
+        (change,) = decision.then
+        before, after = shard.state.group(group_id), change.group
+        assert after is not None
+        self._effects.carry_out(shard, group_id, decision)
         if not notes.goes_on(before, after):
             if isinstance(before, CompletingRebalance) and isinstance(after, Stable):
                 self.tallies.completed_rebalances += 1
             if logger.isEnabledFor(logging.INFO) and (told := notes.story(before, after, cause)):
                 logger.info("group %s: %s", group_id, told)
-        if turn.timers:
-            self._set_timers(group_id, turn.timers)
-        if turn.answers:
-            ticket = shard.log.newest
-            self.wake(group_id, turn.answers, AT_ONCE if ticket.is_durable else ticket)
-
-    def wake(self, group_id: str, answers: Sequence[JoinAnswer | SyncAnswer], ticket: Ticket | None) -> None:
-        """Answer parked requests; the answers may leave once `ticket` is durable."""
-        for answer in answers:
-            if isinstance(answer, JoinAnswer):
-                self._joins.wake(group_id, answer.member_id, answer.reply, ticket)
-            else:
-                self._syncs.wake(group_id, answer.member_id, answer.reply, ticket)
 
     def _answer(
         self,
         shard: GroupShard,
         group_id: str,
-        turn: Turn,
+        decision: ClassicDecision,
         parking: Parking[ReplyT],
         asked_as: str,
         cause: Callable[[], str],
     ) -> ReplyT | Deferred[ReplyT] | Coroutine[Any, Any, ReplyT]:
-        """Take the turn and return its reply; parked until another member's turn brings it, where it has none yet.
+        """Carry out the decision and return its reply; without one it waits for the decision of another request.
 
         Raises LogWriteFailed.
         """
-        if turn.reply is not None:
-            reply: ReplyT = turn.reply  # type: ignore[assignment]
-            self._take(shard, group_id, turn, cause)
+        if decision.reply is not None:
+            reply: ReplyT = decision.reply  # type: ignore[assignment]
+            self._take(shard, group_id, decision, cause)
             return self._when_settled(shard, reply, parking, asked_as)
-        asked = parking.park(shard, group_id, turn.parked_as, asked_as)
-        if not (turn.log or turn.timers or turn.answers) and type(turn.group) is type(shard.state.group(group_id)):
-            shard.state.put(group_id, turn.group)  # one more waits for the others, as nearly always
+        (change,) = decision.then
+        group = change.group
+        asked = parking.park(shard, group_id, change.parked_as, asked_as)
+        if (
+            group is not None
+            and not (decision.log or change.timers or change.answers)
+            and type(group) is type(shard.state.group(group_id))
+        ):
+            shard.state.put(group_id, group)  # one more waits for the others, as nearly always
             return asked
         try:
-            self._take(shard, group_id, turn, cause)
+            self._take(shard, group_id, decision, cause)
         except BaseException:
             asked.abandon()
             raise
@@ -287,20 +277,6 @@ class GroupService(GroupPositions):
     def _session(self, group_id: str, member: Member) -> None:
         """Start the member's session over."""
         self.runtime.set_timer(TimerKey(TimerKind.SESSION, group_id, member.member_id), member.session_timeout_ms)
-
-    def _set_timers(self, group_id: str, timers: Iterable[SetTimer]) -> None:
-        new = tuple.__new__  # the constructor of a named tuple is a function in Python
-        self.runtime.set_timers(
-            (new(TimerKey, (kind, group_id, member_id)), delay_ms) for kind, delay_ms, member_id in timers
-        )
-
-    def set_timer(self, key: TimerKey, delay_ms: int | None) -> None:
-        """Start a timer over, or stop it where the delay is None."""
-        self.runtime.set_timer(key, delay_ms)
-
-    def is_timed(self, key: TimerKey) -> bool:
-        """Whether the timer runs."""
-        return key in self.runtime.timers
 
     async def expire(self, timer: TimerKey) -> None:
         """A timer went off. Where the log refuses what it decides, it goes off again."""
@@ -321,14 +297,14 @@ class GroupService(GroupPositions):
         now_ms = self._clock.now_ms()
         match key.kind:
             case TimerKind.SESSION:
-                turn = rebalance.expire_session(key.group_id, group, key.member_id, now_ms)
+                decision = rebalance.expire_session(key.group_id, group, key.member_id, now_ms)
             case TimerKind.JOIN:
-                turn = rebalance.expire_join(key.group_id, group, self.config, now_ms)
+                decision = rebalance.expire_join(key.group_id, group, self.config, now_ms)
             case TimerKind.SYNC:
-                turn = rebalance.expire_sync(key.group_id, group, now_ms)
+                decision = rebalance.expire_sync(key.group_id, group, now_ms)
             case TimerKind.REBALANCE | TimerKind.CLASSIC_JOIN | TimerKind.CLASSIC_SYNC:
                 return
-        self._take(shard, key.group_id, turn, partial(notes.expiring, key.kind, key.member_id, group))
+        self._take(shard, key.group_id, decision, partial(notes.expiring, key.kind, key.member_id, group))
 
     async def _sweep(self) -> None:
         while True:

@@ -22,7 +22,7 @@ _DEAD = Dead()
 
 
 class GroupShardState:
-    """The groups of one partition, in memory; changed by records, turns and the ends of transactions."""
+    """The groups of one partition, in memory; changed by records, decisions and the ends of transactions."""
 
     def __init__(self) -> None:
         self.groups: dict[str, Group] = {}

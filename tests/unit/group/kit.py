@@ -7,12 +7,12 @@ import trio
 import trio.lowlevel
 import trio.testing
 
+from fencepost.coordinator.group.commands import Join, JoinReply, Sync, SyncReply
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.group.state import Group
-from fencepost.coordinator.group.turn import Join, JoinReply, Sync, SyncReply
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
 from fencepost.coordinator.ports import KeyValue, LogListener, LogWriteFailed, ProducerTag, ReplayedBatch
 from fencepost.protocol.errors import ErrorCode

@@ -5,7 +5,7 @@ import pytest
 from fencepost.broker.handlers import api11_join_group as join_handler
 from fencepost.broker.handlers import api14_sync_group as sync_handler
 from fencepost.broker.network.dispatch import Dispatch
-from fencepost.coordinator.group.turn import JoinReply, SyncReply
+from fencepost.coordinator.group.commands import JoinReply, SyncReply
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import (
     api11_join_group,

@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from fencepost.coordinator.group.classic import heartbeat, leave, sync
+from fencepost.coordinator.group.commands import JoinAnswer, JoinReply, MemberName, SyncAnswer, SyncReply
 from fencepost.coordinator.group.config import NEW_MEMBER_JOIN_TIMEOUT_MS
+from fencepost.coordinator.group.decision import unchanged
 from fencepost.coordinator.group.join import join
 from fencepost.coordinator.group.rebalance import expire_join, expire_session, expire_sync, select_protocol
 from fencepost.coordinator.group.records import GroupSaved
@@ -18,16 +20,7 @@ from fencepost.coordinator.group.state import (
     PreparingRebalance,
     Stable,
 )
-from fencepost.coordinator.group.turn import (
-    JoinAnswer,
-    JoinReply,
-    MemberName,
-    SetTimer,
-    SyncAnswer,
-    SyncReply,
-    TimerKind,
-    Turn,
-)
+from fencepost.coordinator.group.timers import SetTimer, TimerKind
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.group import kit
 from tests.unit.group.machine import CONFIG, NOW, alone, delay, first, pair, reply_of
@@ -35,7 +28,7 @@ from tests.unit.group.machine import CONFIG, NOW, alone, delay, first, pair, rep
 
 def test_the_first_member_leads_the_first_generation_at_once_without_an_initial_delay() -> None:
     turn = first()
-    assert isinstance(turn.group, CompletingRebalance)
+    assert isinstance(turn.then[0].group, CompletingRebalance)
     reply = reply_of(turn, "a")
     assert isinstance(reply, JoinReply)
     assert (reply.generation, reply.leader, reply.member_id, reply.protocol) == (1, "a", "a", "range")
@@ -46,13 +39,13 @@ def test_the_first_member_leads_the_first_generation_at_once_without_an_initial_
 
 def test_an_unknown_group_has_no_members_to_come_back() -> None:
     turn = join(Dead(), kit.join("a"), "x", CONFIG, NOW)
-    assert turn == Turn(Dead(), JoinReply("a", ErrorCode.UNKNOWN_MEMBER_ID))
+    assert turn == unchanged(Dead(), JoinReply("a", ErrorCode.UNKNOWN_MEMBER_ID))
 
 
 @pytest.mark.parametrize("session_timeout_ms", [5_999, 1_800_001])
 def test_a_session_timeout_out_of_bounds_is_refused(session_timeout_ms: int) -> None:
     turn = first(session_timeout_ms=session_timeout_ms)
-    assert turn == Turn(Dead(), JoinReply("", ErrorCode.INVALID_SESSION_TIMEOUT))
+    assert turn == unchanged(Dead(), JoinReply("", ErrorCode.INVALID_SESSION_TIMEOUT))
 
 
 def test_a_session_timeout_is_looked_at_before_the_group_g1() -> None:
@@ -62,11 +55,11 @@ def test_a_session_timeout_is_looked_at_before_the_group_g1() -> None:
 
 def test_whoever_comes_when_all_others_have_left_the_initial_delay_is_let_in_g1() -> None:
     config = replace(CONFIG, group_initial_rebalance_delay_ms=3000)
-    group = join(Dead(), kit.join(member_id_required=False), "a", config, NOW).group
-    group = leave("g", group, (MemberName("a"),), NOW).group
+    group = join(Dead(), kit.join(member_id_required=False), "a", config, NOW).then[0].group
+    group = leave("g", group, (MemberName("a"),), NOW).then[0].group
     assert isinstance(group, PreparingRebalance)
     turn = join(group, kit.join(member_id_required=False, protocols=(("sticky", b""),)), "b", config, NOW)
-    assert (turn.reply, turn.parked_as) == (None, "b")
+    assert (turn.reply, turn.then[0].parked_as) == (None, "b")
     other = join(group, kit.join(member_id_required=False, protocol_type="connect"), "b", config, NOW)
     assert other.reply == JoinReply("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
@@ -74,40 +67,40 @@ def test_whoever_comes_when_all_others_have_left_the_initial_delay_is_let_in_g1(
 def test_a_newcomer_is_given_an_id_to_come_back_with_kip_394() -> None:
     turn = join(Dead(), kit.join(), "a", CONFIG, NOW)
     assert turn.reply == JoinReply("a", ErrorCode.MEMBER_ID_REQUIRED)
-    assert turn.group == Empty(pending=frozenset("a"))
-    assert turn.timers == (SetTimer(TimerKind.SESSION, 10_000, "a"),)
-    again = join(turn.group, kit.join("a"), "", CONFIG, NOW)
-    assert isinstance(again.group, CompletingRebalance)
-    assert not again.group.pending
+    assert turn.then[0].group == Empty(pending=frozenset("a"))
+    assert turn.then[0].timers == (SetTimer(TimerKind.SESSION, 10_000, "a"),)
+    again = join(turn.then[0].group, kit.join("a"), "", CONFIG, NOW)
+    assert isinstance(again.then[0].group, CompletingRebalance)
+    assert not again.then[0].group.pending
 
 
 def test_a_promised_id_that_is_never_taken_expires() -> None:
-    group = join(Dead(), kit.join(), "a", CONFIG, NOW).group
-    assert expire_session("g", group, "a", NOW).group == Empty()
+    group = join(Dead(), kit.join(), "a", CONFIG, NOW).then[0].group
+    assert expire_session("g", group, "a", NOW).then[0].group == Empty()
 
 
 def test_a_promised_id_keeps_a_rebalance_waiting_until_it_expires_or_leaves() -> None:
-    group = join(alone(), kit.join(), "b", CONFIG, NOW).group
-    group = join(group, kit.join("a"), "", CONFIG, NOW).group
+    group = join(alone(), kit.join(), "b", CONFIG, NOW).then[0].group
+    group = join(group, kit.join("a"), "", CONFIG, NOW).then[0].group
     assert isinstance(group, PreparingRebalance)
     assert group.joined == {"a"}
     for end in (expire_session("g", group, "b", NOW), leave("g", group, (MemberName("b"),), NOW)):
-        assert isinstance(end.group, CompletingRebalance)
+        assert isinstance(end.then[0].group, CompletingRebalance)
         assert reply_of(end, "a").error is ErrorCode.NONE
     taken = join(group, kit.join("b"), "", CONFIG, NOW)
-    assert isinstance(taken.group, CompletingRebalance)
-    assert list(taken.group.members) == ["a", "b"]
+    assert isinstance(taken.then[0].group, CompletingRebalance)
+    assert list(taken.then[0].group.members) == ["a", "b"]
 
 
 def test_a_second_member_makes_everybody_rejoin() -> None:
     turn = join(alone(), kit.join(member_id_required=False), "b", CONFIG, NOW)
-    assert isinstance(turn.group, PreparingRebalance)
+    assert isinstance(turn.then[0].group, PreparingRebalance)
     assert turn.reply is None
-    assert turn.parked_as == "b"
+    assert turn.then[0].parked_as == "b"
     assert delay(turn, TimerKind.JOIN) == 60_000
     assert delay(turn, TimerKind.SESSION, "b") == NEW_MEMBER_JOIN_TIMEOUT_MS
-    assert heartbeat(turn.group, "a", None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
-    end = join(turn.group, kit.join("a"), "", CONFIG, NOW)
+    assert heartbeat(turn.then[0].group, "a", None, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+    end = join(turn.then[0].group, kit.join("a"), "", CONFIG, NOW)
     leader, follower = reply_of(end, "a"), reply_of(end, "b")
     assert isinstance(leader, JoinReply)
     assert isinstance(follower, JoinReply)
@@ -118,29 +111,29 @@ def test_a_second_member_makes_everybody_rejoin() -> None:
 
 
 def test_members_that_do_not_rejoin_in_time_are_dropped_and_the_next_leads() -> None:
-    group = join(alone(), kit.join(member_id_required=False), "b", CONFIG, NOW).group
+    group = join(alone(), kit.join(member_id_required=False), "b", CONFIG, NOW).then[0].group
     turn = expire_join("g", group, CONFIG, NOW)
-    assert isinstance(turn.group, CompletingRebalance)
-    assert turn.group.leader == "b"
-    assert list(turn.group.members) == ["b"]
+    assert isinstance(turn.then[0].group, CompletingRebalance)
+    assert turn.then[0].group.leader == "b"
+    assert list(turn.then[0].group.members) == ["b"]
     assert delay(turn, TimerKind.SESSION, "a") is None
-    assert heartbeat(turn.group, "a", None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
+    assert heartbeat(turn.then[0].group, "a", None, 1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_static_members_that_do_not_rejoin_in_time_keep_their_places_kip_345() -> None:
     group = alone(group_instance_id="i")
-    group2 = join(group, kit.join(member_id_required=False), "b", CONFIG, NOW).group
+    group2 = join(group, kit.join(member_id_required=False), "b", CONFIG, NOW).then[0].group
     turn = expire_join("g", group2, CONFIG, NOW)
-    assert isinstance(turn.group, CompletingRebalance)
-    assert turn.group.leader == "b"
-    assert list(turn.group.members) == ["a", "b"]
-    assert [answer.member_id for answer in turn.answers] == ["b"]
+    assert isinstance(turn.then[0].group, CompletingRebalance)
+    assert turn.then[0].group.leader == "b"
+    assert list(turn.then[0].group.members) == ["a", "b"]
+    assert [answer.member_id for answer in turn.then[0].answers] == ["b"]
 
 
 def test_a_rebalance_that_nobody_joins_waits_once_more() -> None:
     group = PreparingRebalance(1, "consumer", "range", "a", alone(group_instance_id="i").members)
     turn = expire_join("g", group, CONFIG, NOW)
-    assert turn.group == group
+    assert turn.then[0].group == group
     assert delay(turn, TimerKind.JOIN) == 60_000
 
 
@@ -150,7 +143,7 @@ def test_a_rebalance_that_nobody_joins_waits_once_more() -> None:
 def test_a_member_without_a_common_protocol_is_refused(changes: dict[str, object]) -> None:
     group = alone()
     turn = join(group, kit.join(member_id_required=False, **changes), "b", CONFIG, NOW)
-    assert turn == Turn(group, JoinReply("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+    assert turn == unchanged(group, JoinReply("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +154,9 @@ def test_one_common_protocol_must_be_left_for_all_g1(spoken: str, let_in: bool) 
     group: Group = Dead()
     for member_id, names in (("a", "range sticky"), ("b", "sticky")):
         protocols = tuple((name, b"") for name in names.split())
-        group = join(group, kit.join(member_id_required=False, protocols=protocols), member_id, CONFIG, NOW).group
+        group = (
+            join(group, kit.join(member_id_required=False, protocols=protocols), member_id, CONFIG, NOW).then[0].group
+        )
     protocols = tuple((name, b"") for name in spoken.split())
     turn = join(group, kit.join(member_id_required=False, protocols=protocols), "c", CONFIG, NOW)
     assert turn.reply == (None if let_in else JoinReply("", ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
@@ -185,33 +180,33 @@ def test_the_group_has_a_largest_size() -> None:
     config = replace(CONFIG, group_max_size=1)
     group = alone()
     turn = join(group, kit.join(member_id_required=False), "b", config, NOW)
-    assert turn == Turn(group, JoinReply("", ErrorCode.GROUP_MAX_SIZE_REACHED))
-    assert isinstance(join(group, kit.join("a"), "", config, NOW).group, CompletingRebalance)
+    assert turn == unchanged(group, JoinReply("", ErrorCode.GROUP_MAX_SIZE_REACHED))
+    assert isinstance(join(group, kit.join("a"), "", config, NOW).then[0].group, CompletingRebalance)
 
 
 def test_a_promised_id_is_taken_back_where_the_group_is_full_meanwhile_g1() -> None:
-    group = join(alone(), kit.join(), "b", CONFIG, NOW).group
+    group = join(alone(), kit.join(), "b", CONFIG, NOW).then[0].group
     turn = join(group, kit.join("b"), "", replace(CONFIG, group_max_size=1), NOW)
     assert turn.reply == JoinReply("", ErrorCode.GROUP_MAX_SIZE_REACHED)
-    assert isinstance(turn.group, Stable)
-    assert not turn.group.pending
+    assert isinstance(turn.then[0].group, Stable)
+    assert not turn.then[0].group.pending
     assert delay(turn, TimerKind.SESSION, "b") is None
 
 
 def test_while_members_rejoin_the_last_ones_of_a_group_too_large_are_turned_away() -> None:
-    group: Group = join(pair(), kit.join("a"), "", CONFIG, NOW).group
+    group: Group = join(pair(), kit.join("a"), "", CONFIG, NOW).then[0].group
     assert isinstance(group, PreparingRebalance)
     turn = join(group, kit.join("b"), "", replace(CONFIG, group_max_size=1), NOW)
     assert turn.reply == JoinReply("", ErrorCode.GROUP_MAX_SIZE_REACHED)
-    assert isinstance(turn.group, CompletingRebalance)
-    assert list(turn.group.members) == ["a"]
+    assert isinstance(turn.then[0].group, CompletingRebalance)
+    assert list(turn.then[0].group.members) == ["a"]
     assert delay(turn, TimerKind.SESSION, "b") is None
 
 
 def test_a_follower_that_joins_again_unchanged_is_told_the_generation_it_has() -> None:
     group = pair()
     turn = join(group, kit.join("b"), "", CONFIG, NOW)
-    assert turn.group == group
+    assert turn.then[0].group == group
     assert turn.reply == JoinReply("b", ErrorCode.NONE, 2, "consumer", "range", "a")
 
 
@@ -220,25 +215,25 @@ def test_a_leader_or_a_changed_member_that_joins_again_starts_a_rebalance(
     member_id: str, protocols: tuple[tuple[str, bytes], ...]
 ) -> None:
     turn = join(pair(), kit.join(member_id, protocols=protocols), "", CONFIG, NOW)
-    assert isinstance(turn.group, PreparingRebalance)
-    assert turn.group.joined == {member_id}
-    assert turn.group.members[member_id].protocols == protocols
+    assert isinstance(turn.then[0].group, PreparingRebalance)
+    assert turn.then[0].group.joined == {member_id}
+    assert turn.then[0].group.members[member_id].protocols == protocols
 
 
 def test_a_join_repeated_before_the_sync_is_answered_again_to_the_leader_with_all_members() -> None:
-    group = first().group
+    group = first().then[0].group
     turn = join(group, kit.join("a"), "", CONFIG, NOW)
-    assert turn.group == group
+    assert turn.then[0].group == group
     assert isinstance(turn.reply, JoinReply)
     assert [member.member_id for member in turn.reply.members] == ["a"]
 
 
 def test_a_change_of_metadata_before_the_sync_sends_the_syncing_members_back() -> None:
-    group = join(alone(), kit.join(member_id_required=False), "b", CONFIG, NOW).group
-    group = join(group, kit.join("a"), "", CONFIG, NOW).group
-    group = sync(group, kit.sync("b", 2), NOW).group
+    group = join(alone(), kit.join(member_id_required=False), "b", CONFIG, NOW).then[0].group
+    group = join(group, kit.join("a"), "", CONFIG, NOW).then[0].group
+    group = sync(group, kit.sync("b", 2), NOW).then[0].group
     turn = join(group, kit.join("a", protocols=(("range", b"new"),)), "", CONFIG, NOW)
-    assert isinstance(turn.group, PreparingRebalance)
+    assert isinstance(turn.then[0].group, PreparingRebalance)
     assert reply_of(turn, "b") == SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)
     assert delay(turn, TimerKind.SESSION, "b") == 10_000
     assert delay(turn, TimerKind.SYNC) is None
@@ -252,23 +247,25 @@ def test_a_stranger_is_not_let_in_with_an_id_of_its_own() -> None:
 
 def test_a_static_member_gets_its_place_without_a_promise_kip_345() -> None:
     turn = join(Dead(), kit.join(group_instance_id="i"), "a", CONFIG, NOW)
-    assert isinstance(turn.group, CompletingRebalance)
+    assert isinstance(turn.then[0].group, CompletingRebalance)
 
 
 def test_a_static_member_that_comes_back_to_a_stable_group_gets_a_new_id_and_no_rebalance_kip_345() -> None:
     group = pair(group_instance_id="i")
     turn = join(group, kit.join(group_instance_id="i"), "b2", CONFIG, NOW)
-    assert isinstance(turn.group, Stable)
-    assert list(turn.group.members) == ["a", "b2"]
-    assert turn.group.members["b2"].assignment == b"B"
-    assert JoinAnswer("b", JoinReply("b", ErrorCode.FENCED_INSTANCE_ID)) in turn.answers
+    assert isinstance(turn.then[0].group, Stable)
+    assert list(turn.then[0].group.members) == ["a", "b2"]
+    assert turn.then[0].group.members["b2"].assignment == b"B"
+    assert JoinAnswer("b", JoinReply("b", ErrorCode.FENCED_INSTANCE_ID)) in turn.then[0].answers
     assert reply_of(turn, "b2") == JoinReply("b2", ErrorCode.NONE, 2, "consumer", "range", "a")
     [saved] = turn.log
     assert isinstance(saved, GroupSaved)
     assert [member.member_id for member in saved.members] == ["a", "b2"]
     assert delay(turn, TimerKind.SESSION, "b") is None
-    assert heartbeat(turn.group, "b", "i", 2) is ErrorCode.FENCED_INSTANCE_ID
-    assert sync(turn.group, kit.sync("b2", 2), NOW).reply == SyncReply(ErrorCode.NONE, "consumer", "range", b"B")
+    assert heartbeat(turn.then[0].group, "b", "i", 2) is ErrorCode.FENCED_INSTANCE_ID
+    assert sync(turn.then[0].group, kit.sync("b2", 2), NOW).reply == SyncReply(
+        ErrorCode.NONE, "consumer", "range", b"B"
+    )
 
 
 def test_a_static_leader_that_comes_back_skips_the_assignment_kip_814() -> None:
@@ -291,26 +288,28 @@ def test_a_static_member_that_comes_back_with_another_protocol_starts_a_rebalanc
     group = alone(group_instance_id="i", protocols=(("range", b""), ("sticky", b"")))
     command = kit.join(group_instance_id="i", protocols=(("sticky", b""), ("range", b"")))
     turn = join(group, command, "a2", CONFIG, NOW)
-    assert isinstance(turn.group, CompletingRebalance)
-    assert turn.group.protocol == "sticky"
+    assert isinstance(turn.then[0].group, CompletingRebalance)
+    assert turn.then[0].group.protocol == "sticky"
 
 
 def test_a_static_member_that_comes_back_before_the_sync_starts_the_rebalance_over() -> None:
-    group = join(alone(), kit.join(member_id_required=False, group_instance_id="i"), "b", CONFIG, NOW).group
-    group = join(group, kit.join("a"), "", CONFIG, NOW).group
-    group = sync(group, kit.sync("b", 2), NOW).group
+    group = join(alone(), kit.join(member_id_required=False, group_instance_id="i"), "b", CONFIG, NOW).then[0].group
+    group = join(group, kit.join("a"), "", CONFIG, NOW).then[0].group
+    group = sync(group, kit.sync("b", 2), NOW).then[0].group
     turn = join(group, kit.join(group_instance_id="i"), "b2", CONFIG, NOW)
-    assert isinstance(turn.group, PreparingRebalance)
-    assert turn.group.joined == {"b2"}
-    assert SyncAnswer("b", SyncReply(ErrorCode.FENCED_INSTANCE_ID)) in turn.answers
+    assert isinstance(turn.then[0].group, PreparingRebalance)
+    assert turn.then[0].group.joined == {"b2"}
+    assert SyncAnswer("b", SyncReply(ErrorCode.FENCED_INSTANCE_ID)) in turn.then[0].answers
 
 
 def test_a_static_member_that_comes_back_while_others_rejoin_fences_its_parked_self() -> None:
-    group: Group = join(pair(), kit.join(group_instance_id="i", member_id_required=False), "s", CONFIG, NOW).group
+    group: Group = (
+        join(pair(), kit.join(group_instance_id="i", member_id_required=False), "s", CONFIG, NOW).then[0].group
+    )
     turn = join(group, kit.join(group_instance_id="i"), "s2", CONFIG, NOW)
-    assert isinstance(turn.group, PreparingRebalance)
-    assert turn.group.joined == {"s2"}
-    assert JoinAnswer("s", JoinReply("s", ErrorCode.FENCED_INSTANCE_ID)) in turn.answers
+    assert isinstance(turn.then[0].group, PreparingRebalance)
+    assert turn.then[0].group.joined == {"s2"}
+    assert JoinAnswer("s", JoinReply("s", ErrorCode.FENCED_INSTANCE_ID)) in turn.then[0].answers
 
 
 @pytest.mark.parametrize(
@@ -328,33 +327,33 @@ def test_the_initial_delay_is_extended_by_newcomers_up_to_the_rebalance_timeout(
     command = kit.join(member_id_required=False, rebalance_timeout_ms=7000)
     turn = join(Dead(), command, "a", config, NOW)
     assert delay(turn, TimerKind.JOIN) == 3000
-    group = join(turn.group, command, "b", config, NOW).group
+    group = join(turn.then[0].group, command, "b", config, NOW).then[0].group
     turn = expire_join("g", group, config, NOW)
     assert delay(turn, TimerKind.JOIN) == 3000
-    group = join(turn.group, command, "c", config, NOW).group
+    group = join(turn.then[0].group, command, "c", config, NOW).then[0].group
     turn = expire_join("g", group, config, NOW)
     assert delay(turn, TimerKind.JOIN) == 1000
-    group = join(turn.group, command, "d", config, NOW).group
+    group = join(turn.then[0].group, command, "d", config, NOW).then[0].group
     turn = expire_join("g", group, config, NOW)
-    assert isinstance(turn.group, CompletingRebalance)
-    assert len(turn.answers) == 4
+    assert isinstance(turn.then[0].group, CompletingRebalance)
+    assert len(turn.then[0].answers) == 4
 
 
 def test_members_that_never_sync_are_dropped() -> None:
-    group = join(alone(), kit.join(member_id_required=False), "b", CONFIG, NOW).group
-    group = join(group, kit.join("a"), "", CONFIG, NOW).group
-    stable = sync(group, kit.sync("a", 2, assignments=(("a", b"A"), ("b", b"B"))), NOW).group
+    group = join(alone(), kit.join(member_id_required=False), "b", CONFIG, NOW).then[0].group
+    group = join(group, kit.join("a"), "", CONFIG, NOW).then[0].group
+    stable = sync(group, kit.sync("a", 2, assignments=(("a", b"A"), ("b", b"B"))), NOW).then[0].group
     assert isinstance(stable, Stable)
     assert stable.unsynced == {"b"}
     turn = expire_sync("g", stable, NOW)
-    assert isinstance(turn.group, PreparingRebalance)
-    assert list(turn.group.members) == ["a"]
-    assert expire_sync("g", pair(), NOW) == Turn(pair())
+    assert isinstance(turn.then[0].group, PreparingRebalance)
+    assert list(turn.then[0].group.members) == ["a"]
+    assert expire_sync("g", pair(), NOW) == unchanged(pair())
 
 
 def test_a_member_in_a_parked_join_is_alive_except_a_new_one() -> None:
-    group: Group = join(alone(), kit.join(member_id_required=False), "b", CONFIG, NOW).group
+    group: Group = join(alone(), kit.join(member_id_required=False), "b", CONFIG, NOW).then[0].group
     turn = expire_session("g", group, "b", NOW)
-    assert JoinAnswer("b", JoinReply("", ErrorCode.UNKNOWN_MEMBER_ID)) in turn.answers
-    group = join(pair(), kit.join("b", protocols=(("range", b"n"),)), "", CONFIG, NOW).group
-    assert expire_session("g", group, "b", NOW).group == group
+    assert JoinAnswer("b", JoinReply("", ErrorCode.UNKNOWN_MEMBER_ID)) in turn.then[0].answers
+    group = join(pair(), kit.join("b", protocols=(("range", b"n"),)), "", CONFIG, NOW).then[0].group
+    assert expire_session("g", group, "b", NOW).then[0].group == group

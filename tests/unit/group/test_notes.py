@@ -7,8 +7,8 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from fencepost.coordinator.group.commands import MemberName
 from fencepost.coordinator.group.notes import named
-from fencepost.coordinator.group.turn import MemberName
 from tests.unit.group.kit import World
 
 

@@ -3,10 +3,10 @@
 import trio
 from trio.testing import MockClock
 
+from fencepost.coordinator.group.commands import JoinReply
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.offsets import FetchedOffset, OffsetCommitItem
-from fencepost.coordinator.group.turn import JoinReply
 from fencepost.coordinator.ports import ProducerTag
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition

@@ -5,8 +5,8 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from fencepost.coordinator.group.commands import JoinReply, MemberName, SyncReply
 from fencepost.coordinator.group.config import GroupConfig
-from fencepost.coordinator.group.turn import JoinReply, MemberName, SyncReply
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.group.kit import T0, World, assignments, commit
 
@@ -253,7 +253,7 @@ async def test_a_cancelled_join_leaves_no_wait_behind(autojump_clock: MockClock,
     first, second = await world.settle(None, None)
     with trio.move_on_after(1):
         await world.join(first.member_id)
-    assert not len(world.service._joins)
+    assert not len(world.service._effects.joins)
     reply = await world.join(second.member_id)
     assert reply.generation == 2
 

@@ -1,7 +1,6 @@
 """Timers that are started over cost nothing and fire once."""
 
-from fencepost.coordinator.group.timers import TimerKey
-from fencepost.coordinator.group.turn import TimerKind
+from fencepost.coordinator.group.timers import TimerKey, TimerKind
 from fencepost.coordinator.runtime.timers import Timers
 
 A = TimerKey(TimerKind.SESSION, "g", "a")

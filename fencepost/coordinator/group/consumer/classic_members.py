@@ -8,20 +8,21 @@ others.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fencepost.coordinator.group.commands import Join, JoinReply, MemberName, Sync, SyncReply
 from fencepost.coordinator.group.consumer import embedded, fencing, migration, regexes
-from fencepost.coordinator.group.consumer.desk import Desk, MemberTimer
+from fencepost.coordinator.group.consumer.context import GroupContext
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.member import ClassicSide, ConsumerMember, MemberState, without_epochs
 from fencepost.coordinator.group.consumer.migration import MigrationPolicy
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.coordinator.group.consumer.requests import check_length
-from fencepost.coordinator.group.turn import Join, JoinReply, MemberName, Sync, SyncReply, TimerKind
+from fencepost.coordinator.group.timers import SetTimer, TimerKind
 from fencepost.protocol.errors import ErrorCode
 
 
-def join(desk: Desk, command: Join, new_member_id: str) -> JoinReply:
+def join(context: GroupContext, command: Join, new_member_id: str) -> JoinReply:
     """A classic member joins, or rejoins to be brought a step nearer to its target. Raises Refused."""
-    group, config = desk.group, desk.view.config
+    group, config = context.group, context.view.config
     member_id = command.member_id or new_member_id
     check_length("member id", member_id)
     if config.group_consumer_migration_policy == MigrationPolicy.DISABLED:
@@ -38,19 +39,19 @@ def join(desk: Desk, command: Join, new_member_id: str) -> JoinReply:
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Malformed embedded protocol: {error}") from error
     replaced = group.static_member(command.group_instance_id)
     down = migration.downgrades_by_replacing(group, replaced, config)
-    member = _sender(desk, command, member_id, subscription)
+    member = _sender(context, command, member_id, subscription)
     updated = _updated(member, command, subscription)
-    names_changed = desk.note_member(member, updated)
-    changed = desk.note_regex(member, updated) is not regexes.Change.NONE or names_changed
-    epoch, homogeneous = desk.epoch(changed, member, updated)
-    reported = embedded.reported_of(subscription, desk.view.image)
+    names_changed = context.note_member(member, updated)
+    changed = context.note_regex(member, updated) is not regexes.Change.NONE or names_changed
+    epoch, homogeneous = context.epoch(changed, member, updated)
+    reported = embedded.reported_of(subscription, context.view.image)
     if not down:
-        target_epoch, target = desk.assign(epoch, homogeneous, member, updated)
-        updated = desk.step(updated, target_epoch, target, changed, reported)
-        desk.timers += [
-            MemberTimer(TimerKind.CLASSIC_JOIN, None, member_id),
-            MemberTimer(TimerKind.SESSION, command.session_timeout_ms, member_id),
-            MemberTimer(TimerKind.CLASSIC_SYNC, command.rebalance_timeout_ms, member_id),
+        target_epoch, target = context.assign(epoch, homogeneous, member, updated)
+        updated = context.step(updated, target_epoch, target, changed, reported)
+        context.timers += [
+            SetTimer(TimerKind.CLASSIC_JOIN, None, member_id),
+            SetTimer(TimerKind.SESSION, command.session_timeout_ms, member_id),
+            SetTimer(TimerKind.CLASSIC_SYNC, command.rebalance_timeout_ms, member_id),
         ]
     else:
         assert replaced is not None
@@ -60,12 +61,12 @@ def join(desk: Desk, command: Join, new_member_id: str) -> JoinReply:
         stale = group.assignment_epoch < epoch or not arrived
         if not stale:
             target = group.target_of(member_id, updated.instance_id)
-            updated = desk.step(updated, group.assignment_epoch, target, changed, reported)
+            updated = context.step(updated, group.assignment_epoch, target, changed, reported)
         try:
-            migration.downgrade(desk, [*staying, updated], {member_id: replaced.member_id}, rebalance_after=stale)
+            migration.downgrade(context, [*staying, updated], {member_id: replaced.member_id}, rebalance_after=stale)
         except embedded.Malformed as error:
             raise Refused(ErrorCode.GROUP_ID_NOT_FOUND, f"Cannot downgrade the group: {error}") from error
-        desk.stop_timers([replaced.member_id])
+        context.stop_timers([replaced.member_id])
     return JoinReply(
         member_id,
         generation=updated.epoch,
@@ -81,21 +82,23 @@ def _speaks(group: ConsumerGroup, command: Join) -> bool:
     return command.protocol_type == embedded.PROTOCOL_TYPE and bool(names) and shared
 
 
-def _sender(desk: Desk, command: Join, member_id: str, subscription: embedded.Subscription) -> ConsumerMember:
+def _sender(
+    context: GroupContext, command: Join, member_id: str, subscription: embedded.Subscription
+) -> ConsumerMember:
     """The member itself, or a new one. Raises Refused.
 
     Kafka takes any id that a member comes with as new, also of one that was put out and has not heard of it. Such a one
     would go on with partitions that are others' by now; a classic group refuses it, and so does this one.
     """
     if command.group_instance_id is None:
-        member = desk.group.members.get(member_id)
+        member = context.group.members.get(member_id)
         if member is None and command.member_id and (subscription.owned or subscription.generation >= 0):
-            text = f"Member {member_id} is not a member of group {desk.group.group_id} any more."
+            text = f"Member {member_id} is not a member of group {context.group.group_id} any more."
             raise Refused(ErrorCode.UNKNOWN_MEMBER_ID, text)
         return member or ConsumerMember(member_id=member_id)
     if command.member_id:
-        return fencing.holder_of(desk.group, member_id, command.group_instance_id)
-    return fencing.take_static_place(desk, member_id, command.group_instance_id, by_consumer_protocol=False)
+        return fencing.holder_of(context.group, member_id, command.group_instance_id)
+    return fencing.take_static_place(context, member_id, command.group_instance_id, by_consumer_protocol=False)
 
 
 def _updated(member: ConsumerMember, command: Join, subscription: embedded.Subscription) -> ConsumerMember:
@@ -126,18 +129,18 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
         raise Refused(ErrorCode.ILLEGAL_GENERATION, text + f"{member.member_id}.")
 
 
-def _await_join(desk: Desk, member: ConsumerMember) -> None:
+def _await_join(context: GroupContext, member: ConsumerMember) -> None:
     """It is told to rejoin, and has its rebalance timeout for that."""
     delay_ms = member.rebalance_timeout_ms
-    desk.timers.append(MemberTimer(TimerKind.CLASSIC_JOIN, delay_ms, member.member_id, if_absent=True))
+    context.timers.append(SetTimer(TimerKind.CLASSIC_JOIN, delay_ms, member.member_id, if_absent=True))
 
 
-def sync(desk: Desk, command: Sync) -> SyncReply:
+def sync(context: GroupContext, command: Sync) -> SyncReply:
     """A classic member fetches what it has; REBALANCE_IN_PROGRESS (not raised) where it has to rejoin first.
 
     Raises Refused.
     """
-    group = desk.group
+    group = context.group
     member = fencing.find_member(group, command.member_id, command.group_instance_id)
     classic = _classic_side(member)
     _check_generation(member, command.generation)
@@ -146,49 +149,49 @@ def sync(desk: Desk, command: Sync) -> SyncReply:
     if other_type or (command.protocol is not None and command.protocol != name):
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Member {member.member_id} joined with {name}.")
     if group.assignment_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        _await_join(desk, member)
+        _await_join(context, member)
         return SyncReply(ErrorCode.REBALANCE_IN_PROGRESS)
-    desk.timers += [
-        MemberTimer(TimerKind.CLASSIC_SYNC, None, member.member_id),
-        MemberTimer(TimerKind.SESSION, classic.session_timeout_ms, member.member_id),
+    context.timers += [
+        SetTimer(TimerKind.CLASSIC_SYNC, None, member.member_id),
+        SetTimer(TimerKind.SESSION, classic.session_timeout_ms, member.member_id),
     ]
     try:
         version = embedded.version_of(metadata)
     except embedded.Malformed as error:
         raise Refused(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Malformed embedded protocol: {error}") from error
-    assignment = embedded.write_assignment(without_epochs(member.assigned), desk.view.image, version)
+    assignment = embedded.write_assignment(without_epochs(member.assigned), context.view.image, version)
     return SyncReply(protocol_type=command.protocol_type, protocol=command.protocol, assignment=assignment)
 
 
-def heartbeat(desk: Desk, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+def heartbeat(context: GroupContext, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
     """A classic member is alive; REBALANCE_IN_PROGRESS where a Join would bring it on. Raises Refused."""
-    group = desk.group
+    group = context.group
     member = fencing.find_member(group, member_id, instance_id)
     classic = _classic_side(member)
     _check_generation(member, generation)
-    desk.timers.append(MemberTimer(TimerKind.SESSION, classic.session_timeout_ms, member.member_id))
+    context.timers.append(SetTimer(TimerKind.SESSION, classic.session_timeout_ms, member.member_id))
     arrived = member.state is MemberState.UNRELEASED_PARTITIONS and not group.waits_for_partitions(member)
     behind = member.epoch < group.assignment_epoch or member.state is MemberState.UNREVOKED_PARTITIONS
     if not behind and not arrived:
         return ErrorCode.NONE
-    _await_join(desk, member)
+    _await_join(context, member)
     return ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def leave(desk: Desk, names: Sequence[MemberName]) -> tuple[ErrorCode, ...]:
+def leave(context: GroupContext, names: Sequence[MemberName]) -> tuple[ErrorCode, ...]:
     """Members go, each with its own error."""
     errors: list[ErrorCode] = []
     leaving: dict[str, ConsumerMember] = {}
     for name in names:
         try:
-            member = _leaving(desk.group, name)
+            member = _leaving(context.group, name)
         except Refused as refused:
             errors.append(refused.code)
             continue
         leaving[member.member_id] = member
         errors.append(ErrorCode.NONE)
     if leaving:
-        migration.drop_or_downgrade(desk, list(leaving.values()))
+        migration.drop_or_downgrade(context, list(leaving.values()))
     return tuple(errors)
 
 

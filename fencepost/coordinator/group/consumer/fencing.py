@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from fencepost.coordinator.group.consumer.desk import Desk
+from fencepost.coordinator.group.consumer.context import GroupContext
 from fencepost.coordinator.group.consumer.group import ConsumerGroup, count_names, count_regex
 from fencepost.coordinator.group.consumer.member import (
     JOIN_EPOCH,
@@ -79,13 +79,15 @@ def check_size(group: ConsumerGroup, member_id: str, max_size: int) -> None:
         raise Refused(ErrorCode.GROUP_MAX_SIZE_REACHED, text)
 
 
-def take_static_place(desk: Desk, member_id: str, instance_id: str, by_consumer_protocol: bool) -> ConsumerMember:
+def take_static_place(
+    context: GroupContext, member_id: str, instance_id: str, by_consumer_protocol: bool
+) -> ConsumerMember:
     """The member that joins in a static place: a new one, or one that inherits all from the former holder.
 
     Among members of the consumer protocol the former holder must have left first (epoch -2): two processes with the
     same instance id would fence each other for ever. Raises Refused with UNRELEASED_INSTANCE_ID.
     """
-    group = desk.group
+    group = context.group
     former = group.static_member(instance_id)
     if former is None:
         return group.members.get(member_id) or ConsumerMember(member_id=member_id)
@@ -95,43 +97,43 @@ def take_static_place(desk: Desk, member_id: str, instance_id: str, by_consumer_
         )
         raise Refused(ErrorCode.UNRELEASED_INSTANCE_ID, text + f"is owned by {former.member_id} member.")
     heir = replace(former, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
-    remove(desk, former.member_id)
-    desk.log.append(MemberRecord(group.group_id, member_id, heir))
-    desk.log.append(TargetRecord(group.group_id, member_id, group.target.get(former.member_id, NOTHING)))
-    desk.log.append(CurrentRecord(group.group_id, member_id, heir))
+    remove(context, former.member_id)
+    context.log.append(MemberRecord(group.group_id, member_id, heir))
+    context.log.append(TargetRecord(group.group_id, member_id, group.target.get(former.member_id, NOTHING)))
+    context.log.append(CurrentRecord(group.group_id, member_id, heir))
     return heir
 
 
-def remove(desk: Desk, member_id: str) -> None:
+def remove(context: GroupContext, member_id: str) -> None:
     """Write that a member is gone."""
-    group_id = desk.group.group_id
-    desk.log.append(CurrentRecord(group_id, member_id, None))
-    desk.log.append(TargetRecord(group_id, member_id, None))
-    desk.log.append(MemberRecord(group_id, member_id, None))
+    group_id = context.group.group_id
+    context.log.append(CurrentRecord(group_id, member_id, None))
+    context.log.append(TargetRecord(group_id, member_id, None))
+    context.log.append(MemberRecord(group_id, member_id, None))
 
 
-def leave_for_a_while(desk: Desk, member: ConsumerMember) -> None:
+def leave_for_a_while(context: GroupContext, member: ConsumerMember) -> None:
     """A static member goes and will come back: it keeps its partitions until its session is over."""
     assigned = with_epoch(without_epochs(member.assigned), JOIN_EPOCH)
     away = replace(member, epoch=LEAVE_STATIC_EPOCH, assigned=assigned, revoking=NOTHING_OWNED)
-    desk.log.append(CurrentRecord(desk.group.group_id, member.member_id, away))
+    context.log.append(CurrentRecord(context.group.group_id, member.member_id, away))
 
 
-def drop_members(desk: Desk, members: Sequence[ConsumerMember]) -> None:
+def drop_members(context: GroupContext, members: Sequence[ConsumerMember]) -> None:
     """Take members out; the epoch is raised, so that the next heartbeat gives their partitions to others."""
-    group = desk.group
+    group = context.group
     for member in members:
-        remove(desk, member.member_id)
+        remove(context, member.member_id)
     topics = dict(group.topics)
     for regex in _deserted(group, members):
-        desk.log.append(RegexRecord(group.group_id, regex, None))
+        context.log.append(RegexRecord(group.group_id, regex, None))
         if regex in group.resolved:
             count_regex(topics, group.resolved[regex].topics, -1)
     for member in members:
         count_names(topics, member.topics, -1)
-    hashed = metadata_hash(topics, desk.view.image)
-    desk.log.append(EpochRecord(group.group_id, GroupEpoch(group.epoch + 1, hashed)))
-    desk.stop_timers(member.member_id for member in members)
+    hashed = metadata_hash(topics, context.view.image)
+    context.log.append(EpochRecord(group.group_id, GroupEpoch(group.epoch + 1, hashed)))
+    context.stop_timers(member.member_id for member in members)
 
 
 def _deserted(group: ConsumerGroup, members: Iterable[ConsumerMember]) -> list[str]:

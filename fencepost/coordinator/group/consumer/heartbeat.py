@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fencepost.coordinator.group.consumer import fencing, migration, regexes
-from fencepost.coordinator.group.consumer.desk import Desk, MemberTimer, View
+from fencepost.coordinator.group.consumer.context import GroupContext, View
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.member import (
     JOIN_EPOCH,
@@ -12,27 +12,27 @@ from fencepost.coordinator.group.consumer.member import (
     without_epochs,
 )
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
-from fencepost.coordinator.group.turn import TimerKind
+from fencepost.coordinator.group.timers import SetTimer, TimerKind
 
 
-def heartbeat(desk: Desk, request: Heartbeat, new_member_id: str) -> HeartbeatReply:
+def heartbeat(context: GroupContext, request: Heartbeat, new_member_id: str) -> HeartbeatReply:
     """A member joins, or says that it is alive; in both cases it may hear of new partitions. Raises Refused.
 
     `new_member_id` is given to a member of v0 that has none yet.
     """
     member_id = request.member_id or new_member_id
-    config = desk.view.config
-    fencing.check_size(desk.group, request.member_id, config.group_consumer_max_size)
-    member = _sender(desk, request, member_id)
+    config = context.view.config
+    fencing.check_size(context.group, request.member_id, config.group_consumer_max_size)
+    member = _sender(context, request, member_id)
     updated = _updated(member, request)
-    names_changed = desk.note_member(member, updated)
-    regex_change = desk.note_regex(member, updated)
+    names_changed = context.note_member(member, updated)
+    regex_change = context.note_regex(member, updated)
     bump = names_changed or regex_change is regexes.Change.UPDATED_AND_RESOLVED
     changed = names_changed or regex_change is not regexes.Change.NONE
-    epoch, homogeneous = desk.epoch(bump, member, updated)
-    target_epoch, target = desk.assign(epoch, homogeneous, member, updated)
-    updated = desk.step(updated, target_epoch, target, changed, request.reported)
-    desk.timers.append(MemberTimer(TimerKind.SESSION, config.group_consumer_session_timeout_ms, member_id))
+    epoch, homogeneous = context.epoch(bump, member, updated)
+    target_epoch, target = context.assign(epoch, homogeneous, member, updated)
+    updated = context.step(updated, target_epoch, target, changed, request.reported)
+    context.timers.append(SetTimer(TimerKind.SESSION, config.group_consumer_session_timeout_ms, member_id))
     tell = request.member_epoch == JOIN_EPOCH or request.is_full or member.assigned != updated.assigned
     return HeartbeatReply(
         member_id=member_id,
@@ -72,16 +72,16 @@ def quiet(group: ConsumerGroup | None, request: Heartbeat, view: View) -> Heartb
     )
 
 
-def _sender(desk: Desk, request: Heartbeat, member_id: str) -> ConsumerMember:
+def _sender(context: GroupContext, request: Heartbeat, member_id: str) -> ConsumerMember:
     """The member that speaks; a new one where it joins. Raises Refused."""
-    group, joins = desk.group, request.member_epoch == JOIN_EPOCH
+    group, joins = context.group, request.member_epoch == JOIN_EPOCH
     if request.instance_id is None:
         if joins:
             member = group.members.get(member_id) or ConsumerMember(member_id=member_id)
         else:
             member = fencing.known_member(group, member_id)
     elif joins:
-        return fencing.take_static_place(desk, member_id, request.instance_id, by_consumer_protocol=True)
+        return fencing.take_static_place(context, member_id, request.instance_id, by_consumer_protocol=True)
     else:
         member = fencing.holder_of(group, member_id, request.instance_id)
     fencing.check_epoch(member, request.member_epoch, request.reported)
@@ -105,11 +105,11 @@ def _updated(member: ConsumerMember, request: Heartbeat) -> ConsumerMember:
     )
 
 
-def leave(desk: Desk, request: Heartbeat) -> HeartbeatReply:
+def leave(context: GroupContext, request: Heartbeat) -> HeartbeatReply:
     """A member goes for good (epoch -1), or a static one for a while (-2). Raises Refused."""
-    member = fencing.find_member(desk.group, request.member_id, request.instance_id)
+    member = fencing.find_member(context.group, request.member_id, request.instance_id)
     if request.instance_id is not None and request.member_epoch == LEAVE_STATIC_EPOCH:
-        fencing.leave_for_a_while(desk, member)
+        fencing.leave_for_a_while(context, member)
     else:
-        migration.drop_or_downgrade(desk, [member])
+        migration.drop_or_downgrade(context, [member])
     return HeartbeatReply(member_id=member.member_id, member_epoch=request.member_epoch)

@@ -12,9 +12,10 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from fencepost.coordinator.group import rebalance
+from fencepost.coordinator.group.commands import JoinAnswer, JoinReply, SyncAnswer, SyncReply
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer import embedded, fencing
-from fencepost.coordinator.group.consumer.desk import Desk, MemberTimer
+from fencepost.coordinator.group.consumer.context import GroupContext
 from fencepost.coordinator.group.consumer.group import ConsumerGroup, tombstones
 from fencepost.coordinator.group.consumer.member import (
     NOTHING,
@@ -45,7 +46,7 @@ from fencepost.coordinator.group.state import (
     PreparingRebalance,
     Stable,
 )
-from fencepost.coordinator.group.turn import JoinAnswer, JoinReply, Out, SyncAnswer, SyncReply, TimerKind
+from fencepost.coordinator.group.timers import SetTimer, TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.protocol.errors import ErrorCode
 
@@ -75,9 +76,9 @@ def may_downgrade(config: GroupConfig) -> bool:
 # ---- up
 
 
-def upgrade(desk: Desk, classic: Active) -> None:
-    """Make the desk's (new) group of a classic one. Raises Refused with GROUP_ID_NOT_FOUND where that is impossible."""
-    group_id, config = desk.group.group_id, desk.view.config
+def upgrade(context: GroupContext, classic: Active) -> None:
+    """Make the context's (new) group of a classic one. Raises Refused (GROUP_ID_NOT_FOUND) where it cannot be."""
+    group_id, config = context.group.group_id, context.view.config
     if not may_upgrade(config):
         raise _cannot_upgrade(group_id, "online upgrade is disabled")
     if classic.protocol_type != embedded.PROTOCOL_TYPE:
@@ -85,23 +86,23 @@ def upgrade(desk: Desk, classic: Active) -> None:
     if len(classic.members) > config.group_consumer_max_size:
         raise _cannot_upgrade(group_id, "the group size exceeds the consumer group maximum size")
     try:
-        members = [_as_consumer(member, classic, desk.view.image) for member in classic.members.values()]
-        members = _with_what_they_give_up(members, classic, desk.view.image)
+        members = [_as_consumer(member, classic, context.view.image) for member in classic.members.values()]
+        members = _with_what_they_give_up(members, classic, context.view.image)
     except embedded.Malformed as error:
         raise _cannot_upgrade(group_id, "the embedded consumer protocol is malformed") from error
     # What nobody has, as in the middle of a rebalance, has to be dealt: also where whoever joins takes over a place
     # and wants nothing new. Topics that look different raise the epoch.
-    looks = 0 if _has_unassigned(members, desk.view.image) else _hash_of(members, desk.view.image)
+    looks = 0 if _has_unassigned(members, context.view.image) else _hash_of(members, context.view.image)
     records = _creation(group_id, classic.generation, members, looks)
     for record in records:
-        desk.group.apply(record)
-    desk.log.append(GroupRemoved(group_id))
-    desk.log += records
-    _end_parked(desk, classic)
+        context.group.apply(record)
+    context.log.append(GroupRemoved(group_id))
+    context.log += records
+    _end_parked(context, classic)
     for member in classic.members.values():
-        desk.timers.append(MemberTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
-    desk.timers += [MemberTimer(kind, None, "") for kind in (TimerKind.JOIN, TimerKind.SYNC)]
-    desk.timers += [MemberTimer(TimerKind.SESSION, None, promised) for promised in classic.pending]
+        context.timers.append(SetTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
+    context.timers += [SetTimer(kind, None, "") for kind in (TimerKind.JOIN, TimerKind.SYNC)]
+    context.timers += [SetTimer(TimerKind.SESSION, None, promised) for promised in classic.pending]
 
 
 def _cannot_upgrade(group_id: str, why: str) -> Refused:
@@ -193,27 +194,27 @@ def _creation(group_id: str, epoch: int, members: Sequence[Converted], hashed: i
     ]
 
 
-def _end_parked(desk: Desk, classic: Active) -> None:
+def _end_parked(context: GroupContext, classic: Active) -> None:
     """Whoever waits in a Join or a Sync is told to join again: there is another rebalance now."""
     again = ErrorCode.REBALANCE_IN_PROGRESS
     if isinstance(classic, PreparingRebalance):
-        desk.answers += [JoinAnswer(member_id, JoinReply(member_id, again)) for member_id in classic.joined]
+        context.answers += [JoinAnswer(member_id, JoinReply(member_id, again)) for member_id in classic.joined]
     elif isinstance(classic, CompletingRebalance):
-        desk.answers += [SyncAnswer(member_id, SyncReply(again)) for member_id in classic.syncing]
+        context.answers += [SyncAnswer(member_id, SyncReply(again)) for member_id in classic.syncing]
 
 
 # ---- down
 
 
-def drop_or_downgrade(desk: Desk, members: Sequence[ConsumerMember]) -> None:
+def drop_or_downgrade(context: GroupContext, members: Sequence[ConsumerMember]) -> None:
     """Members go; where only classic ones are left, the group becomes a classic one and rebalances."""
     leaving = {member.member_id for member in members}
-    staying = [member for member in desk.group.members.values() if member.member_id not in leaving]
-    if _only_classic(staying, desk.view.config):
-        downgrade(desk, staying, {}, rebalance_after=True)
-        desk.stop_timers(leaving)
+    staying = [member for member in context.group.members.values() if member.member_id not in leaving]
+    if _only_classic(staying, context.view.config):
+        downgrade(context, staying, {}, rebalance_after=True)
+        context.stop_timers(leaving)
     else:
-        fencing.drop_members(desk, members)
+        fencing.drop_members(context, members)
 
 
 def _only_classic(staying: Sequence[ConsumerMember], config: GroupConfig) -> bool:
@@ -245,18 +246,20 @@ def downgrades_by_replacing(group: ConsumerGroup, replaced: ConsumerMember | Non
     return classic and may_downgrade(config) and len(group.members) <= config.group_max_size
 
 
-def downgrade(desk: Desk, staying: Sequence[ConsumerMember], heirs: dict[str, str], *, rebalance_after: bool) -> None:
+def downgrade(
+    context: GroupContext, staying: Sequence[ConsumerMember], heirs: dict[str, str], *, rebalance_after: bool
+) -> None:
     """Make a classic group of the members that stay, with their targets as assignments, or with what they have.
 
     `heirs`: by the id of a member that takes over a static place here, the id of the former holder, whose target it
     gets (its own records were written in this decision, so they have to go as well).
     """
-    group, now_ms = desk.group, desk.view.now_ms
+    group, now_ms = context.group, context.view.now_ms
     former = set(heirs.values())
-    desk.log += [record for record in tombstones(group) if getattr(record, "member_id", None) not in former]
+    context.log += [record for record in tombstones(group) if getattr(record, "member_id", None) not in former]
     for heir in heirs:
-        at = len(desk.log) - 1
-        desk.log[at:at] = [
+        at = len(context.log) - 1
+        context.log[at:at] = [
             CurrentRecord(group.group_id, heir, None),
             TargetRecord(group.group_id, heir, None),
             MemberRecord(group.group_id, heir, None),
@@ -271,22 +274,20 @@ def downgrade(desk: Desk, staying: Sequence[ConsumerMember], heirs: dict[str, st
         else group.target.get(heirs.get(member.member_id, member.member_id), NOTHING)
         for member in staying
     }
-    members = {key: _with_assignment(member, protocol, given[key], desk.view.image) for key, member in members.items()}
+    members = {
+        key: _with_assignment(member, protocol, given[key], context.view.image) for key, member in members.items()
+    }
     stable = Stable(group.epoch, embedded.PROTOCOL_TYPE, protocol, None, members)
-    desk.log.append(saved(group.group_id, stable, now_ms))
+    context.log.append(saved(group.group_id, stable, now_ms))
     for member in members.values():
-        desk.timers.append(MemberTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
-        desk.timers += [
-            MemberTimer(kind, None, member.member_id)
+        context.timers.append(SetTimer(TimerKind.SESSION, member.session_timeout_ms, member.member_id))
+        context.timers += [
+            SetTimer(kind, None, member.member_id)
             for kind in (TimerKind.CLASSIC_JOIN, TimerKind.CLASSIC_SYNC, TimerKind.REBALANCE)
         ]
-    desk.classic = stable
+    context.classic = stable
     if rebalance_after:
-        out = Out(group.group_id)
-        desk.classic = rebalance.prepare_rebalance(stable, None, now_ms, out)
-        desk.log += out.log
-        desk.answers += out.answers
-        desk.timers += [MemberTimer(timer.kind, timer.delay_ms, timer.member_id) for timer in out.timers]
+        context.classic = rebalance.prepare_rebalance(stable, None, now_ms, context)
 
 
 def _as_classic(member: ConsumerMember) -> Member:

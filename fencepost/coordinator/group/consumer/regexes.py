@@ -18,7 +18,7 @@ from fencepost.coordinator.regexes import InvalidRegex, Regex, compile_regex
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from fencepost.coordinator.group.consumer.desk import View
+    from fencepost.coordinator.group.consumer.context import View
 
 REFRESH_MIN_INTERVAL_MS = 10_000
 """Expressions of one group are resolved at most this often."""

@@ -6,12 +6,12 @@ from typing import Any
 
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer import heartbeat
-from fencepost.coordinator.group.consumer.desk import Desk, MemberTimer, View
+from fencepost.coordinator.group.consumer.context import GroupContext, SetTimer, View
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.member import ConsumerMember
 from fencepost.coordinator.group.consumer.records import CONSUMER_RECORDS
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
-from fencepost.coordinator.group.turn import TimerKind
+from fencepost.coordinator.group.timers import TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
 
 NOW = 1_700_000_000_000
@@ -44,43 +44,43 @@ def reported(**partitions: Sequence[int]) -> tuple[tuple[bytes, tuple[int, ...]]
 
 @dataclass
 class Paper:
-    """A group whose decisions are applied as soon as they are made; `desk` is the last one."""
+    """A group whose decisions are applied as soon as they are made; `context` is the last one."""
 
     image: MetadataImage = field(default_factory=lambda: image(t=4))
     config: GroupConfig = field(default_factory=GroupConfig)
     now_ms: int = NOW
     group: ConsumerGroup = field(default_factory=lambda: ConsumerGroup("g"))
-    desk: Desk = field(init=False)
+    context: GroupContext = field(init=False)
 
-    def open(self) -> Desk:
+    def open(self) -> GroupContext:
         """A new decision."""
-        self.desk = Desk(self.group, View(self.image, 0, self.config, self.now_ms))
-        return self.desk
+        self.context = GroupContext(self.group, View(self.image, 0, self.config, self.now_ms))
+        return self.context
 
     def close(self) -> None:
         """The decision is made."""
-        for record in self.desk.log:
+        for record in self.context.log:
             if isinstance(record, CONSUMER_RECORDS):
                 self.group.apply(record)
-        if self.desk.refresh is not None:
-            self.group.refresh_at_ms, self.group.refresh_epoch = self.desk.refresh
+        if self.context.refresh is not None:
+            self.group.refresh_at_ms, self.group.refresh_epoch = self.context.refresh
 
     def beat(self, member_id: str, epoch: int, **fields: Any) -> HeartbeatReply:
         """A heartbeat; joins say what they have to. Raises Refused."""
         if epoch == 0:
             fields = {"rebalance_timeout_ms": 60_000, "topics": ("t",), "reported": ()} | fields
         request = Heartbeat(group_id="g", member_id=member_id, member_epoch=epoch, **fields)
-        desk = self.open()
-        reply = heartbeat.leave(desk, request) if request.leaves else heartbeat.heartbeat(desk, request, "made")
+        context = self.open()
+        reply = heartbeat.leave(context, request) if request.leaves else heartbeat.heartbeat(context, request, "made")
         self.close()
         return reply
 
     def member(self, member_id: str) -> ConsumerMember:
         return self.group.members[member_id]
 
-    def timers(self, kind: TimerKind) -> list[MemberTimer]:
+    def timers(self, kind: TimerKind) -> list[SetTimer]:
         """What the last decision did to timers of a kind."""
-        return [timer for timer in self.desk.timers if timer.kind is kind]
+        return [timer for timer in self.context.timers if timer.kind is kind]
 
 
 def shares(target: Mapping[str, Mapping[bytes, frozenset[int]]]) -> dict[str, int]:

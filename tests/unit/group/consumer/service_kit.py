@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from fencepost.coordinator.group.commands import JoinReply
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer import embedded
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
-from fencepost.coordinator.group.turn import JoinReply
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.group import kit
 

@@ -6,12 +6,12 @@ import pytest
 import trio
 from trio.testing import MockClock
 
+from fencepost.coordinator.group.commands import JoinReply, MemberName
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer import embedded, migration
-from fencepost.coordinator.group.consumer.desk import Desk, View
+from fencepost.coordinator.group.consumer.context import GroupContext, View
 from fencepost.coordinator.group.consumer.group import ConsumerGroup
 from fencepost.coordinator.group.state import CompletingRebalance, Member, PreparingRebalance, Stable
-from fencepost.coordinator.group.turn import JoinReply, MemberName
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.group.consumer.kit import assignment, image, topic_id
 from tests.unit.group.consumer.service_kit import CONFIG, NONE, WANTS_T, World, given, subscription
@@ -266,9 +266,9 @@ class TestWhatNobodyWasGiven:
             "old": Member("old", None, "c", "/h", 10_000, 60_000, old, given(0)),
             "new": Member("new", None, "c", "/h", 10_000, 60_000, new, given(1)),
         }
-        desk = Desk(ConsumerGroup("g"), View(image(t=4), 0, CONFIG, 1))
-        migration.upgrade(desk, Stable(5, "consumer", "cooperative-sticky", "old", members))
-        found = {name: dict(member.revoking) for name, member in desk.group.members.items()}
+        context = GroupContext(ConsumerGroup("g"), View(image(t=4), 0, CONFIG, 1))
+        migration.upgrade(context, Stable(5, "consumer", "cooperative-sticky", "old", members))
+        found = {name: dict(member.revoking) for name, member in context.group.members.items()}
         assert found == {"old": {}, "new": {topic_id("t"): {2: 5, 3: 5}}}
 
     async def test_an_heir_that_wants_nothing_new_gets_what_nobody_was_given_g5(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fencepost.coordinator.group.config import GroupConfig
-from fencepost.coordinator.group.consumer.desk import METADATA_REFRESH_MS
+from fencepost.coordinator.group.consumer.context import METADATA_REFRESH_MS
 from fencepost.coordinator.group.consumer.member import MemberState
 from fencepost.coordinator.group.consumer.records import (
     CurrentRecord,
@@ -16,7 +16,7 @@ from fencepost.coordinator.group.consumer.records import (
     TopicsRecord,
 )
 from fencepost.coordinator.group.consumer.refused import Refused
-from fencepost.coordinator.group.turn import TimerKind
+from fencepost.coordinator.group.timers import TimerKind
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.group.consumer.kit import NOW, Paper, assignment, image, reported, topic_id
 
@@ -43,7 +43,7 @@ def pair() -> Paper:
 def test_a_join_writes_the_member_the_epoch_the_target_and_what_it_has_g4() -> None:
     paper = Paper()
     reply = paper.beat("a", 0)
-    kinds = [type(record) for record in paper.desk.log]
+    kinds = [type(record) for record in paper.context.log]
     assert kinds == [MemberRecord, EpochRecord, TargetRecord, TargetEpochRecord, CurrentRecord]
     assert (reply.member_epoch, reply.assignment) == (2, assignment(t=(0, 1, 2, 3)))
     assert paper.timers(TimerKind.SESSION)[0].delay_ms == SESSION_MS
@@ -52,14 +52,14 @@ def test_a_join_writes_the_member_the_epoch_the_target_and_what_it_has_g4() -> N
 def test_a_heartbeat_with_nothing_new_writes_nothing_and_prolongs_the_session_g4() -> None:
     paper = pair()
     reply = paper.beat("a", 3)
-    assert (paper.desk.log, reply.assignment) == ([], None)
-    assert [timer.delay_ms for timer in paper.desk.timers] == [SESSION_MS]
+    assert (paper.context.log, reply.assignment) == ([], None)
+    assert [timer.delay_ms for timer in paper.context.timers] == [SESSION_MS]
 
 
 def test_a_full_heartbeat_hears_everything_g4() -> None:
     paper = pair()
     reply = paper.beat("a", 3, rebalance_timeout_ms=60_000, topics=("t",), reported=reported(t=(0, 1)))
-    assert (paper.desk.log, reply.assignment) == ([], assignment(t=(0, 1)))
+    assert (paper.context.log, reply.assignment) == ([], assignment(t=(0, 1)))
 
 
 def test_who_must_give_back_has_its_rebalance_timeout_for_it_g4() -> None:
@@ -113,7 +113,7 @@ class TestTopics:
         paper = pair()
         paper.group.refresh_at_ms = 0
         paper.beat("a", 3)
-        assert paper.desk.log == []
+        assert paper.context.log == []
         assert paper.group.refresh_at_ms == NOW + METADATA_REFRESH_MS
 
     def test_a_topic_that_is_gone_is_taken_away_g4(self) -> None:
@@ -129,7 +129,7 @@ class TestTopics:
         paper.group.apply(TopicsRecord("g", True))
         paper.group.refresh_at_ms = 0
         paper.beat("a", 3)
-        assert paper.desk.log == [TopicsRecord("g", False)]
+        assert paper.context.log == [TopicsRecord("g", False)]
         assert not paper.group.has_topics_record
 
 
@@ -172,7 +172,7 @@ class TestLeaving:
         paper = pair()
         paper.beat("a", -1)
         assert (list(paper.group.members), paper.group.epoch, paper.group.state) == (["b"], 4, "Assigning")
-        assert {timer.kind for timer in paper.desk.timers if timer.delay_ms is None} >= {TimerKind.SESSION}
+        assert {timer.kind for timer in paper.context.timers if timer.delay_ms is None} >= {TimerKind.SESSION}
         assert paper.beat("b", 3).assignment == assignment(t=(0, 1, 2, 3))
 
     def test_a_static_member_that_is_away_keeps_its_partitions_g4(self) -> None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fencepost.coordinator.group.consumer import regexes
-from fencepost.coordinator.group.consumer.desk import View
+from fencepost.coordinator.group.consumer.context import View
 from fencepost.coordinator.group.consumer.records import RegexRecord
 from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.protocol.errors import ErrorCode
@@ -16,7 +16,7 @@ from tests.unit.group.consumer.kit import NOW, Paper, assignment, image
 def resolve(paper: Paper) -> None:
     """What the service does after a heartbeat."""
     view = View(paper.image, 0, paper.config, paper.now_ms)
-    for record in regexes.note_resolved(paper.group, regexes.resolve(paper.desk.resolve, view), view):
+    for record in regexes.note_resolved(paper.group, regexes.resolve(paper.context.resolve, view), view):
         paper.group.apply(record)
 
 
@@ -32,7 +32,7 @@ def by_expression(expression: str = "t.*") -> Paper:
 def test_a_new_expression_is_resolved_after_the_heartbeat_that_brings_it_g4() -> None:
     paper = Paper(image=image(t=2, tt=1, u=1))
     reply = paper.beat("a", 0, topics=None, regex="t.*")
-    assert (reply.member_epoch, reply.assignment, paper.desk.resolve) == (1, {}, {"t.*"})
+    assert (reply.member_epoch, reply.assignment, paper.context.resolve) == (1, {}, {"t.*"})
     resolve(paper)
     assert paper.group.resolved["t.*"].topics == {"t", "tt"}
     assert paper.group.epoch == 2
@@ -66,7 +66,7 @@ def test_no_expression_can_hold_the_broker_up_g4() -> None:
 def test_an_expression_that_is_known_needs_no_resolving_g4() -> None:
     paper = by_expression()
     reply = paper.beat("b", 0, topics=None, regex="t.*")
-    assert paper.desk.resolve == frozenset()
+    assert paper.context.resolve == frozenset()
     assert (reply.member_epoch, paper.group.epoch) == (3, 3)
 
 
@@ -83,7 +83,7 @@ def test_the_last_subscriber_takes_the_expression_along_g4() -> None:
     paper.beat("b", -1)
     assert "t.*" in paper.group.resolved
     paper.beat("a", 2, regex="u")
-    assert RegexRecord("g", "t.*", None) in paper.desk.log
+    assert RegexRecord("g", "t.*", None) in paper.context.log
     resolve(paper)
     paper.beat("a", -1)
     assert (paper.group.resolved, paper.group.topics, paper.group.regexes) == ({}, {}, {})

@@ -6,9 +6,9 @@ the member one step nearer to it. All look at the group as it was before; it cha
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from fencepost.coordinator.decision import Decision, ReplyT
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer import regexes
 from fencepost.coordinator.group.consumer.group import (
@@ -31,9 +31,9 @@ from fencepost.coordinator.group.consumer.records import (
 )
 from fencepost.coordinator.group.consumer.target import new_target, preferred_assignor
 from fencepost.coordinator.group.consumer.topics import metadata_hash, subscribed_names, topic_ids
-from fencepost.coordinator.group.records import GroupRecord
+from fencepost.coordinator.group.decision import DecisionBuilder, GroupChange, GroupDecision
 from fencepost.coordinator.group.state import Group
-from fencepost.coordinator.group.turn import JoinAnswer, SyncAnswer, TimerKind
+from fencepost.coordinator.group.timers import SetTimer, TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage
 
 METADATA_REFRESH_MS = 3_600_000
@@ -50,57 +50,27 @@ class View(NamedTuple):
     now_ms: int
 
 
-class MemberTimer(NamedTuple):
-    """Starts a timer of one member, or stops it where `delay_ms` is None."""
+class GroupContext(DecisionBuilder):
+    """A consumer group, the world around it, and what was decided so far."""
 
-    kind: TimerKind
-    delay_ms: int | None
-    member_id: str
-    epoch: int = 0
-    """For REBALANCE: the epoch in which the member must not be found when the time is over."""
-    if_absent: bool = False
-    """Leave it alone where it runs already."""
+    def __init__(self, group: ConsumerGroup, view: View) -> None:
+        super().__init__(group.group_id)
+        self.group = group
+        self.view = view
+        self.refresh: tuple[int, int] | None = None
+        self.resolve: frozenset[str] = frozenset()
+        self.classic: Group | None = None
+        """What the group is from then on, where it becomes one of the classic protocol."""
 
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What a decision leads to, besides its reply; in this order."""
-
-    log: tuple[GroupRecord, ...] = ()
-    classic: Group | None = None
-    """What the group is from then on, where it became one of the classic protocol."""
-    timers: tuple[MemberTimer, ...] = ()
-    answers: tuple[JoinAnswer | SyncAnswer, ...] = ()
-    """Parked requests of the classic protocol that end with this."""
-    refresh: tuple[int, int] | None = None
-    """When the topics are to be looked at again (ms since 1970), and the epoch that this was decided for."""
-    resolve: frozenset[str] = frozenset()
-    """Regular expressions to resolve right after."""
-
-
-@dataclass(slots=True)
-class Desk:
-    """A group, the world around it, and what was decided so far."""
-
-    group: ConsumerGroup
-    view: View
-    log: list[GroupRecord] = field(default_factory=list)
-    timers: list[MemberTimer] = field(default_factory=list)
-    answers: list[JoinAnswer | SyncAnswer] = field(default_factory=list)
-    refresh: tuple[int, int] | None = None
-    resolve: frozenset[str] = frozenset()
-    classic: Group | None = None
-
-    def outcome(self) -> Outcome:
-        """What was decided."""
-        return Outcome(
-            tuple(self.log), self.classic, tuple(self.timers), tuple(self.answers), self.refresh, self.resolve
-        )
+    def decided(self, reply: ReplyT) -> GroupDecision[ReplyT]:
+        """The finished decision."""
+        change = GroupChange(self.classic, tuple(self.timers), tuple(self.answers), "", self.refresh, self.resolve)
+        return Decision(reply, tuple(self.log), (change,))
 
     def stop_timers(self, member_ids: Iterable[str]) -> None:
         """Nothing is awaited of these members any more."""
         kinds = (TimerKind.SESSION, TimerKind.REBALANCE, TimerKind.CLASSIC_JOIN, TimerKind.CLASSIC_SYNC)
-        self.timers += [MemberTimer(kind, None, member_id) for member_id in member_ids for kind in kinds]
+        self.timers += [SetTimer(kind, None, member_id) for member_id in member_ids for kind in kinds]
 
     # ---- the steps
 
@@ -186,5 +156,5 @@ class Desk:
             if after.classic is None:
                 waits = after.state is MemberState.UNREVOKED_PARTITIONS
                 delay_ms = after.rebalance_timeout_ms if waits else None
-                self.timers.append(MemberTimer(TimerKind.REBALANCE, delay_ms, after.member_id, after.epoch))
+                self.timers.append(SetTimer(TimerKind.REBALANCE, delay_ms, after.member_id, after.epoch))
         return after

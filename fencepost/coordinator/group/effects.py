@@ -1,0 +1,79 @@
+"""What follows from a decision about a group: records, timers, answers to waiting requests; for both protocols."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from fencepost.coordinator.group.commands import JoinAnswer, JoinReply, SyncAnswer, SyncReply
+from fencepost.coordinator.group.decision import GroupDecision
+from fencepost.coordinator.group.parking import Parking
+from fencepost.coordinator.group.shards import GroupRuntime, GroupShard
+from fencepost.coordinator.group.timers import SetTimer, TimerKey, TimerKind
+from fencepost.protocol.errors import ErrorCode
+
+
+class Effects:
+    """Carries decisions out, and keeps the requests that wait for them."""
+
+    def __init__(self, runtime: GroupRuntime) -> None:
+        self.joins: Parking[JoinReply] = Parking(JoinReply("", ErrorCode.REBALANCE_IN_PROGRESS), JoinReply)
+        self.syncs: Parking[SyncReply] = Parking(
+            SyncReply(ErrorCode.REBALANCE_IN_PROGRESS), lambda _, error: SyncReply(error)
+        )
+        self._runtime = runtime
+        self._awaited_epochs: dict[TimerKey, int] = {}
+        """For the rebalance timers: the epoch in which the member must not be found when the time is over."""
+
+    def carry_out(self, shard: GroupShard, group_id: str, decision: GroupDecision[Any]) -> None:
+        """Append and apply the records, then make the change; answers leave once all of it is durable.
+
+        Raises LogWriteFailed, and has done nothing then.
+        """
+        (change,) = decision.then
+        if decision.log:
+            shard.write(decision.log)
+        if change.group is not None:
+            shard.state.put(group_id, change.group)
+        if change.timers:
+            self.set_timers(group_id, change.timers)
+        if change.answers:
+            self._answer(shard, group_id, change.answers)
+
+    def _answer(self, shard: GroupShard, group_id: str, answers: Sequence[JoinAnswer | SyncAnswer]) -> None:
+        newest = shard.log.newest
+        ticket = None if newest.is_durable else newest
+        for answer in answers:
+            if isinstance(answer, JoinAnswer):
+                self.joins.wake(group_id, answer.member_id, answer.reply, ticket)
+            else:
+                self.syncs.wake(group_id, answer.member_id, answer.reply, ticket)
+
+    def answer_all(self, code: ErrorCode, shard: GroupShard | None = None) -> None:
+        """Answer every request that waits, of this shard or (None) of all: its member looks for the coordinator."""
+        self.joins.wake_all(JoinReply("", code), shard)
+        self.syncs.wake_all(SyncReply(code), shard)
+
+    def set_timers(self, group_id: str, timers: Iterable[SetTimer]) -> None:
+        """Start or stop timers of one group."""
+        self._runtime.set_timers(self._delays(group_id, timers))
+
+    def _delays(self, group_id: str, timers: Iterable[SetTimer]) -> Iterator[tuple[TimerKey, int | None]]:
+        new, running = tuple.__new__, self._runtime.timers  # the constructor of a named tuple is a function in Python
+        for kind, delay_ms, member_id, epoch, if_absent in timers:
+            key = new(TimerKey, (kind, group_id, member_id))
+            if if_absent and key in running:
+                continue
+            if kind is TimerKind.REBALANCE:
+                self._awaited_epochs[key] = epoch
+                if delay_ms is None:
+                    del self._awaited_epochs[key]
+            yield key, delay_ms
+
+    def awaited_epoch(self, key: TimerKey) -> int | None:
+        """The epoch in which a member must not be found when this rebalance timer is over."""
+        return self._awaited_epochs.get(key)
+
+    def unloading(self, shard: GroupShard, code: ErrorCode) -> None:
+        """Answer the requests that wait in a shard, and let go of what is known beside its state."""
+        self.answer_all(code, shard)
+        for key in [key for key in self._awaited_epochs if self._runtime.find(key.group_id) is shard]:
+            del self._awaited_epochs[key]
