@@ -10,6 +10,7 @@ from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.ports import (
     KeyValue,
     LogListener,
+    LogNotHere,
     LogSuperseded,
     LogUnreadable,
     LogWriteFailed,
@@ -52,6 +53,8 @@ class SharedLog:
         self.listener: LogListener | None = None
         self.open: list[SharedTicket] = []
         self.damaged = False
+        self.on_its_way: trio.Event | None = None
+        """The second batch is in another process until this is set to None."""
 
     @property
     def newest(self) -> SharedTicket:
@@ -101,6 +104,8 @@ class SharedLog:
         for number, records in enumerate(self.rows):
             if self.damaged and number == 1:
                 raise LogUnreadable("the second batch is damaged")
+            if self.on_its_way is not None and number == 1:
+                raise LogNotHere("the second batch is elsewhere", self.on_its_way.wait)
             yield batch(number, records)
 
 
@@ -308,3 +313,22 @@ async def test_what_was_noted_is_appended_before_the_shard_goes(world: World) ->
     world.runtime.unload(world.partition)
     world.log.commit()
     assert world.log.rows == [[row(6)]]
+
+
+@pytest.mark.parametrize("ended", [False, True])
+async def test_a_load_waits_for_bytes_that_another_process_keeps(
+    world: World, nursery: trio.Nursery, ended: bool
+) -> None:
+    """And an unload meanwhile ends it: the bytes that arrive then wake nothing."""
+    world.log.rows += [[row(1)], [row(2)]]
+    arrival = world.log.on_its_way = trio.Event()
+    nursery.start_soon(world.runtime.load, world.partition)
+    await trio.testing.wait_all_tasks_blocked()
+    assert world.shard.refusal is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    if ended:
+        world.runtime.unload(world.partition)
+    world.log.on_its_way = None
+    arrival.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert world.shard.refusal is (ErrorCode.NOT_COORDINATOR if ended else ErrorCode.NONE)
+    assert world.shard.state == ([] if ended else [1, 2])

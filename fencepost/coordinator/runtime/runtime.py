@@ -153,31 +153,39 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         shard.close(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the shard is loading")
         self._end_loading(partition)
         attempt = self._loading[partition] = trio.Event()
-        state, unknown = self._machine.empty(), 0
-        missed: LogNotHere | None = None
         try:
-            log = self._logs.log(partition)
-            for number, batch in enumerate(log.replay(), 1):
-                unknown += self._machine.replay(state, batch)
-                if number % BATCHES_AT_ONCE == 0:
-                    await trio.lowlevel.checkpoint()
-                    if self._loading.get(partition) is not attempt:
-                        return
-        except LogNotHere as error:
-            missed = error
+            found = await self._replay(shard, attempt)
         except LogUnreadable as error:
             self._fail(shard, error)
         else:
-            if unknown:
-                logger.warning("%s-%d: %d records of unknown kinds passed over", self.topic, partition, unknown)
-            self._open(shard, log, state)
-            self._duties.loaded(shard)
+            if found is not None:
+                self._open(shard, *found)
+                self._duties.loaded(shard)
         finally:
             if self._loading.get(partition) is attempt:
                 self._end_loading(partition)
-        if missed is not None:
-            await missed.arrived()
-            await self.load(partition)
+
+    async def _replay(self, shard: Shard[StateT, RecordT], attempt: trio.Event) -> tuple[CoordinatorLog, StateT] | None:
+        """The log of a shard and what it folds to; None where the attempt was ended. Raises LogUnreadable."""
+        partition = shard.partition
+        log = self._logs.log(partition)
+        log.listener = _Listener(self, shard)
+        while self._loading.get(partition) is attempt:
+            state, unknown = self._machine.empty(), 0
+            try:
+                for number, batch in enumerate(log.replay(), 1):
+                    unknown += self._machine.replay(state, batch)
+                    if number % BATCHES_AT_ONCE == 0:
+                        await trio.lowlevel.checkpoint()
+                        if self._loading.get(partition) is not attempt:
+                            return None
+            except LogNotHere as error:
+                await error.arrived()
+            else:
+                if unknown:
+                    logger.warning("%s-%d: %d records of unknown kinds passed over", self.topic, partition, unknown)
+                return log, state
+        return None
 
     def _open(self, shard: Shard[StateT, RecordT], log: CoordinatorLog, state: StateT) -> None:
         log.listener = _Listener(self, shard)
