@@ -1,5 +1,5 @@
 """Lets Spark find the data source "fencepost" by itself: it looks into every module whose name begins with pyspark_."""
 
-from fencepost.spark_connector.source.source import FencepostDataSource as DefaultSource
+from fencepost.spark_connector.data_source import FencepostDataSource as DefaultSource
 
 __all__ = ["DefaultSource"]

@@ -3,6 +3,10 @@
 from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from enum import Enum
+from typing import Any
+
+from fencepost.protocol.topics import TopicPartition
 
 CELL_MAX = 249
 """The longest name a topic can have: such a name is worth nothing cut off."""
@@ -63,3 +67,23 @@ def shown_id(value: bytes) -> str:
 def counted(number: int, thing: str) -> str:
     """`1 offset`, `8339 offsets`."""
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def places(partitions: Iterable[TopicPartition]) -> str:
+    """`orders:0, orders:3`, as the commands want them."""
+    return ", ".join(f"{cell(topic)}:{number}" for topic, number in sorted(partitions))
+
+
+def json_value(value: Any) -> Any:
+    """Named tuples as objects, partitions as `topic:partition`, codes and verdicts by name, times in ISO 8601."""
+    if isinstance(value, TopicPartition):
+        return f"{value.topic}:{value.partition}"
+    if isinstance(value, Enum):
+        return value.value if isinstance(value.value, str) else value.name
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if hasattr(value, "_asdict"):
+        return {name: json_value(item) for name, item in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [json_value(item) for item in value]
+    return value

@@ -8,11 +8,11 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, TypeVar
 
 from fencepost.client.core.assignors import strategy_names
+from fencepost.client.core.partitioner import PartitionFunction
 from fencepost.client.core.reset import ResetPolicy, parse_reset
 from fencepost.client.errors import ConfigError
 from fencepost.client.network.security import WRITTEN, SecurityConfig, translated
 from fencepost.client.options import addresses, boolean, choice, function, integer, option, text
-from fencepost.client.producer.partitioner import PartitionFunction
 from fencepost.client.serializers import (
     AnySerializer,
     DeserializeCall,

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_connector.source.offsets import Offsets, OffsetTree, offsets_of
+from fencepost.spark_connector.offsets import Offsets, OffsetTree, offsets_of
 from fencepost.spark_pipelines.errors import PipelineError
 
 MANIFEST = "_manifest.json"

@@ -12,7 +12,7 @@ from typing import Any
 
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.source.offsets import EARLIEST, LATEST, Offsets, tree_of
+from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets, tree_of
 from fencepost.spark_connector.source.options import parse_options
 from fencepost.spark_pipelines.errors import PipelineError
 from fencepost.spark_pipelines.export_store import ExportStore, Manifest, next_ends

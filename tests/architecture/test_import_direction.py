@@ -27,7 +27,7 @@ def test_every_room_is_bound_by_a_contract() -> None:
         forbidden = {
             name.removeprefix("fencepost.")
             for contract in contracts
-            if contract["source_modules"] == [f"fencepost.{room}"]
+            if contract.get("source_modules") == [f"fencepost.{room}"]
             for name in contract["forbidden_modules"]
             if name.startswith("fencepost.")
         }

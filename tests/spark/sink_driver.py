@@ -19,9 +19,9 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from fencepost.spark_connector.data_source import FencepostDataSource
 from fencepost.spark_connector.sink.sink import Messages, StreamWriter, stream_writer
 from fencepost.spark_connector.sink.task import Written
-from fencepost.spark_connector.source.source import FencepostDataSource
 from tests.spark.sink_points import arm
 
 _PLAN = "FENCEPOST_SINK_DRIVER"

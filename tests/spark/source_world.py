@@ -12,11 +12,11 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import CaseInsensitiveDict, InputPartition
 
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
+from fencepost.spark_connector.data_source import FencepostDataSource
 from fencepost.spark_connector.network.cluster import Cluster
+from fencepost.spark_connector.offsets import LATEST
 from fencepost.spark_connector.source.limited_stream import StreamReader
-from fencepost.spark_connector.source.offsets import LATEST
 from fencepost.spark_connector.source.options import parse_options
-from fencepost.spark_connector.source.source import FencepostDataSource
 
 DEADLINE_SECONDS = 100
 _PAUSE_SECONDS = 0.02

@@ -12,9 +12,9 @@ pytest.importorskip("pyarrow")
 
 from pyspark.sql.types import StructType
 
+from fencepost.spark_connector.data_source import BatchReader
 from fencepost.spark_connector.sink.sink import batch_writer, stream_writer
 from fencepost.spark_connector.source.options import Mode, parse_options
-from fencepost.spark_connector.source.source import BatchReader
 from fencepost.spark_connector.source.stream import stream_reader
 from fencepost.spark_connector.worker.delayed_ack import acknowledge_now
 

@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow")
 
 TASKS = """
 import gc, json, os, sys
-from fencepost.spark_connector.source.source import FencepostDataSource
+from fencepost.spark_connector.data_source import FencepostDataSource
 from fencepost.spark_connector.source.task import RangePartition, read_range
 from fencepost.spark_connector.source.options import parse_options
 from fencepost.spark_connector.source.planner import OffsetRange

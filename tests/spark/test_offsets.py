@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.protocol.topics import TopicPartition
-from fencepost.spark_connector.source.offsets import offsets_of, tree_of
+from fencepost.spark_connector.offsets import offsets_of, tree_of
 
 OFFSETS = st.dictionaries(
     st.builds(TopicPartition, st.text(min_size=1, max_size=5), st.integers(0, 30)), st.integers(0, 2**62), max_size=20

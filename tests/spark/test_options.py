@@ -7,13 +7,13 @@ import pytest
 
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.wire import Address
-from fencepost.spark_connector.source.offsets import EARLIEST, LATEST
+from fencepost.spark_connector.offsets import EARLIEST, LATEST
+from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.source.options import (
     ALL_COLUMNS,
     DEFAULT_COLUMNS,
     Bound,
     Mode,
-    OptionError,
     SourceOptions,
     Subscription,
     parse_options,

@@ -13,12 +13,12 @@ pytest.importorskip("pyspark")
 import pyarrow as pa
 
 from fencepost.client.config import ProducerConfig, parse
-from fencepost.client.producer.partitioner import murmur2, partition_for_key
+from fencepost.client.core.partitioner import murmur2, partition_for_key
 from fencepost.protocol.record_batch import check_crc, read_header
 from fencepost.protocol.records import Record, decode_records
+from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.sink.encode import Encoded, Encoder, SinkError, sink_columns
 from fencepost.spark_connector.sink.encode_keys import hashes, partitions_of_keys
-from fencepost.spark_connector.source.options import OptionError
 
 JAVA = {b"21": -973932308, b"foobar": -790332482, b"a-little-bit-long-string": -985981536, b"abc": 479470107}
 """From Kafka's own UtilsTest.testMurmur2."""

@@ -8,8 +8,8 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from fencepost.protocol.compression import Compression
+from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.sink.options import SinkOptions, parse_sink_options
-from fencepost.spark_connector.source.options import OptionError
 
 BASE = {"kafka.bootstrap.servers": "a:1,b:2", "checkpointlocation": "/data/ck"}
 

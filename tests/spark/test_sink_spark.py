@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.client.producer.partitioner import partition_for_key
+from fencepost.client.core.partitioner import partition_for_key
 from fencepost.spark_connector import write_exactly_once
 from tests.spark.conftest import Transact, new_topic
 from tests.spark.killed import patiently

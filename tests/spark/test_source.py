@@ -16,10 +16,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, Read
 from pyspark.sql.types import LongType, StructField, StructType
 
 from fencepost.protocol.topics import TopicPartition
+from fencepost.spark_connector.data_source import FencepostDataSource, spark_schema
+from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.source import limited_stream
-from fencepost.spark_connector.source.options import OptionError
 from fencepost.spark_connector.source.planner import PlanError
-from fencepost.spark_connector.source.source import FencepostDataSource, spark_schema
 from fencepost.spark_connector.source.task import RangePartition
 from pyspark_fencepost import DefaultSource
 from tests.spark.fake_broker import FakeBroker, FakeLog

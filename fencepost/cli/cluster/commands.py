@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.connect import ask, broker_options, fail, tell_json
-from fencepost.cli.group.commands import PLACE, Place
+from fencepost.cli.parameters import PLACE, Place
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
@@ -177,7 +177,7 @@ def log_dirs_command(
         raise click.UsageError("--by-topic and --by-partition exclude each other")
 
     async def talk(admin: "Admin") -> Any:
-        from fencepost.cli.topic.records import partitions_of
+        from fencepost.cli.places import partitions_of
 
         wanted = None
         if topics:
@@ -216,7 +216,7 @@ def elect_leaders_command(
         raise click.UsageError("name topics or partitions, or say --all")
 
     async def talk(admin: "Admin") -> Any:
-        from fencepost.cli.topic.records import partitions_of
+        from fencepost.cli.places import partitions_of
         from fencepost.client.admin import ItemErrors
 
         wanted = None if everything else await partitions_of(admin, places)

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.plain_text import cell, counted, table
-from fencepost.cli.txn.text import as_json, places
+from fencepost.cli.plain_text import cell, counted, json_value, places, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -162,7 +161,7 @@ def log_dir_json(broker: int, one: "LogDir") -> dict[str, Any]:
         "total_bytes": one.total_bytes,
         "usable_bytes": one.usable_bytes,
         "replicas": [
-            {"partition": as_json(partition), **replica._asdict()}
+            {"partition": json_value(partition), **replica._asdict()}
             for partition, replica in sorted(one.replicas.items())
         ],
     }
@@ -187,9 +186,11 @@ def elections_json(
 ) -> list[dict[str, Any]]:
     """What became of each partition, as objects."""
     told: list[dict[str, Any]] = [
-        {"partition": as_json(p), "elected": new, "refused": None} for p, new in sorted(elected.items())
+        {"partition": json_value(p), "elected": new, "refused": None} for p, new in sorted(elected.items())
     ]
-    told += [{"partition": as_json(p), "elected": False, "refused": str(error)} for p, error in sorted(refused.items())]
+    told += [
+        {"partition": json_value(p), "elected": False, "refused": str(error)} for p, error in sorted(refused.items())
+    ]
     return told
 
 
@@ -201,4 +202,4 @@ def moves_text(found: "Mapping[TopicPartition, Reassignment]") -> str:
 
 def moves_json(found: "Mapping[TopicPartition, Reassignment]") -> list[dict[str, Any]]:
     """The same as objects."""
-    return [{"partition": as_json(p), **as_json(move)} for p, move in sorted(found.items())]
+    return [{"partition": json_value(p), **json_value(move)} for p, move in sorted(found.items())]

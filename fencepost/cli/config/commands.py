@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fencepost.cli.config.setting_words import SETTING, Setting, as_mapping
 from fencepost.cli.connect import ask, broker_options, fail, tell_json
+from fencepost.cli.parameters import SETTING, Setting, as_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +90,7 @@ def get_command(
       fencepost config get broker 1 --all --json
     """
     from fencepost.cli.config import text as config_text
-    from fencepost.cli.config.change import settings_of
+    from fencepost.cli.setting_changes import settings_of
 
     subject = _subject(kind, name)
 
@@ -192,8 +192,7 @@ def _change(
     timeout_s: float,
     as_json: bool,
 ) -> None:
-    from fencepost.cli.config.change import changed
-    from fencepost.cli.config.text import tell_steps
+    from fencepost.cli.setting_changes import changed, tell_steps
 
     async def talk(admin: "Admin") -> Any:
         return await changed(admin, subject.named, changes, **lists, dry_run=dry_run)

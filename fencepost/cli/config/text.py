@@ -5,21 +5,16 @@ import re
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-import click
-
-from fencepost.cli.connect import tell_json
-from fencepost.cli.plain_text import cell, table
-from fencepost.client.admin.types import HIDDEN, ConfigSource
+from fencepost.cli.plain_text import table
+from fencepost.cli.setting_changes import is_without_effect, shown_value
+from fencepost.client.admin.types import ConfigSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from fencepost.cli.config.change import Step
     from fencepost.client.admin import ConfigEntry
 
 WIDTH = 100
-WITHOUT_EFFECT = "No effect here"
-"""How a fencepost broker begins to explain a setting that it takes for Kafka's sake only."""
 _MARKUP = re.compile(r"<[^<>]+>")
 """Kafka explains its settings in HTML."""
 _FROM = {
@@ -42,26 +37,15 @@ def source_of(number: int) -> str:
         return f"source {number}"
 
 
-def _value(value: str | None, sensitive: bool) -> str:
-    if sensitive:
-        return HIDDEN
-    return "not set" if value is None else cell(value) if value else '""'
-
-
 def _notes(entry: "ConfigEntry") -> str:
     notes = ["no effect here"] if is_without_effect(entry) else []
     notes += ["read-only"] if entry.read_only else []
     return ", ".join(notes)
 
 
-def is_without_effect(entry: "ConfigEntry") -> bool:
-    """Whether the broker says of a setting that it is taken and does nothing there."""
-    return (entry.documentation or "").startswith(WITHOUT_EFFECT)
-
-
 def entries_text(entries: "Iterable[ConfigEntry]") -> str:
     """One line for each setting."""
-    rows = [(e.name, _value(e.value, e.sensitive), source_of(e.source), _notes(e)) for e in entries]
+    rows = [(e.name, shown_value(e.value, e.sensitive), source_of(e.source), _notes(e)) for e in entries]
     return table(("SETTING", "VALUE", "FROM", ""), rows)
 
 
@@ -70,13 +54,13 @@ def explained_text(entries: "Iterable[ConfigEntry]") -> str:
     blocks = []
     for entry in entries:
         notes = f"  ({_notes(entry)})" if _notes(entry) else ""
-        lines = [f"{entry.name} = {_value(entry.value, entry.sensitive)}{notes}"]
+        lines = [f"{entry.name} = {shown_value(entry.value, entry.sensitive)}{notes}"]
         if entry.documentation:
             told = _MARKUP.sub("", entry.documentation)
             lines.append(fill(told, WIDTH, initial_indent="  ", subsequent_indent="  "))
         lines += [
             f"  {'from' if number == 0 else 'else'} {source_of(one.source)}: "
-            f"{one.name}={_value(one.value, entry.sensitive)}"
+            f"{one.name}={shown_value(one.value, entry.sensitive)}"
             for number, one in enumerate(entry.synonyms)
         ]
         blocks.append("\n".join(lines))
@@ -110,40 +94,3 @@ def nearest(name: str, there: "Iterable[str]") -> str:
     """The setting that was perhaps meant."""
     close = difflib.get_close_matches(name, list(there), n=1, cutoff=0.4)
     return f"; the nearest is {close[0]!r}" if close else ""
-
-
-def tell_steps(steps: "Sequence[Step]", dry_run: bool, as_json: bool) -> None:
-    """Print what was set, or would be."""
-    if as_json:
-        tell_json([step_json(step, dry_run) for step in steps])
-        return
-    click.echo(steps_text(steps))
-    if dry_run:
-        click.echo("Nothing was changed; without --dry-run it would be.", err=True)
-
-
-def steps_text(steps: "Sequence[Step]") -> str:
-    """What was set, and what held before."""
-    rows = [
-        (
-            step.subject,
-            step.name,
-            _value(step.before, step.sensitive),
-            _value(step.after, step.sensitive),
-            step.remark or ("as before" if step.before == step.after and not step.sensitive else ""),
-        )
-        for step in steps
-    ]
-    return table(("WHOSE", "SETTING", "BEFORE", "AFTER", ""), rows)
-
-
-def step_json(step: "Step", dry_run: bool) -> dict[str, Any]:
-    """One change as an object."""
-    return {
-        "subject": step.subject,
-        "name": step.name,
-        "before": step.before,
-        "after": None if step.sensitive else step.after,
-        "remark": step.remark or None,
-        "dry_run": dry_run,
-    }

@@ -1,45 +1,21 @@
 """`fencepost group`: what consumer groups read, how far they are, and how to move or forget their positions."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fencepost.cli.connect import ask, broker_options, fail, tell_json
+from fencepost.cli.group.known import CLIENT_ID, known
+from fencepost.cli.parameters import PLACE, Place
+from fencepost.cli.places import chosen_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from fencepost.client.admin import Admin
-    from fencepost.protocol.topics import TopicPartition
 
-CLIENT_ID = "fencepost-group"
 STATES = ("Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Assigning", "Reconciling", "Dead")
 KINDS = ("classic", "consumer")
-
-
-class Place(NamedTuple):
-    """A topic, or one partition of it."""
-
-    topic: str
-    partition: int | None
-
-
-class PlaceType(click.ParamType):  # type: ignore[type-arg]
-    """TOPIC or TOPIC:PARTITION."""
-
-    name = "topic[:partition]"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
-        """Split at the last colon, which no topic's name can hold."""
-        topic, colon, number = str(value).rpartition(":")
-        if not colon:
-            return Place(number, None)
-        if not topic or not (number.isascii() and number.isdigit()):
-            self.fail(f"{value!r} is no place; write TOPIC or TOPIC:PARTITION, for example orders:3", param, ctx)
-        return Place(topic, int(number))
-
-
-PLACE = PlaceType()
 
 
 @click.group()
@@ -81,15 +57,14 @@ def list_command(
       fencepost group list
       fencepost group list --state Stable --type consumer --json
     """
-    from fencepost.cli.plain_text import counted, table
-    from fencepost.cli.txn.text import as_json as plain
+    from fencepost.cli.plain_text import counted, json_value, table
 
     async def talk(admin: "Admin") -> Any:
         return await admin.list_groups(*states, kinds=kinds)
 
     found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
     if as_json:
-        tell_json(plain(found))
+        tell_json(json_value(found))
         return
     if found:
         rows = [(one.group_id, one.kind, one.protocol_type, one.state) for one in found]
@@ -108,14 +83,14 @@ def describe_command(group_id: str, bootstrap: str, timeout_s: float, as_json: b
       fencepost group describe billing
     """
     from fencepost.cli.group import text as group_text
-    from fencepost.cli.txn.text import as_json as plain
+    from fencepost.cli.plain_text import json_value
 
     async def talk(admin: "Admin") -> Any:
         return await known(admin, group_id), await admin.group_offsets(group_id, stable=False)
 
     told, committed = ask(bootstrap, timeout_s, CLIENT_ID, talk)
     if as_json:
-        tell_json({**plain(told), "committed_offsets": len(committed)})
+        tell_json({**json_value(told), "committed_offsets": len(committed)})
         return
     click.echo(group_text.describe_text(told, len(committed), bootstrap))
 
@@ -197,7 +172,7 @@ async def _delete_offsets(
     admin: "Admin", group_id: str, places: "Iterable[Place]", dry_run: bool
 ) -> list[tuple[str, str | None]]:
     """Forget some positions; per partition what went, and why it did not."""
-    from fencepost.cli.txn.text import places as named
+    from fencepost.cli.plain_text import places as named
     from fencepost.client import KafkaError
     from fencepost.client.admin import ItemErrors
     from fencepost.protocol.errors import ErrorCode
@@ -226,23 +201,6 @@ async def _delete_offsets(
         what = f"offset {committed[partition]} of {named([partition])}"
         done.append((what, why.get(code, code.name) if code is not None else None))
     return done
-
-
-async def known(admin: "Admin", group_id: str) -> Any:
-    """The group, described. Raises KafkaError (GROUP_ID_NOT_FOUND)."""
-    from fencepost.client import KafkaError
-    from fencepost.protocol.errors import ErrorCode
-
-    told = await admin.describe_group(group_id)
-    if told.state == "Dead":
-        raise KafkaError(f"there is no group {group_id!r}", code=ErrorCode.GROUP_ID_NOT_FOUND)
-    return told
-
-
-def chosen_of(places: "Iterable[Place]", partitions: "Collection[TopicPartition]") -> "list[TopicPartition]":
-    """Those of the partitions that the places mean."""
-    wanted = {*places}
-    return [p for p in sorted(partitions) if Place(p.topic, None) in wanted or Place(p.topic, p.partition) in wanted]
 
 
 def _add_further() -> None:

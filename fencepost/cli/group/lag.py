@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.connect import ask, broker_options, fail, tell_json
+from fencepost.cli.group.known import CLIENT_ID, known
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
-CLIENT_ID = "fencepost-group"
 MIB = 1 << 20
 
 
@@ -49,8 +49,6 @@ def lag(
         raise click.UsageError("name one or more groups, or say --all")
 
     async def talk(admin: "Admin") -> Any:
-        from fencepost.cli.group.commands import known
-
         names = [one.group_id for one in await admin.list_groups()] if everyone else list(group_ids)
         found = {}
         for name in names:

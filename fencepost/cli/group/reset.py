@@ -1,52 +1,16 @@
 """`fencepost group reset`: let a group go on somewhere else."""
 
-import re
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fencepost.cli.connect import ask, broker_options, command_for, tell_json
-from fencepost.cli.group.commands import CLIENT_ID, PLACE, Place, chosen_of
+from fencepost.cli.group.known import CLIENT_ID
+from fencepost.cli.parameters import PLACE, DurationType, MomentType, Place
+from fencepost.cli.places import chosen_of
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
-
-DURATION = re.compile(
-    r"(?:P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
-    r"|(?:(?P<sd>\d+)d)?(?:(?P<sh>\d+)h)?(?:(?P<sm>\d+)m)?(?:(?P<ss>\d+)s)?)",
-)
-
-
-class MomentType(click.ParamType):  # type: ignore[type-arg]
-    """A date and time, in UTC where no zone is given; ms since 1970."""
-
-    name = "datetime"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read ISO 8601."""
-        try:
-            at = datetime.fromisoformat(str(value))
-        except ValueError:
-            self.fail(f"{value!r} is no date; write it as 2026-11-21T18:00:00, or with a zone at the end", param, ctx)
-        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
-        return round(at.timestamp() * 1000)
-
-
-class DurationType(click.ParamType):  # type: ignore[type-arg]
-    """How long ago; ms."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read `2h30m`, `7d`, or ISO 8601's P1DT2H, as Kafka's tool has it."""
-        found = DURATION.fullmatch(str(value))
-        parts = {name[-1]: float(text) for name, text in (found.groupdict() if found else {}).items() if text}
-        if not parts:
-            self.fail(f"{value!r} is no duration; write 90m, 2h30m, 7d, or PT2H30M", param, ctx)
-        days, hours, minutes, seconds = (parts.get(unit, 0.0) for unit in "dhms")
-        ago = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-        return round(ago.total_seconds() * 1000)
 
 
 @click.command(short_help="Let a group go on somewhere else: read again, or skip.")

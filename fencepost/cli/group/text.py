@@ -3,8 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.connect import command_for
-from fencepost.cli.plain_text import cell, counted, table
-from fencepost.cli.txn.text import places
+from fencepost.cli.plain_text import cell, counted, places, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -4,11 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.config.setting_words import SETTING, Setting, as_mapping
 from fencepost.cli.connect import advice, ask, broker_options, fail, tell_json
+from fencepost.cli.parameters import SETTING, Setting, as_mapping
 
 if TYPE_CHECKING:
-    from fencepost.cli.config.change import Step
+    from fencepost.cli.setting_changes import Step
     from fencepost.client.admin import Admin
 
 CLIENT_ID = "fencepost-topic"
@@ -75,7 +75,7 @@ def alter(
       fencepost topic alter orders --set retention.ms=86400000 --unset retention.bytes
       fencepost topic alter orders billing --set min.insync.replicas=2 --dry-run
     """
-    from fencepost.cli.config.text import tell_steps
+    from fencepost.cli.setting_changes import tell_steps
 
     changes = {**as_mapping(settings), **dict.fromkeys(unset)}
     if not changes:
@@ -84,7 +84,7 @@ def alter(
         raise click.UsageError("each setting can be named only once")
 
     async def talk(admin: "Admin") -> Any:
-        from fencepost.cli.config.change import changed
+        from fencepost.cli.setting_changes import changed
         from fencepost.client import KafkaError
 
         steps: list[Step] = []

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.config.setting_words import SETTING, Setting, as_mapping
 from fencepost.cli.connect import ask, broker_options, fail, tell_json
+from fencepost.cli.parameters import SETTING, Setting, as_mapping
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,15 +2,22 @@
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.cli.plain_text import counted, moment, table
-from fencepost.cli.txn.text import places
+from fencepost.cli.plain_text import counted, moment, places, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fencepost.cli.topic.records import Cut
     from fencepost.client.admin import OffsetInfo
     from fencepost.protocol.topics import TopicPartition
+
+
+class Cut(NamedTuple):
+    """A partition whose beginning moves; `error` is why it did not."""
+
+    partition: "TopicPartition"
+    first: int
+    before: int
+    error: str | None = None
 
 
 class Extent(NamedTuple):
@@ -68,7 +75,7 @@ def cuts_text(cuts: "Sequence[Cut]") -> str:
     return table(("PARTITION", "BEGAN AT", "BEGINS AT", "DROPPED", ""), rows)
 
 
-def cut_json(cut: "Cut", dry_run: bool) -> dict[str, Any]:
+def cut_json(cut: Cut, dry_run: bool) -> dict[str, Any]:
     """One partition as an object."""
     return {
         "partition": places([cut.partition]),

@@ -1,12 +1,13 @@
 """`fencepost topic offsets` and `trim`: where the records of partitions begin and end, and dropping the oldest."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from fencepost.cli.connect import ask, broker_options, fail, tell_json
-from fencepost.cli.group.commands import PLACE, Place, chosen_of
-from fencepost.cli.group.reset import DurationType, MomentType
+from fencepost.cli.parameters import PLACE, DurationType, MomentType, Place
+from fencepost.cli.places import partitions_of
+from fencepost.cli.topic.offsets_text import Cut
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,29 +17,6 @@ if TYPE_CHECKING:
 
 CLIENT_ID = "fencepost-topic"
 NONE_SO_LATE = -1
-
-
-class Cut(NamedTuple):
-    """A partition whose beginning moves; `error` is why it did not."""
-
-    partition: "TopicPartition"
-    first: int
-    before: int
-    error: str | None = None
-
-
-async def partitions_of(admin: "Admin", places: "tuple[Place, ...]") -> "list[TopicPartition]":
-    """The partitions meant. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
-    from fencepost.client.admin.client import parts_of
-    from fencepost.client.admin.why import check_exists
-    from fencepost.protocol.topics import TopicPartition
-
-    described = await admin.describe_topics(*{place.topic for place in places})
-    there = [TopicPartition(name, n) for name, one in described.items() for n in range(len(one.partitions))]
-    for topic, number in places:
-        if number is not None:
-            await check_exists(parts_of(admin), TopicPartition(topic, number))
-    return chosen_of(places, there)
 
 
 @click.command(short_help="Show where partitions begin and end.")

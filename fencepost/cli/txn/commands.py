@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.connect import ask, broker_options, tell_json
+from fencepost.cli.plain_text import json_value
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
@@ -75,7 +76,6 @@ def list_command(
       fencepost txn list --pattern 'billing-.*' --json
     """
     from fencepost.cli.plain_text import counted, table
-    from fencepost.cli.txn import text as txn_text
 
     longer_than_ms = -1 if seconds is None else round(seconds * 1000)
 
@@ -86,7 +86,7 @@ def list_command(
 
     found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
     if as_json:
-        tell_json(txn_text.as_json(found))
+        tell_json(json_value(found))
         return
     if found:
         click.echo(table(("TRANSACTIONAL.ID", "PRODUCER", "STATE"), [tuple(line) for line in found]))
@@ -108,7 +108,7 @@ def describe_command(transactional_id: str, bootstrap: str, timeout_s: float, as
 
     told, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)
     if as_json:
-        tell_json(txn_text.as_json(told))
+        tell_json(json_value(told))
         return
     click.echo(txn_text.describe_text(told, now_ms))
 
@@ -137,7 +137,7 @@ def producers_command(
     found, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)
     found = [producer for producer in found if not only_open or producer.transaction_start_offset is not None]
     if as_json:
-        tell_json(txn_text.as_json(sorted(found)))
+        tell_json(json_value(sorted(found)))
         return
     click.echo(txn_text.producers_text(found, now_ms))
 
@@ -163,7 +163,7 @@ def why_command(partition: "TopicPartition", bootstrap: str, timeout_s: float, a
 
     told, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)
     if as_json:
-        tell_json(txn_text.as_json(told))
+        tell_json(json_value(told))
         return
     click.echo(txn_text.why_text(told, now_ms, bootstrap))
 

@@ -35,8 +35,7 @@ def abort(
       fencepost txn abort billing-2 --dry-run
       fencepost txn abort billing-2
     """
-    from fencepost.cli.txn.text import as_json as plain
-    from fencepost.cli.txn.text import places
+    from fencepost.cli.plain_text import json_value, places
     from fencepost.client.admin.why import NO_TIMEOUT_MS
 
     async def talk(admin: "Admin") -> Any:
@@ -54,7 +53,7 @@ def abort(
             "  If the outside database has NOT committed its half: --even-two-phase"
         )
     if as_json:
-        tell_json({"before": plain(told), "aborted": fenced is not None, "dry_run": dry_run})
+        tell_json({"before": json_value(told), "aborted": fenced is not None, "dry_run": dry_run})
         return
     if told.state in ("PrepareCommit", "PrepareAbort"):
         how = "committed" if told.state == "PrepareCommit" else "aborted"
@@ -100,7 +99,7 @@ def hanging(
     A fencepost broker checks the proof once more in the moment in which it writes the marker, and refuses where a
     coordinator still owns the transaction: a living one is never aborted. Apache Kafka does not check.
     """
-    from fencepost.cli.txn.text import as_json as plain
+    from fencepost.cli.plain_text import json_value
 
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
@@ -120,7 +119,7 @@ def hanging(
     if as_json:
         tell_json(
             [
-                {**plain(one), "aborted": repair and error is None, "refused": error}
+                {**json_value(one), "aborted": repair and error is None, "refused": error}
                 for one, error in zip(found, refused, strict=True)
             ]
         )
@@ -167,7 +166,7 @@ async def _repair(admin: "Admin", one: Any, older_than_ms: int | None) -> str | 
 
 
 def _row(one: Any, refused: str | None, repair: bool, now_ms: int) -> tuple[object, ...]:
-    from fencepost.cli.txn.text import places
+    from fencepost.cli.plain_text import places
 
     done = refused or ("aborted" if repair else "nothing")
     last = f"{age((now_ms - one.producer.last_timestamp_ms) / 1000)} ago"

@@ -1,24 +1,16 @@
 """What `fencepost txn` prints about transactions and those who wait for them."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fencepost.cli.connect import command_for
-from fencepost.cli.plain_text import age, cell, counted, moment, table
+from fencepost.cli.plain_text import age, cell, counted, moment, places, table
 from fencepost.client.admin.types import Verdict
 from fencepost.client.admin.why import NO_TIMEOUT_MS, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from fencepost.client.admin.types import HeldBack, Holder, ProducerState, TransactionListing, TransactionStory
-    from fencepost.protocol.topics import TopicPartition
 
 NO_STORY = "not told: only a fencepost broker tells, and only what happened since it started"
-
-
-def places(partitions: "Iterable[TopicPartition]") -> str:
-    """`orders:0, orders:3`, as the commands want them."""
-    return ", ".join(f"{cell(topic)}:{number}" for topic, number in sorted(partitions))
 
 
 def times_out(listing: "TransactionListing", now_ms: int) -> str:
@@ -180,23 +172,3 @@ def _remedy(told: "HeldBack", holder: "Holder", now_ms: int, bootstrap: str) -> 
 
 def _indented(text: str) -> list[str]:
     return [f"  {line}" for line in text.splitlines()]
-
-
-def as_json(value: Any) -> Any:
-    """Named tuples as objects, partitions as `topic:partition`, codes and verdicts by name, times in ISO 8601."""
-    from datetime import datetime
-    from enum import Enum
-
-    from fencepost.protocol.topics import TopicPartition
-
-    if isinstance(value, TopicPartition):
-        return f"{value.topic}:{value.partition}"
-    if isinstance(value, Enum):
-        return value.value if isinstance(value, Verdict) else value.name
-    if isinstance(value, datetime):
-        return value.isoformat()
-    if hasattr(value, "_asdict"):
-        return {name: as_json(item) for name, item in value._asdict().items()}
-    if isinstance(value, list | tuple):
-        return [as_json(item) for item in value]
-    return value

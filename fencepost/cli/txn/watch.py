@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from fencepost.cli.connect import ask, broker_options
-from fencepost.cli.plain_text import age, counted, moment, table
+from fencepost.cli.plain_text import age, counted, json_value, moment, table
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
@@ -70,12 +70,11 @@ async def look(admin: "Admin", limit: int) -> View:
 
 
 def _show(view: View, bootstrap: str, as_json: bool) -> None:
-    from fencepost.cli.txn import text as txn_text
 
     if as_json:
         import json
 
-        click.echo(json.dumps(txn_text.as_json(view)))
+        click.echo(json.dumps(json_value(view)))
         return
     click.clear()
     click.echo(view_text(view, bootstrap))
@@ -83,7 +82,8 @@ def _show(view: View, bootstrap: str, as_json: bool) -> None:
 
 def view_text(view: View, bootstrap: str) -> str:
     """One look as text."""
-    from fencepost.cli.txn.text import client_of, places, times_out
+    from fencepost.cli.plain_text import places
+    from fencepost.cli.txn.text import client_of, times_out
 
     states = ", ".join(f"{count} {state}" for state, count in view.states.items()) or "no transactional ids"
     lines = [f"{moment(view.now_ms)}  {bootstrap}  {states}", ""]

@@ -7,11 +7,11 @@ from typing import Any
 import trio
 
 from fencepost.client.config import ProducerConfig
+from fencepost.client.core.partitioner import StickyPartition
 from fencepost.client.errors import KafkaError, RetriableError
 from fencepost.client.network.cluster import Cluster, PartitionInfo
 from fencepost.client.producer.accumulator import HEADER_BYTES, RECORD_OVERHEAD, Accumulator, Batch, NewRecord
 from fencepost.client.producer.metrics import ProducerMetrics
-from fencepost.client.producer.partitioner import StickyPartition
 from fencepost.client.producer.record_serializer import NO_HEADERS, Headers, RecordSerializer, headers_size
 from fencepost.client.producer.routes import Route
 from fencepost.client.producer.sender import Sender

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable, Iterable
 
+from fencepost.client.core.partitioner import KeyHashes, Load, StickyPartition
 from fencepost.client.network.cluster import TopicInfo
 from fencepost.client.producer.accumulator import Accumulator, Queue
-from fencepost.client.producer.partitioner import KeyHashes, Load, StickyPartition
 from fencepost.protocol.topics import TopicPartition
 
 

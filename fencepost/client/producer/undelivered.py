@@ -3,8 +3,8 @@
 from typing import Any
 
 from fencepost.client.core.txn_errors import TABLE, Meaning
+from fencepost.client.core.txn_failures import error_of
 from fencepost.client.errors import DeliveryError, KafkaError, error_for
-from fencepost.client.transactions.failures import error_of
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 

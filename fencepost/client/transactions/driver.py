@@ -4,6 +4,7 @@ from types import TracebackType
 
 import trio
 
+from fencepost.client.core.txn_failures import error_of
 from fencepost.client.core.txn_machine import Misuse, step
 from fencepost.client.core.txn_state import (
     Answer,
@@ -30,7 +31,6 @@ from fencepost.client.errors import (
 )
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.network.retry import RetryPolicy
-from fencepost.client.transactions.failures import error_of
 from fencepost.client.transactions.requests import TransactionLink, abortable
 from fencepost.protocol.errors import ErrorCode
 

@@ -8,11 +8,11 @@ import trio
 
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.txn_errors import TABLE, Meaning
+from fencepost.client.core.txn_failures import raise_for
 from fencepost.client.core.txn_state import NO_PRODUCER, Answer, AskEnd, AskInit, Producer
 from fencepost.client.errors import AbortableError, KafkaError, code_of
 from fencepost.client.network.cluster import GROUP, TRANSACTION, Cluster
 from fencepost.client.network.connection import Connection
-from fencepost.client.transactions.failures import raise_for
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest

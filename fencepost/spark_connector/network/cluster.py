@@ -17,7 +17,7 @@ from fencepost.spark_connector.network.wire import (
     ConnectionSettings,
     code_of,
 )
-from fencepost.spark_connector.source.offsets import Offsets
+from fencepost.spark_connector.offsets import Offsets
 
 T = TypeVar("T")
 

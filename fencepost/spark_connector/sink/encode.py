@@ -10,8 +10,8 @@ from fencepost.client.config import ProducerConfig
 from fencepost.client.producer.accumulator import RECORD_OVERHEAD, NewRecord
 from fencepost.client.producer.lane import level_of
 from fencepost.protocol.record_batch import build_batch
+from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.sink.encode_keys import byte_spans, partitions_of_keys
-from fencepost.spark_connector.source.options import OptionError
 
 _BYTES = ("string", "binary")
 _TYPES: Mapping[str, tuple[str, ...]] = {

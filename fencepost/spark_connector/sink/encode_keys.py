@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.client.producer.partitioner import murmur2
+from fencepost.client.core.partitioner import murmur2
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C

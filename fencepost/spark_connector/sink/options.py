@@ -13,8 +13,7 @@ from fencepost.client.config import ClientConfig, TransactionalProducerConfig, n
 from fencepost.client.errors import ConfigError
 from fencepost.client.network.security import SecurityConfig
 from fencepost.spark_connector.network import security
-from fencepost.spark_connector.source.option_values import boolean, not_negative, positive
-from fencepost.spark_connector.source.options import OptionError
+from fencepost.spark_connector.option_values import OptionError, boolean, not_negative, positive
 
 T = TypeVar("T")
 

@@ -13,6 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.sink import lanes as sink_lanes
 from fencepost.spark_connector.sink.commit import commit_batch, connect
 from fencepost.spark_connector.sink.commit_marker import BatchId
@@ -20,7 +21,6 @@ from fencepost.spark_connector.sink.encode import SinkError, sink_columns
 from fencepost.spark_connector.sink.lanes import Claim
 from fencepost.spark_connector.sink.options import SinkOptions, parse_sink_options
 from fencepost.spark_connector.sink.task import StreamTask, Task, Written
-from fencepost.spark_connector.source.options import OptionError
 from fencepost.spark_connector.worker.delayed_ack import QuickAckOnUnpickle
 
 Messages = Sequence[WriterCommitMessage | None]

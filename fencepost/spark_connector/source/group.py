@@ -11,7 +11,7 @@ from fencepost.protocol.messages import api08_offset_commit, api10_find_coordina
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.network.wire import Address, BrokerError, code_of
-from fencepost.spark_connector.source.offsets import Offsets
+from fencepost.spark_connector.offsets import Offsets
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from fencepost.spark_connector.source.offsets import Offsets, OffsetTree, offsets_of, tree_of
+from fencepost.spark_connector.offsets import Offsets, OffsetTree, offsets_of, tree_of
 from fencepost.spark_connector.source.options import SourceOptions
 from fencepost.spark_connector.source.scan import Limit
 from fencepost.spark_connector.source.stream import UnlimitedStreamReader

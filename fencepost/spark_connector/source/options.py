@@ -14,7 +14,8 @@ from typing import TypeVar
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.security import security_of
 from fencepost.spark_connector.network.wire import Address, ConnectionSettings
-from fencepost.spark_connector.source.offsets import EARLIEST, LATEST, parse_partition_offsets
+from fencepost.spark_connector.offsets import EARLIEST, LATEST, parse_partition_offsets
+from fencepost.spark_connector.option_values import OptionError, boolean, not_negative, positive
 from fencepost.spark_connector.source.option_names import (
     ENDS,
     ONLY_STREAM,
@@ -23,7 +24,6 @@ from fencepost.spark_connector.source.option_names import (
     STARTS,
     SUBSCRIPTIONS,
 )
-from fencepost.spark_connector.source.option_values import boolean, not_negative, positive
 
 log = logging.getLogger(__name__)
 
@@ -32,10 +32,6 @@ T = TypeVar("T")
 ALL_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 DEFAULT_COLUMNS = ALL_COLUMNS[:-1]
 DEFAULT_MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
-
-
-class OptionError(ValueError):
-    """An option that does not exist, does not fit the others, or has a value it can not take."""
 
 
 class Mode(Enum):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.network.wire import Address
-from fencepost.spark_connector.source.offsets import EARLIEST, LATEST, Offsets
+from fencepost.spark_connector.offsets import EARLIEST, LATEST, Offsets
 from fencepost.spark_connector.source.options import Bound, SourceOptions
 from fencepost.spark_connector.source.reader import DataLoss, FetchSettings
 from fencepost.spark_connector.source.scan import Limit, VisibleScan, limited_ends, scan_settings

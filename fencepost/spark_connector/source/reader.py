@@ -16,8 +16,8 @@ from fencepost.protocol.record_batch import BatchHeader, CorruptBatch, check_crc
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.network.wire import BrokerError, Connection, ConnectionLost, Ticket, code_of
+from fencepost.spark_connector.offsets import EARLIEST, LATEST
 from fencepost.spark_connector.source.arrow import BatchMaker, fields_of
-from fencepost.spark_connector.source.offsets import EARLIEST, LATEST
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,10 @@ import pyspark
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from fencepost.spark_connector.network.cluster import Cluster
+from fencepost.spark_connector.offsets import Offsets, OffsetTree, offsets_of, tree_of
+from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.source.group import GroupPosition
-from fencepost.spark_connector.source.offsets import Offsets, OffsetTree, offsets_of, tree_of
-from fencepost.spark_connector.source.options import OptionError, SourceOptions
+from fencepost.spark_connector.source.options import SourceOptions
 from fencepost.spark_connector.source.planner import PlanError, Planner
 from fencepost.spark_connector.source.task import RangePartition, read_range
 from fencepost.spark_connector.worker.delayed_ack import QuickAckOnUnpickle

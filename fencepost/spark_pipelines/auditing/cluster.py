@@ -11,7 +11,7 @@ from fencepost.protocol.record_batch import CorruptBatch, iter_headers
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.network.wire import BrokerError, ConnectionSettings, code_of
-from fencepost.spark_connector.source.offsets import EARLIEST, LATEST
+from fencepost.spark_connector.offsets import EARLIEST, LATEST
 from fencepost.spark_pipelines.auditing.facts import Fact, damage, fact_of, indexed
 from fencepost.spark_pipelines.auditing.plan import Piece, Plan, RangePiece
 from fencepost.spark_pipelines.auditing.rules import Bounds

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.plain_text import age, cell, moment, table
-from fencepost.cli.txn.text import as_json, describe_text, why_text
+from fencepost.cli.plain_text import age, cell, json_value, moment, table
+from fencepost.cli.txn.text import describe_text, why_text
 from fencepost.client.admin.types import (
     HeldBack,
     Holder,
@@ -116,7 +116,7 @@ def test_values_of_clients_stay_on_their_line() -> None:
 
 
 def test_json_of_what_is_told() -> None:
-    value = as_json(HeldBack(T3, 1, 2, (Holder(PRODUCER, 1, Verdict.OPEN, listing()),), ()))
+    value = json_value(HeldBack(T3, 1, 2, (Holder(PRODUCER, 1, Verdict.OPEN, listing()),), ()))
     assert value["partition"] == "orders:3"
     assert value["holders"][0]["verdict"] == "open"
     assert value["holders"][0]["transaction"]["started"] == "2023-11-14T22:13:20+00:00"

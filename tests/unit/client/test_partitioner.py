@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.client.producer.partitioner import (
+from fencepost.client.core.partitioner import (
     KeyHashes,
     Load,
     StickyPartition,

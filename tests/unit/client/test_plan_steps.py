@@ -6,8 +6,7 @@ import pytest
 import trio
 
 import fencepost
-from fencepost.cli.config.change import changed
-from fencepost.cli.config.text import step_json, steps_text
+from fencepost.cli.setting_changes import changed, step_json, steps_text
 from fencepost.client.admin import (
     Acl,
     AclOperation,

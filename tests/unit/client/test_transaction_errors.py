@@ -7,8 +7,8 @@ follows from it; `DIFFERENT` is where we decide otherwise, each with its reason.
 import pytest
 
 from fencepost.client.core.txn_errors import APIS, TABLE, Meaning
+from fencepost.client.core.txn_failures import error_of
 from fencepost.client.errors import AbortableError, AuthorizationError, FatalError, FencedError, RetriableError
-from fencepost.client.transactions.failures import error_of
 from fencepost.protocol.errors import ErrorCode as E
 
 RETRY, ABORT, FENCED, FATAL = "asks again", "abortable", "fenced, fatal", "fatal"

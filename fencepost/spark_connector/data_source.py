@@ -26,7 +26,8 @@ from pyspark.sql.types import (
 )
 
 from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.source.options import Mode, OptionError, SourceOptions, parse_options
+from fencepost.spark_connector.option_values import OptionError
+from fencepost.spark_connector.source.options import Mode, SourceOptions, parse_options
 from fencepost.spark_connector.source.planner import Planner
 from fencepost.spark_connector.source.stream import stream_reader
 from fencepost.spark_connector.source.task import RangePartition, read_range

@@ -1,14 +1,21 @@
-"""Changing settings, and telling what they were before and what holds after."""
+"""Changing settings of topics, brokers and groups, and showing what held before and what holds now."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.cli.config.text import is_without_effect
+import click
+
+from fencepost.cli.connect import tell_json
+from fencepost.cli.plain_text import cell, table
 from fencepost.client.admin.plan_types import own_source
-from fencepost.client.admin.types import is_secret
+from fencepost.client.admin.types import HIDDEN, is_secret
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin, ConfigEntry
+
+
+WITHOUT_EFFECT = "No effect here"
+"""How a fencepost broker begins to explain a setting that it takes for Kafka's sake only."""
 
 
 class Step(NamedTuple):
@@ -85,3 +92,52 @@ def _planned(
 def _shown(subject: Mapping[str, Any]) -> str:
     ((kind, name),) = subject.items()
     return f"{kind} {name if name != '' else 'all'}"
+
+
+def is_without_effect(entry: "ConfigEntry") -> bool:
+    """Whether the broker says of a setting that it is taken and does nothing there."""
+    return (entry.documentation or "").startswith(WITHOUT_EFFECT)
+
+
+def shown_value(value: str | None, sensitive: bool) -> str:
+    """A value as it is printed."""
+    if sensitive:
+        return HIDDEN
+    return "not set" if value is None else cell(value) if value else '""'
+
+
+def tell_steps(steps: Sequence[Step], dry_run: bool, as_json: bool) -> None:
+    """Print what was set, or would be."""
+    if as_json:
+        tell_json([step_json(step, dry_run) for step in steps])
+        return
+    click.echo(steps_text(steps))
+    if dry_run:
+        click.echo("Nothing was changed; without --dry-run it would be.", err=True)
+
+
+def steps_text(steps: Sequence[Step]) -> str:
+    """What was set, and what held before."""
+    rows = [
+        (
+            step.subject,
+            step.name,
+            shown_value(step.before, step.sensitive),
+            shown_value(step.after, step.sensitive),
+            step.remark or ("as before" if step.before == step.after and not step.sensitive else ""),
+        )
+        for step in steps
+    ]
+    return table(("WHOSE", "SETTING", "BEFORE", "AFTER", ""), rows)
+
+
+def step_json(step: Step, dry_run: bool) -> dict[str, Any]:
+    """One change as an object."""
+    return {
+        "subject": step.subject,
+        "name": step.name,
+        "before": step.before,
+        "after": None if step.sensitive else step.after,
+        "remark": step.remark or None,
+        "dry_run": dry_run,
+    }

@@ -1,6 +1,10 @@
 """What the values of options look like, to the source and to the sink. Each raises ValueError with what it must be."""
 
 
+class OptionError(ValueError):
+    """An option that does not exist, does not fit the others, or has a value it can not take."""
+
+
 def positive(text: str) -> int:
     """1 and above."""
     if not text.isascii() or not text.isdigit() or int(text) == 0:

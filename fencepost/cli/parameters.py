@@ -1,0 +1,105 @@
+"""Types of parameters that several commands take: settings, partitions, points in time."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import click
+
+
+class Setting(NamedTuple):
+    """A setting's name and its value."""
+
+    name: str
+    value: str
+
+
+class SettingType(click.ParamType):  # type: ignore[type-arg]
+    """NAME=VALUE; the value may be empty, and may hold further equals signs."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Setting:
+        """Split at the first equals sign."""
+        if isinstance(value, Setting):
+            return value
+        name, equals, text = str(value).partition("=")
+        if not equals or not name.strip():
+            self.fail(f"{value!r} is no setting; write NAME=VALUE, for example retention.ms=86400000", param, ctx)
+        return Setting(name.strip(), text)
+
+
+SETTING = SettingType()
+
+
+def as_mapping(settings: Iterable[Setting]) -> dict[str, str]:
+    """Settings by name. Raises UsageError where one is given twice."""
+    found: dict[str, str] = {}
+    for name, value in settings:
+        if name in found:
+            raise click.UsageError(f"{name} is given twice")
+        found[name] = value
+    return found
+
+
+class Place(NamedTuple):
+    """A topic, or one partition of it."""
+
+    topic: str
+    partition: int | None
+
+
+class PlaceType(click.ParamType):  # type: ignore[type-arg]
+    """TOPIC or TOPIC:PARTITION."""
+
+    name = "topic[:partition]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Place:
+        """Split at the last colon, which no topic's name can hold."""
+        topic, colon, number = str(value).rpartition(":")
+        if not colon:
+            return Place(number, None)
+        if not topic or not (number.isascii() and number.isdigit()):
+            self.fail(f"{value!r} is no place; write TOPIC or TOPIC:PARTITION, for example orders:3", param, ctx)
+        return Place(topic, int(number))
+
+
+PLACE = PlaceType()
+
+
+DURATION = re.compile(
+    r"(?:P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
+    r"|(?:(?P<sd>\d+)d)?(?:(?P<sh>\d+)h)?(?:(?P<sm>\d+)m)?(?:(?P<ss>\d+)s)?)",
+)
+
+
+class MomentType(click.ParamType):  # type: ignore[type-arg]
+    """A date and time, in UTC where no zone is given; ms since 1970."""
+
+    name = "datetime"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read ISO 8601."""
+        try:
+            at = datetime.fromisoformat(str(value))
+        except ValueError:
+            self.fail(f"{value!r} is no date; write it as 2026-11-21T18:00:00, or with a zone at the end", param, ctx)
+        at = at.replace(tzinfo=UTC) if at.tzinfo is None else at
+        return round(at.timestamp() * 1000)
+
+
+class DurationType(click.ParamType):  # type: ignore[type-arg]
+    """How long ago; ms."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Read `2h30m`, `7d`, or ISO 8601's P1DT2H, as Kafka's tool has it."""
+        found = DURATION.fullmatch(str(value))
+        parts = {name[-1]: float(text) for name, text in (found.groupdict() if found else {}).items() if text}
+        if not parts:
+            self.fail(f"{value!r} is no duration; write 90m, 2h30m, 7d, or PT2H30M", param, ctx)
+        days, hours, minutes, seconds = (parts.get(unit, 0.0) for unit in "dhms")
+        ago = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        return round(ago.total_seconds() * 1000)
