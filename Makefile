@@ -11,6 +11,9 @@ ARGS ?=
 WORKERS ?= auto
 AT_ONCE := $(if $(ARGS),,-n $(WORKERS) --dist loadscope --no-loadscope-reorder)
 SEEDS ?= 2000
+# Container images often forbid Python to keep compiled modules. Then each of the thousands of processes that the tests
+# start compiles everything anew, and a test process takes three times as long before its first test.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test sim check format stubs bench pins clean

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,11 @@ FUNCTION_LINES_MAX = 70
 SHAPELESS_NAMES = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"}
 HEAVY_MODULES = ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib", "rich", "starlette", "hypercorn")
 
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in PYTHON_FILES}
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Every Python file of the repository, parsed: seconds of work, so not where tests are only collected."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in PYTHON_FILES}
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -38,7 +43,7 @@ def test_a_file_fits_in_a_head() -> None:
 def test_a_function_fits_on_a_screen() -> None:
     too_long = {
         f"{name_of(path)}:{node.lineno} {node.name}": lines
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         for node in ast.walk(tree)
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
@@ -50,7 +55,7 @@ def test_a_module_says_first_what_it_is_for() -> None:
     """An empty __init__.py of a test folder has nothing to explain."""
     silent = [
         name_of(path)
-        for path, tree in TREES.items()
+        for path, tree in trees().items()
         if tree.body and "." not in (ast.get_docstring(tree) or "").split("\n\n")[0]
     ]
     assert silent == []
