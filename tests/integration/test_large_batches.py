@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.conftest import StartBroker
-from tests.integration.test_verify import verify
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.command_line import verify
 
 TOPIC, PARTITIONS = "mixed", 2
 LARGE_BYTES = 300_000

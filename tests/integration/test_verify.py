@@ -1,8 +1,6 @@
 """The real command over a real broker's directory: what it says, and what the broker makes of the same damage."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,13 +8,9 @@ import trio
 
 from tests.kit import damage
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.command_line import verify
 
 SETTINGS = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"}
-
-
-def verify(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "fencepost", "verify", str(directory), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
 
 
 def contents(directory: Path) -> dict[str, tuple[bytes, int]]:

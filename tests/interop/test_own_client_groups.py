@@ -7,9 +7,9 @@ is worked on once.
 import pytest
 
 from tests.interop.confluent_steps import READ_UNCOMMITTED, admin_client, read_to_end
+from tests.interop.group_play import PARTITIONS, Play, play_of
 from tests.interop.long import LONG
 from tests.interop.members.process import MemberProcess
-from tests.interop.test_groups import PARTITIONS, Play, play_of
 
 pytestmark = pytest.mark.interop
 Part = tuple[str, str]

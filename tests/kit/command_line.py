@@ -1,6 +1,9 @@
 """`fencepost ...` against a running broker, as an operator types it, within the test's process."""
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 from click.testing import CliRunner, Result
@@ -27,3 +30,8 @@ def command_json(broker: BrokerProcess, *words: str) -> Any:
     result = command(broker, *words, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
+
+
+def verify(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fencepost", "verify", str(directory), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)

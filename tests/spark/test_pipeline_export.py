@@ -13,17 +13,13 @@ import pytest
 
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_pipelines import PipelineError, Shape, export, exporting, manifests
-from fencepost.spark_pipelines.export_store import MANIFEST, ExportStore, Manifest, next_ends
+from fencepost.spark_pipelines.export_store import MANIFEST, ExportStore, next_ends
 from tests.spark.conftest import ROOT, WAIT_SECONDS, Transact, new_topic
+from tests.spark.export_manifests import manifest_of
 from tests.spark.killed import kill_when
 
 pytestmark = pytest.mark.timeout(900)
 DEADLINE_SECONDS = 240
-WHAT: dict[str, Any] = {"topics": ["t"]}
-
-
-def manifest_of(number: int, begin: int, end: int) -> Manifest:
-    return Manifest(number, {"t": {"0": begin}}, {"t": {"0": end}}, end - begin, {"part": 1}, WHAT, "c", {"t": "1"})
 
 
 # The store, without Spark
@@ -32,7 +28,7 @@ _EXPORTER = """
 import os, signal, sys
 from pathlib import Path
 from fencepost.spark_pipelines import export_store
-from tests.spark.test_pipeline_export import manifest_of
+from tests.spark.export_manifests import manifest_of
 
 deadly = int(sys.argv[2])
 calls = 0

@@ -17,7 +17,7 @@ from fencepost.spark_connector.sink.encode import SinkError
 from tests.kit.broker_process import BrokerProcess
 from tests.spark.conftest import new_producer
 from tests.spark.sink_kills import TWO_PHASE
-from tests.spark.test_sink_commit import Sink
+from tests.spark.sink_tasks import Sink
 
 pytestmark = pytest.mark.timeout(300)
 

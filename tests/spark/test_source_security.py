@@ -22,7 +22,7 @@ from fencepost.spark_connector.sink.task import Task
 from fencepost.spark_connector.source.options import parse_options
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
-from tests.interop.java.test_own_client_security import LISTENERS, OTHER_PASSWORD, PASSWORD, USER, settings
+from tests.interop.java.secured_kafka import LISTENERS, OTHER_PASSWORD, PASSWORD, USER, settings
 from tests.kit.certificates import Authority, Signed
 from tests.spark.sink_kills import committed
 from tests.spark.source_world import Topic, World, numbered, until, values

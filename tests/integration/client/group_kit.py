@@ -57,3 +57,25 @@ async def reading(consumer: fencepost.Consumer, into: list[bytes] | None = None)
         nursery.start_soon(read)
         yield
         nursery.cancel_scope.cancel()
+
+
+async def create(kafka: fencepost.Client, name: str, partitions: int, records: int) -> None:
+    async with kafka.admin() as admin:
+        await admin.create_topic(name, partitions=partitions)
+    async with kafka.producer() as producer, producer.batch() as batch:
+        for n in range(records):
+            await batch.send(name, b"%d" % n, partition=n % partitions)
+
+
+async def until(condition: object, what: str) -> None:
+    """Wait for something that the broker and the members bring about together."""
+    for _ in range(2000):
+        if condition():  # type: ignore[operator]
+            return
+        await trio.sleep(0.05)
+    raise AssertionError(what)
+
+
+async def committed(kafka: fencepost.Client, group: str, partition: TopicPartition) -> int | None:
+    async with kafka.consumer(group=group) as asking:
+        return (await asking.committed(partition))[partition]

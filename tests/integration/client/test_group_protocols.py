@@ -9,9 +9,10 @@ from tests.integration.client.group_kit import (
     CONSUMER,
     PATIENCE_S,
     Heard,
+    create,
     reading,
+    until,
 )
-from tests.integration.client.test_groups import create, until
 
 
 @pytest.fixture(scope="module")

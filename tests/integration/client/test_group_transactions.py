@@ -5,8 +5,7 @@ import trio
 
 import fencepost
 from fencepost import AbortableError, KafkaError, TopicPartition
-from tests.integration.client.group_kit import COOPERATIVE, PATIENCE_S, reading
-from tests.integration.client.test_groups import create, until
+from tests.integration.client.group_kit import COOPERATIVE, PATIENCE_S, create, reading, until
 
 
 @pytest.fixture(scope="module")

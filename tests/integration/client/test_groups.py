@@ -5,14 +5,7 @@ import trio
 
 import fencepost
 from fencepost import ErrorCode, FencedError, KafkaError, TopicPartition
-
-
-async def create(kafka: fencepost.Client, name: str, partitions: int, records: int) -> None:
-    async with kafka.admin() as admin:
-        await admin.create_topic(name, partitions=partitions)
-    async with kafka.producer() as producer, producer.batch() as batch:
-        for n in range(records):
-            await batch.send(name, b"%d" % n, partition=n % partitions)
+from tests.integration.client.group_kit import create, until
 
 
 class Reader:
@@ -34,15 +27,6 @@ class Reader:
                     except KafkaError as error:
                         if error.code is not ErrorCode.REBALANCE_IN_PROGRESS:
                             raise
-
-
-async def until(condition: object, what: str) -> None:
-    """Wait for something that the broker and the members bring about together."""
-    for _ in range(2000):
-        if condition():  # type: ignore[operator]
-            return
-        await trio.sleep(0.05)
-    raise AssertionError(what)
 
 
 @pytest.mark.parametrize("strategy", ["range", "roundrobin"])

@@ -7,7 +7,7 @@ import fencepost
 from fencepost import KafkaError, TopicPartition
 from fencepost.client import CommittedOffset
 from fencepost.client.network.connection import Connection
-from tests.integration.client.test_groups import create, until
+from tests.integration.client.group_kit import create, until
 
 KAFKA_2_1 = {0: 7, 1: 10, 2: 4, 3: 7, 8: 6, 9: 5, 10: 2, 11: 3, 12: 2, 13: 2, 14: 2, 18: 2, 22: 1}
 """The newest version that it has of each request that consumers send."""

@@ -7,7 +7,7 @@ from fencepost import AbortableError, ErrorCode, KafkaError
 from fencepost.client.producer.ready_batches import whole_batches
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.record_batch import CorruptBatch, build_batch
-from tests.integration.client.test_transactions import create, read_all
+from tests.integration.client.transaction_kit import create, read_all
 
 
 def batch_of(values: list[bytes], compression: Compression = Compression.NONE) -> bytes:

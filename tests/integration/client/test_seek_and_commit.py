@@ -10,13 +10,7 @@ import fencepost
 from fencepost import AbortableError, KafkaError, RetriableError, TopicPartition
 from fencepost.client.consumer.read_errors import DeserializationFailed
 from fencepost.sync import Client as BlockingClient
-from tests.integration.client.group_kit import PATIENCE_S
-from tests.integration.client.test_groups import create
-
-
-async def committed(kafka: fencepost.Client, group: str, partition: TopicPartition) -> int | None:
-    async with kafka.consumer(group=group) as asking:
-        return (await asking.committed(partition))[partition]
+from tests.integration.client.group_kit import PATIENCE_S, committed, create
 
 
 @pytest.mark.parametrize("transactional", [False, True])

@@ -13,9 +13,7 @@ import trio
 import fencepost
 from fencepost import AbortableError, TopicPartition
 from fencepost.client.group import group_client
-from tests.integration.client.group_kit import PATIENCE_S
-from tests.integration.client.test_groups import create
-from tests.integration.client.test_seek_and_commit import committed
+from tests.integration.client.group_kit import PATIENCE_S, committed, create
 
 
 class Held:

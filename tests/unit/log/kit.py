@@ -3,12 +3,14 @@
 import errno
 import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.results import Ticket
+from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
 from fencepost.broker.log.storage.store import Bytes, FileRegion, Piece
 from fencepost.protocol.record_batch import BatchHeader, build_batch, iter_headers
@@ -161,3 +163,16 @@ class _FullFile(MemoryFile):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self.place)
         self._disk.room -= len(data)
         super().write(position, data)
+
+
+def settle_small(log):
+    """A round of group commit in `fsync`: more small flushes are to be expected."""
+    end_offset, pins = log.begin_sync(reserve=True)
+    for pin in pins:
+        pin.sync()
+    log.finish_sync(end_offset)
+
+
+def headers_from_disk(path: Path):
+    """What a reader finds that knows nothing of what is in memory."""
+    return headers(LogDirectory.over(FileStore(path), "os").create(TP, TOPIC_ID, DEFAULTS))

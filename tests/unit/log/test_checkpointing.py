@@ -12,8 +12,8 @@ from fencepost.broker.log.recovery.opening import recover
 from fencepost.broker.log.storage.checkpoints import RECOVERY_POINTS, decode_offsets
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FlushFailed
+from tests.kit.slow_disk import OneBadFile
 from tests.unit.log.kit import TOPIC_ID, TP, batch, crashed, directory_over, end, file_names, headers, send, transact
-from tests.unit.log.test_commit import OneBadFile
 
 OTHER = TP._replace(partition=1)
 

@@ -1,7 +1,6 @@
 """Group commit: who waits for which round (performance.md, structure 3; reliability.md on fsync)."""
 
 import gc
-import threading
 import weakref
 
 import pytest
@@ -14,51 +13,11 @@ from fencepost.broker.log.durability import flusher as commit_module
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.checkpoints import RECOVERY_POINTS, decode_offsets
-from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
+from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.protocol.errors import ErrorCode
+from tests.kit.slow_disk import OneBadFile, SlowDisk, until
 from tests.unit.log.kit import TOPIC_ID, TP, UNCOMMITTED, batch, crashed, directory_over, headers, over, send
-
-
-class SlowDisk(MemoryStore):
-    """A store whose syncs wait for a gate and are counted."""
-
-    def __init__(self, place="slow:", top=None):
-        super().__init__(place)
-        self.top = top or self
-        self.gate = threading.Event()
-        self.gate.set()
-        self.begun = threading.Semaphore(0)
-        self.syncs = 0
-        self.error = None
-
-    def new_child(self, name):
-        return SlowDisk(f"{self.place}/{name}", self.top)
-
-    def new_file(self, name):
-        file = _SlowFile(f"{self.place}/{name}")
-        file.disk = self.top
-        return file
-
-
-class _SlowFile(MemoryFile):
-    disk: SlowDisk
-
-    def pin(self):
-        return self if self.exists else None
-
-    def sync(self):
-        self.disk.begun.release()
-        self.disk.gate.wait(100)
-        if self.disk.error:
-            raise self.disk.error
-        self.disk.syncs += 1
-
-
-async def until(condition):
-    """Let the round go on until `condition` holds; the time limit of the test is the only bound."""
-    while not condition():
-        await trio.lowlevel.checkpoint()
 
 
 async def test_wait_returns_when_durable_and_not_before():
@@ -203,27 +162,6 @@ def test_after_a_kill_the_tail_is_synced_before_readers_see_it():
     again = over(disk, durability="fsync")
     assert disk.syncs == 1
     assert (again.high_watermark, again.recovery_point) == (1, 1)
-
-
-class OneBadFile(SlowDisk):
-    """Syncs of the file whose place ends so fail."""
-
-    bad = "nothing"
-
-    def new_child(self, name):
-        return OneBadFile(f"{self.place}/{name}", self.top)
-
-    def new_file(self, name):
-        file = _MayFail(f"{self.place}/{name}")
-        file.disk = self.top
-        return file
-
-
-class _MayFail(_SlowFile):
-    def sync(self):
-        if self.place.endswith(self.disk.bad):
-            raise FlushFailed(5, "fdatasync: Input/output error", self.place)
-        super().sync()
 
 
 def three_logs(disk):

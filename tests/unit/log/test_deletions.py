@@ -14,7 +14,7 @@ from tests.kit.disk_faults import Fault
 from tests.kit.sim_disk import SimDisk
 from tests.unit.log.compaction_kit import COMPACT, clean, put, seen
 from tests.unit.log.kit import NOW_MS, TOPIC_ID, TP, batch, send, settle
-from tests.unit.log.test_upkeep import DATA, files_of, opened, written
+from tests.unit.log.upkeep_kit import DATA, files_of, opened, written
 
 DELAY_SECONDS = LogConfig().file_delete_delay_ms / 1000
 

@@ -18,8 +18,20 @@ from fencepost.broker.log.storage.staged import PIECE_BYTES
 from fencepost.broker.log.storage.store import END_MARK
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-from tests.unit.log.kit import DEFAULTS, NOW_MS, TOPIC_ID, TP, batch, end, headers, send, settle, transact
-from tests.unit.log.test_reserve import headers_from_disk, settle_small
+from tests.unit.log.kit import (
+    DEFAULTS,
+    NOW_MS,
+    TOPIC_ID,
+    TP,
+    batch,
+    end,
+    headers,
+    headers_from_disk,
+    send,
+    settle,
+    settle_small,
+    transact,
+)
 
 LARGE = bytes(3 * PIECE_BYTES)
 

@@ -30,21 +30,15 @@ from tests.unit.log.kit import (
     batch,
     crashed,
     headers,
+    headers_from_disk,
     log_file,
     over,
     send,
     settle,
+    settle_small,
 )
 
 ROOM = 4096
-
-
-def settle_small(log):
-    """A round of group commit in `fsync`: more small flushes are to be expected."""
-    end_offset, pins = log.begin_sync(reserve=True)
-    for pin in pins:
-        pin.sync()
-    log.finish_sync(end_offset)
 
 
 def segment_of(batches, after=b"", index_interval_bytes=1 << 30):
@@ -239,11 +233,6 @@ def test_the_mark_follows_the_last_batch(tmp_path):
     send(log, batch(1, value=bytes(room - 90)))
     assert only_file(tmp_path).stat().st_size - log.segments.size_bytes < len(END_MARK)
     assert len(headers_from_disk(tmp_path)) == 6
-
-
-def headers_from_disk(path: Path):
-    """What a reader finds that knows nothing of what is in memory."""
-    return headers(LogDirectory.over(FileStore(path), "os").create(TP, TOPIC_ID, DEFAULTS))
 
 
 def test_room_goes_when_the_segment_is_closed(tmp_path):

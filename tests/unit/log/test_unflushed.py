@@ -2,8 +2,6 @@
 
 import errno
 import math
-import threading
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -17,72 +15,15 @@ from fencepost.broker.log.durability.checkpoint_pace import CheckpointPace
 from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.unflushed import Unflushed, bytes_max, kept_seconds
-from fencepost.broker.log.results import Ticket
-from fencepost.broker.log.storage.disk import SystemDisk
-from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FlushFailed
+from tests.kit.slow_disk import until
 from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send
-from tests.unit.log.test_commit import until
+from tests.unit.log.unflushed_kit import MAX, OTHER, RELIEF, Watched, logs_on, running, write
 
-OTHER = TP._replace(partition=1)
-RELIEF, MAX = 500, 2000
 UNSEEN = MAX // 8
 """Two logs may hold so much more that was not looked at yet."""
-
-
-@pytest.fixture(autouse=True)
-def small_steps(monkeypatch):
-    """Reliefs of a few batches each."""
-    monkeypatch.setattr(unflushed, "RELIEF_BYTES", RELIEF)
-    monkeypatch.setattr(commit_module, "RELIEF_BYTES", RELIEF)
-
-
-class Watched(SystemDisk):
-    """The real disk; it tells what was written back and flushed, and waits at a gate."""
-
-    def __init__(self):
-        super().__init__()
-        self.calls = []
-        self.gate = threading.Event()
-        self.gate.set()
-        self.error = None
-        self.write_back = self._write_back
-        fdatasync = self.fdatasync
-        self.fdatasync = lambda fd: (self.calls.append("fdatasync"), fdatasync(fd))
-
-    def _write_back(self, fd, start, stop):
-        self.gate.wait(100)
-        if self.error is not None:
-            raise self.error
-        self.calls.append((start, stop))
-
-    @property
-    def ranges(self):
-        """What was written back, in order."""
-        return [call for call in self.calls if call != "fdatasync"]
-
-
-def logs_on(disk, path, durability="os"):
-    path.mkdir(exist_ok=True)
-    return LogDirectory.over(FileStore(path, DescriptorPool(100), disk=disk), durability)
-
-
-@asynccontextmanager
-async def running(commit):
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
-        yield
-        nursery.cancel_scope.cancel()
-
-
-def write(commit, log, size_bytes):
-    """Append until the log holds so much more, as one who takes each answer at once."""
-    stop = log.segments.written_bytes + size_bytes
-    while log.segments.written_bytes < stop:
-        info = send(log, batch())
-        assert not info.error
-        commit.is_settled(info)
+pytestmark = pytest.mark.usefixtures("small_steps")
 
 
 async def test_what_is_little_is_left_to_the_kernel(tmp_path):

@@ -18,11 +18,11 @@ from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
 from fencepost.broker.log.storage.disk_file import DiskFile
 from fencepost.broker.log.storage.memory import MemoryStore
+from tests.kit.slow_disk import until
 from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send, settle
-from tests.unit.log.test_commit import until
-from tests.unit.log.test_unflushed import MAX, OTHER, RELIEF, Watched, logs_on, running, small_steps, write
+from tests.unit.log.unflushed_kit import MAX, OTHER, RELIEF, Watched, logs_on, running, write
 
-__all__ = ["small_steps"]
+pytestmark = pytest.mark.usefixtures("small_steps")
 
 
 class Gated(Watched):

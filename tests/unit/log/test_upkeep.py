@@ -5,7 +5,6 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
-from pathlib import Path
 
 import pytest
 
@@ -15,38 +14,14 @@ from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.sync_threads import Failure, SyncThreads
 from fencepost.broker.log.durability.upkeep import at_once, in_threads
 from fencepost.broker.log.housekeeping import housekeep
-from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.recovery import snapshot_files
-from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from fencepost.broker.log.storage.store import Syncable
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.disk_faults import Fault
 from tests.kit.sim_disk import SimDisk
-from tests.unit.log.kit import NOW_MS, SMALL, TOPIC_ID, TP, batch, send, settle
-
-DATA = Path("/data")
-TINY = replace(SMALL, segment_bytes=300)
-
-
-def opened(disk: SimDisk) -> LogDirectory:
-    store = FileStore(DATA, DescriptorPool(), disk=disk)
-    store.make()
-    return LogDirectory.over(store)
-
-
-def written(disk: SimDisk, batches: int = 12) -> tuple[LogDirectory, PartitionLog]:
-    directory = opened(disk)
-    log = directory.create(TP, TOPIC_ID, TINY)
-    for number in range(batches):
-        send(log, batch(producer_id=number, epoch=0, sequence=0))
-    settle(log)
-    assert len(log.segments) > 3
-    return directory, log
-
-
-def files_of(disk: SimDisk, ending: str) -> list[str]:
-    return [name for name in disk.file_names(f"{DATA}/{TP}") if name.endswith(ending)]
+from tests.unit.log.kit import NOW_MS, SMALL, TOPIC_ID, TP, batch, send
+from tests.unit.log.upkeep_kit import TINY, files_of, opened, written
 
 
 def test_deleted_segments_lose_their_names_at_once_and_their_bytes_in_the_chores():
