@@ -15,6 +15,7 @@ FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 SHAPELESS_NAMES = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"}
 HEAVY_MODULES = ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib", "rich", "starlette", "hypercorn")
+STILL_IMPORTED = ("tests.unit.txn.test_machine", "tests.unit.broker.test_repeated_produce")
 
 
 @cache
@@ -59,6 +60,19 @@ def test_a_module_says_first_what_it_is_for() -> None:
         if tree.body and "." not in (ast.get_docstring(tree) or "").split("\n\n")[0]
     ]
     assert silent == []
+
+
+def test_no_test_module_is_imported_by_another() -> None:
+    """What several of them need stands in a module of its own, so that each can be read, run and moved alone."""
+    imported = [
+        f"{name_of(path)}:{node.lineno} {node.module}"
+        for path, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith("tests.")
+        and any(part.startswith("test_") for part in f"{node.module}.{node.names[0].name}".split(".")[1:])
+    ]
+    assert [one for one in imported if not one.endswith(STILL_IMPORTED)] == []
 
 
 def test_a_module_has_a_name_that_says_something() -> None:

@@ -13,9 +13,17 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api65_describe_transactions import DescribeTransactionsRequest
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.wire import batch_of, produce_request
-from tests.unit.broker.test_txn_markers import commit_offset
-from tests.unit.broker.test_txn_requests import add_offsets, stuck_markers
-from tests.unit.broker.txn_node import PRODUCE, START_MS, TX, Identity, TxnNode, running
+from tests.unit.broker.txn_node import (
+    PRODUCE,
+    START_MS,
+    TX,
+    Identity,
+    TxnNode,
+    add_offsets,
+    commit_offset,
+    running,
+    stuck_markers,
+)
 
 MockClock = trio.testing.MockClock
 E = ErrorCode

@@ -19,8 +19,7 @@ from fencepost.protocol.messages.api27_write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from fencepost.protocol.topics import TopicPartition
-from tests.unit.broker.test_txn_requests import alter_broker, stuck_markers
-from tests.unit.broker.txn_node import MARKERS, TX, Identity, TxnNode, running
+from tests.unit.broker.txn_node import MARKERS, TX, Identity, TxnNode, alter_broker, running, stuck_markers
 
 MockClock = trio.testing.MockClock
 E = ErrorCode

@@ -14,8 +14,7 @@ from fencepost.protocol.messages.api65_describe_transactions import (
 )
 from fencepost.protocol.messages.api66_list_transactions import ListTransactionsRequest
 from fencepost.protocol.topics import TopicPartition
-from tests.unit.broker.test_txn_requests import stuck_markers, versions
-from tests.unit.broker.txn_node import TX, TxnNode, running
+from tests.unit.broker.txn_node import TX, TxnNode, running, stuck_markers, versions
 
 MockClock = trio.testing.MockClock
 E = ErrorCode

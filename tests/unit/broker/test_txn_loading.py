@@ -13,8 +13,7 @@ from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-from tests.unit.broker.test_txn_requests import alter_broker
-from tests.unit.broker.txn_node import VirtualClock, running
+from tests.unit.broker.txn_node import VirtualClock, alter_broker, running
 
 MockClock = trio.testing.MockClock
 E = ErrorCode

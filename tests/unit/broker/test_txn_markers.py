@@ -5,32 +5,12 @@ import trio.testing
 
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api28_txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from fencepost.protocol.messages.api61_describe_producers import DescribeProducersRequest, TopicRequest
 from fencepost.protocol.topics import TopicPartition
-from tests.unit.broker.test_txn_requests import GONE, T0, versions
-from tests.unit.broker.txn_node import OFFSETS, TX, Identity, TxnNode, running
+from tests.unit.broker.txn_node import GONE, T0, commit_offset, running, versions
 
 MockClock = trio.testing.MockClock
 E = ErrorCode
-
-
-async def commit_offset(on: TxnNode, held: Identity, offset: int) -> int:
-    """TxnOffsetCommit v5 for the group `readers`."""
-    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    request = TxnOffsetCommitRequest(
-        transactional_id=TX,
-        group_id="readers",
-        producer_id=held[0],
-        producer_epoch=held[1],
-        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
-    )
-    code: int = (await on.ask(OFFSETS, 5, request)).topics[0].partitions[0].error_code
-    return code
 
 
 class TestMarkers:

@@ -1,15 +1,9 @@
 """Transaction requests at every version, through a whole node (rows T1-T4, T11, T15-T17, T24)."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
 import pytest
 import trio
 import trio.testing
 
-from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, ConfigOperation
-from fencepost.coordinator.metadata.image import ResourceType
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRequest
@@ -18,19 +12,22 @@ from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxnRequest
-from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
-from tests.unit.broker.txn_node import ADD_OFFSETS, INIT, TX, Identity, TxnNode, running
+from tests.unit.broker.txn_node import (
+    GONE,
+    INIT,
+    T0,
+    T1,
+    TX,
+    add_offsets,
+    alter_broker,
+    running,
+    stuck_markers,
+    versions,
+)
 
 MockClock = trio.testing.MockClock
 E = ErrorCode
-T0, T1, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("nowhere", 0)
-
-
-def versions(key: int, since: int = 0) -> list[int]:
-    low, high = API_BY_KEY[key].served
-    return list(range(max(low, since), high + 1))
 
 
 class TestFencedOrOldEpoch:
@@ -82,35 +79,6 @@ class TestFencedOrOldEpoch:
             for name in (T0, T1):
                 assert await on.produce(version, first, name, b"late", 1) == E.INVALID_PRODUCER_EPOCH
             assert await on.committed(T0) == []
-
-
-async def add_offsets(on: TxnNode, version: int, held: Identity) -> int:
-    request = AddOffsetsToTxnRequest(
-        transactional_id=TX, producer_id=held[0], producer_epoch=held[1], group_id="readers"
-    )
-    code: int = (await on.ask(ADD_OFFSETS, version, request)).error_code
-    return code
-
-
-async def alter_broker(on: TxnNode, name: str, value: str) -> None:
-    """IncrementalAlterConfigs of the one broker."""
-    edits = ConfigEdits(ResourceType.BROKER, "1", (ConfigEdit(name, ConfigOperation.SET, value),))
-    [outcome] = await on.node.metadata.alter_configs([edits])
-    assert outcome.code is E.NONE, outcome.message
-
-
-@contextmanager
-def stuck_markers(on: TxnNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Within, no marker gets anywhere."""
-    gate, write = trio.Event(), on.node.markers.write_markers
-
-    async def wait(*arguments: Any) -> Any:
-        await gate.wait()
-        return await write(*arguments)
-
-    monkeypatch.setattr(on.node.markers, "write_markers", wait)
-    yield
-    gate.set()
 
 
 class TestInitProducerId:

@@ -1,16 +1,20 @@
 """A whole node in memory on virtual time, asked through the bytes of the protocol but without a socket in between."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from inspect import isawaitable
 from typing import Any
 
+import pytest
 import trio
+import trio.testing
 
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.network.context import Endpoint, RequestContext
 from fencepost.broker.network.reply import Durable
 from fencepost.broker.node import Node
+from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, ConfigOperation
+from fencepost.coordinator.metadata.image import ResourceType
 from fencepost.protocol.control_records import read_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
@@ -19,14 +23,21 @@ from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxnRequest
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
 from fencepost.protocol.messages.api27_write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from fencepost.protocol.messages.api28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
 from fencepost.protocol.messages.api57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from fencepost.protocol.record_batch import iter_headers
+from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.wire import batch_of, committed_values, fetch_request, produce_request
 
@@ -189,3 +200,54 @@ async def running(*settings: str) -> AsyncIterator[TxnNode]:
             node.stop()
             with trio.CancelScope(shield=True):
                 await node.stopped.wait()
+
+
+T0, T1, GONE = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("nowhere", 0)
+
+
+def versions(key: int, since: int = 0) -> list[int]:
+    low, high = API_BY_KEY[key].served
+    return list(range(max(low, since), high + 1))
+
+
+async def add_offsets(on: TxnNode, version: int, held: Identity) -> int:
+    request = AddOffsetsToTxnRequest(
+        transactional_id=TX, producer_id=held[0], producer_epoch=held[1], group_id="readers"
+    )
+    code: int = (await on.ask(ADD_OFFSETS, version, request)).error_code
+    return code
+
+
+async def alter_broker(on: TxnNode, name: str, value: str) -> None:
+    """IncrementalAlterConfigs of the one broker."""
+    edits = ConfigEdits(ResourceType.BROKER, "1", (ConfigEdit(name, ConfigOperation.SET, value),))
+    [outcome] = await on.node.metadata.alter_configs([edits])
+    assert outcome.code is ErrorCode.NONE, outcome.message
+
+
+@contextmanager
+def stuck_markers(on: TxnNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Within, no marker gets anywhere."""
+    gate, write = trio.Event(), on.node.markers.write_markers
+
+    async def wait(*arguments: Any) -> Any:
+        await gate.wait()
+        return await write(*arguments)
+
+    monkeypatch.setattr(on.node.markers, "write_markers", wait)
+    yield
+    gate.set()
+
+
+async def commit_offset(on: TxnNode, held: Identity, offset: int) -> int:
+    """TxnOffsetCommit v5 for the group `readers`."""
+    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    request = TxnOffsetCommitRequest(
+        transactional_id=TX,
+        group_id="readers",
+        producer_id=held[0],
+        producer_epoch=held[1],
+        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
+    )
+    code: int = (await on.ask(OFFSETS, 5, request)).topics[0].partitions[0].error_code
+    return code

@@ -15,6 +15,7 @@ from fencepost.broker.log.durability.checkpoint_pace import CheckpointPace
 from fencepost.broker.log.durability.checkpointing import Checkpointer
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.durability.unflushed import Unflushed, bytes_max, kept_seconds
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FlushFailed
 from tests.kit.slow_disk import until
