@@ -27,7 +27,8 @@ from fencepost.coordinator.group.timers import SetTimer, TimerKey, TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-from tests.unit.group.kit import START_MS, MemoryLogs
+from tests.kit.clocks import StillClock
+from tests.unit.group.kit import MemoryLogs
 
 SEEDS = [*range(80), 10_894]
 """The last one found that a group which became classic gave away what its members still read."""
@@ -65,17 +66,6 @@ def run(act: Coroutine[Any, Any, ResultT]) -> ResultT:
         return result
     act.close()
     raise AssertionError("the service waits for something")
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.ms = START_MS
-
-    def now_ms(self) -> int:
-        return self.ms
-
-    def monotonic(self) -> float:
-        return self.ms / 1000
 
 
 class Topics:
@@ -128,7 +118,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.clock, self.topics, self.logs = Clock(), Topics(), MemoryLogs(1)
+        self.clock, self.topics, self.logs = StillClock(), Topics(), MemoryLogs(1)
         interval_ms = self.random.choice([0, 0, 500])
         self.config = GroupConfig(group_consumer_assignment_interval_ms=interval_ms)
         self.service = GroupService(self.config, self.logs, self.topics, self.clock, self._new_id)

@@ -12,10 +12,10 @@ from fencepost.coordinator.txn.causes import Reason, Refusal
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api65_describe_transactions import DescribeTransactionsRequest
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.clocks import START_MS
 from tests.kit.wire import batch_of, produce_request
 from tests.unit.broker.txn_node import (
     PRODUCE,
-    START_MS,
     TX,
     Identity,
     TxnNode,

@@ -13,7 +13,8 @@ from fencepost.coordinator.txn.completion import Completions
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-from tests.unit.broker.txn_node import VirtualClock, alter_broker, running
+from tests.kit.clocks import VirtualClock
+from tests.unit.broker.txn_node import alter_broker, running
 
 MockClock = trio.testing.MockClock
 E = ErrorCode

@@ -39,23 +39,13 @@ from fencepost.protocol.messages.api57_update_features import FeatureUpdateKey, 
 from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.clocks import VirtualClock
 from tests.kit.wire import batch_of, committed_values, fetch_request, produce_request
 
-START_MS = 1_700_000_000_000
 TX = "orders"
 Identity = tuple[int, int]
 PRODUCE, FETCH, INIT, ADD, ADD_OFFSETS, END, MARKERS, OFFSETS, FEATURES = 0, 1, 22, 24, 25, 26, 27, 28, 57
 SAFE_DOWNGRADE = 2
-
-
-class VirtualClock:
-    """Both clocks follow trio's."""
-
-    def now_ms(self) -> int:
-        return START_MS + round(trio.current_time() * 1000)
-
-    def monotonic(self) -> float:
-        return trio.current_time()
 
 
 class TxnNode:

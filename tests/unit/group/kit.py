@@ -17,20 +17,10 @@ from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, 
 from fencepost.coordinator.ports import KeyValue, LogListener, LogWriteFailed, ProducerTag, ReplayedBatch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.clocks import START_MS, VirtualClock
 
-START_MS = 1_700_000_000_000
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
-
-
-class MockedClock:
-    """Follows trio's clock, which a test can move."""
-
-    def now_ms(self) -> int:
-        return START_MS + round(trio.current_time() * 1000)
-
-    def monotonic(self) -> float:
-        return trio.current_time()
 
 
 class MemoryTicket:
@@ -146,7 +136,7 @@ class World:
         self.logs = logs or MemoryLogs()
         self.topics = topics or Topics("t", "u")
         ids = count(1)
-        self.service = GroupService(self.config, self.logs, self.topics, MockedClock(), lambda: str(next(ids)))
+        self.service = GroupService(self.config, self.logs, self.topics, VirtualClock(), lambda: str(next(ids)))
 
     async def restart(self) -> "World":
         world = World(self.config, self.logs, self.topics)

@@ -13,6 +13,7 @@ from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.ports import LogSuperseded, LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import MetadataRecord, decode_metadata_record, encode_metadata_record
+from tests.kit.clocks import StillClock
 
 NODE_ID = 1
 CLUSTER_ID = "t2Rk3nWSQQiVcAhMXp8GQw"
@@ -20,16 +21,6 @@ CLUSTER_ID = "t2Rk3nWSQQiVcAhMXp8GQw"
 
 class PowerCut(BaseException):
     """The process died here."""
-
-
-class FixedClock:
-    """Time stands still."""
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
-
-    def monotonic(self) -> float:
-        return 0.0
 
 
 @dataclass
@@ -147,7 +138,7 @@ def build(
     heard: list[Change] = []
     service = MetadataService(
         log,
-        FixedClock(),
+        StillClock(),
         cluster_facts(config, CLUSTER_ID),
         TopicRules(config),
         ids or Ids(sum(map(len, log.batches))),

@@ -27,7 +27,8 @@ from fencepost.protocol.metadata_records import (
     EndTransactionRecord,
     NoOpRecord,
 )
-from tests.unit.metadata.kit import CLUSTER_ID, FixedClock, Ids, MemoryLog, build, started, user_topics
+from tests.kit.clocks import StillClock, VirtualClock
+from tests.unit.metadata.kit import CLUSTER_ID, Ids, MemoryLog, build, started, user_topics
 
 SMALL = Bounds(append_records_max=3)
 
@@ -45,7 +46,7 @@ class Shared:
     def controller(self) -> MetadataService:
         return MetadataService(
             MetadataPartitionLog(self.log, self.commit),
-            FixedClock(),
+            StillClock(),
             cluster_facts(self.config, CLUSTER_ID),
             TopicRules(self.config),
             self.ids,
@@ -206,10 +207,6 @@ async def test_m2_who_leaves_in_the_middle_of_his_transaction_does_not_leave_it_
 
 async def test_m2_a_transaction_that_takes_too_long_is_aborted(autojump_clock: trio.testing.MockClock) -> None:
     """E.6: a time bound; nobody else can change anything meanwhile."""
-
-    class VirtualClock(FixedClock):
-        def monotonic(self) -> float:
-            return trio.current_time()
 
     cluster = await started(bounds=SMALL._replace(transaction_seconds_max=3))
     cluster.service.journal._clock = VirtualClock()

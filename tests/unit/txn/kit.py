@@ -13,9 +13,9 @@ from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.clocks import START_MS, VirtualClock
 
 TX = "orders"
-START_MS = 1_700_000_000_000
 P0, P1, P2 = (TopicPartition("flights", number) for number in range(3))
 
 
@@ -223,21 +223,6 @@ class ProducerIds:
         return self.next - 1
 
 
-class TestClock:
-    """Both clocks follow trio's; `shift_ms` sets the wall clock forward or back."""
-
-    __test__ = False
-
-    def __init__(self) -> None:
-        self.shift_ms = 0
-
-    def now_ms(self) -> int:
-        return START_MS + self.shift_ms + round(trio.current_time() * 1000)
-
-    def monotonic(self) -> float:
-        return trio.current_time()
-
-
 class World:
     """One coordinator over memory, which can be stopped dead and started again on what was durable."""
 
@@ -246,7 +231,7 @@ class World:
         self.logs = MemoryLogs(delay=log_delay)
         self.cluster = Cluster(delay=marker_delay)
         self.ids = ProducerIds()
-        self.clock = TestClock()
+        self.clock = VirtualClock()
         self.service: TransactionService
         self._connections: set[trio.CancelScope] = set()
         self._scope = trio.CancelScope()
