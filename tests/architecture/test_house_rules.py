@@ -15,7 +15,6 @@ FILE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 SHAPELESS_NAMES = {"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"}
 HEAVY_MODULES = ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib", "rich", "starlette", "hypercorn")
-STILL_IMPORTED = ("tests.unit.txn.test_machine", "tests.unit.broker.test_repeated_produce")
 
 
 @cache
@@ -72,7 +71,7 @@ def test_no_test_module_is_imported_by_another() -> None:
         and (node.module or "").startswith("tests.")
         and any(part.startswith("test_") for part in f"{node.module}.{node.names[0].name}".split(".")[1:])
     ]
-    assert [one for one in imported if not one.endswith(STILL_IMPORTED)] == []
+    assert imported == []
 
 
 def test_a_module_has_a_name_that_says_something() -> None:

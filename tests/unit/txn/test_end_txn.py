@@ -16,7 +16,7 @@ from fencepost.coordinator.txn.state import (
     TxnState,
 )
 from fencepost.protocol.errors import ErrorCode
-from tests.unit.txn.test_machine import (
+from tests.unit.txn.states import (
     ABORTED,
     ABORTING,
     ALL,

@@ -5,18 +5,15 @@ from dataclasses import replace
 import pytest
 
 from fencepost.coordinator.ports import Marker
-from fencepost.coordinator.txn import machine
 from fencepost.coordinator.txn.commands import (
     NEEDS_PRODUCER_ID,
     AddPartitions,
     Answer,
-    Command,
     Complete,
     EndTxn,
     Expire,
     InitProducerId,
     TimeOut,
-    TxnDecision,
     VerifyPartitions,
 )
 from fencepost.coordinator.txn.state import (
@@ -29,62 +26,31 @@ from fencepost.coordinator.txn.state import (
     Empty,
     Ongoing,
     PrepareAbort,
-    PrepareCommit,
     Producer,
     TxnState,
 )
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.txn.kit import P0, P1
-
-TX = "orders"
-NOW = 5_000
-PID, EPOCH = 7, 4
-FRESH = 99
-HELD = Producer(PID, EPOCH, PID, EPOCH - 1)
-ON_P0 = frozenset({P0})
-
-EMPTY = Empty(HELD, 60_000, 1_000)
-ONGOING = Ongoing(HELD, 60_000, ON_P0, 2_000, 2_500, 2)
-COMMITTING = PrepareCommit(HELD, 60_000, ON_P0, 2_000, 2_600, 2)
-ABORTING = PrepareAbort(HELD, 60_000, ON_P0, 2_000, 2_600, 2)
-COMMITTED = CompleteCommit(HELD, 60_000, 2_000, 2_700, 2)
-ABORTED = CompleteAbort(HELD, 60_000, 2_000, 2_700, 2)
-IDLE = (EMPTY, COMMITTED, ABORTED)
-ALL = (DEAD, *IDLE, ONGOING, COMMITTING, ABORTING)
-
-
-def name_of(value: object) -> str:
-    return getattr(value, "name", None) or str(value)
-
-
-def decide(state: TxnState, command: Command, server_version: int = 2) -> TxnDecision:
-    return machine.decide(TX, state, command, NOW, server_version)
-
-
-def after(decision: TxnDecision) -> TxnState:
-    (record,) = decision.log
-    assert record.transactional_id == TX
-    return record.state
-
-
-def refused(decision: TxnDecision) -> ErrorCode:
-    """The error of a decision that changes nothing."""
-    assert decision.log == ()
-    assert decision.then == ()
-    assert isinstance(decision.reply, Answer)
-    return decision.reply.error
-
-
-def granted(decision: TxnDecision) -> tuple[int, int]:
-    """The identity that a successful answer carries."""
-    assert isinstance(decision.reply, Answer)
-    assert decision.reply.error is ErrorCode.NONE
-    return decision.reply.producer_id, decision.reply.epoch
-
-
-def with_producer(state: TxnState, producer: Producer) -> TxnState:
-    assert not isinstance(state, Dead)
-    return replace(state, producer=producer)
+from tests.unit.txn.states import (
+    ABORTING,
+    ALL,
+    COMMITTING,
+    EMPTY,
+    EPOCH,
+    FRESH,
+    HELD,
+    IDLE,
+    NOW,
+    ON_P0,
+    ONGOING,
+    PID,
+    after,
+    decide,
+    granted,
+    name_of,
+    refused,
+    with_producer,
+)
 
 
 class TestInitProducerId:

@@ -16,7 +16,7 @@ from fencepost.coordinator.txn.state import DEAD, PHASES, Empty, Ongoing, Produc
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.txn.kit import P0, P1, P2
-from tests.unit.txn.test_machine import ABORTING, COMMITTED, COMMITTING, EMPTY, ONGOING
+from tests.unit.txn.states import ABORTING, COMMITTED, COMMITTING, EMPTY, ONGOING
 
 
 @pytest.mark.parametrize(

@@ -36,19 +36,7 @@ from fencepost.coordinator.txn.state import (
 )
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.txn.kit import P0, P1
-from tests.unit.txn.test_machine import (
-    ABORTED,
-    ABORTING,
-    COMMITTED,
-    COMMITTING,
-    EMPTY,
-    EPOCH,
-    FRESH,
-    NOW,
-    ONGOING,
-    PID,
-    TX,
-)
+from tests.unit.txn.states import ABORTED, ABORTING, COMMITTED, COMMITTING, EMPTY, EPOCH, FRESH, NOW, ONGOING, PID, TX
 
 STATES: tuple[TxnState, ...] = (DEAD, EMPTY, ONGOING, COMMITTING, ABORTING, COMMITTED, ABORTED)
 SHOWN = {

@@ -18,6 +18,7 @@ from fencepost.coordinator.txn.commands import (
 )
 from fencepost.coordinator.txn.expiry import NO_TIMEOUT_MS
 from fencepost.coordinator.txn.state import (
+    DEAD,
     CompleteAbort,
     CompleteCommit,
     Empty,
@@ -30,9 +31,8 @@ from fencepost.coordinator.txn.state import (
     holder,
 )
 from fencepost.protocol.errors import ErrorCode
-from tests.unit.txn.test_machine import (
+from tests.unit.txn.states import (
     COMMITTING,
-    DEAD,
     EPOCH,
     FRESH,
     IDLE,
