@@ -4,7 +4,6 @@ from collections import defaultdict
 from typing import Any, assert_never
 
 from fencepost.coordinator.ports import KeyValue
-from fencepost.coordinator.txn import packed
 from fencepost.coordinator.txn.state import (
     DEAD,
     NO_EPOCH,
@@ -56,10 +55,6 @@ TransactionLogValue = Message(
 )
 
 
-PLAIN_NAME_MAX = 1000
-"""Characters; longer ids, if there are any, are left to the general encoder and its checks."""
-
-
 class UnreadableRecord(Exception):
     """A record of `__transaction_state` that this build can not read; the text says which and why."""
 
@@ -70,14 +65,6 @@ def encode(record: TxnRecord, server_version: int) -> KeyValue:
     The value is v0 while the feature `transaction.version` is 0, as an older Kafka needs it, unless that would lose
     what must not be lost: a TV2 transaction, or the identity that is to follow.
     """
-    state = record.state
-    if server_version >= 1 and len(record.transactional_id) <= PLAIN_NAME_MAX and not isinstance(state, Dead):
-        return packed.key(record.transactional_id), packed.value(state)
-    return encode_in_general(record, server_version)
-
-
-def encode_in_general(record: TxnRecord, server_version: int) -> KeyValue:
-    """As `encode`, of any record, by the declarations above; what is packed by hand must be these very bytes."""
     key = TransactionLogKey.encode(TransactionLogKey(transactional_id=record.transactional_id), KEY_VERSION)
     key = KEY_VERSION.to_bytes(2, "big") + key
     state = record.state

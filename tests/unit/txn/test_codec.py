@@ -19,7 +19,6 @@ from fencepost.coordinator.txn.state import (
 )
 from fencepost.protocol.topics import TopicPartition
 
-I64, I32, I16 = ((-(2 ** (8 * size - 1)), 2 ** (8 * size - 1) - 1) for size in (8, 4, 2))
 KEY = "0000" + "0004" + b"tx-1".hex()
 PARTITIONS = frozenset({TopicPartition("a", 2), TopicPartition("a", 0), TopicPartition("b", 1)})
 PRODUCER = Producer(1000, 5, 1000)
@@ -171,29 +170,3 @@ def test_every_state_comes_back_whole(transactional_id: str, state: TxnState, se
     record = TxnRecord(transactional_id, state)
     key, value = codec.encode(record, server_version)
     assert codec.decode(key, value) == record
-
-
-def _numbers(bounds: tuple[int, int]) -> st.SearchStrategy[int]:
-    return st.one_of(st.sampled_from((-1, 0, 1, 127, 128)), st.integers(*bounds))
-
-
-_producers = st.builds(Producer, _numbers(I64), _numbers(I16), _numbers(I64), _numbers(I16))
-_partitions = st.frozensets(
-    st.builds(TopicPartition, st.sampled_from(("a", "b", "t" * 200, "\u00e9")), st.integers(0, I32[1])), max_size=70
-)
-_versions = st.integers(0, 2)
-_open = (_producers, _numbers(I32), _partitions, _numbers(I64), _numbers(I64), _versions, _numbers(I64), _numbers(I16))
-_done = (_producers, _numbers(I32), _numbers(I64), _numbers(I64), _versions)
-_known = st.one_of(
-    st.builds(Empty, _producers, _numbers(I32), _numbers(I64), _versions),
-    *(st.builds(phase, *_open) for phase in (Ongoing, PrepareCommit, PrepareAbort)),
-    *(st.builds(phase, *_done) for phase in (CompleteCommit, CompleteAbort)),
-)
-
-
-@given(st.text(min_size=1, max_size=1100, alphabet="a\u00e9\u20ac"), st.one_of(st.just(DEAD), _known), _versions)
-def test_what_is_packed_by_hand_is_what_the_declarations_encode_t14(
-    name: str, state: TxnState, server_version: int
-) -> None:
-    record = TxnRecord(name, state)
-    assert codec.encode(record, server_version) == codec.encode_in_general(record, server_version)
