@@ -93,7 +93,7 @@ class Inspection:
         """All consumer groups."""
 
         async def look(node: FaultyNode) -> dict[str, GroupView]:
-            names = [listed.group_id for listed in await node.groups.list_groups((), ())]
+            names = [listed.group_id for listed in await node.groups.admin.list_groups((), ())]
             return {
                 one.group_id: GroupView(
                     one.group_id,
@@ -101,7 +101,7 @@ class Inspection:
                     tuple(sorted(member.client_id for member in one.members)),
                     await _offsets(node, one.group_id),
                 )
-                for one in await node.groups.describe(names)
+                for one in await node.groups.admin.describe(names)
             }
 
         return self._loop.call_async(look)
@@ -174,5 +174,5 @@ def _views(node: FaultyNode, name: str) -> "list[LogView]":
 
 
 async def _offsets(node: FaultyNode, group_id: str) -> dict[TopicPartition, int]:
-    found = await node.groups.fetch(group_id, None, False)
+    found = await node.groups.positions.fetch(group_id, None, False)
     return {one.partition: one.offset for one in found if one.offset >= 0}

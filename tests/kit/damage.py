@@ -55,7 +55,7 @@ async def _fill(node: Node) -> None:
         await _write(node, TopicPartition(TOPIC, number))
     for group in GROUPS:
         items = tuple(OffsetCommitItem(TopicPartition(TOPIC, n), 10 + n, metadata="here") for n in range(PARTITIONS))
-        errors = await node.groups.commit(Commit(group, items))
+        errors = await node.groups.positions.commit(Commit(group, items))
         assert not any(errors), errors
     await node.metadata.create_topics([NewTopic("late", 1)])
 
@@ -125,7 +125,9 @@ async def look(directory: Path) -> Seen:
             seen.uncommitted[str(tp)] = None if log is None else read(log, IsolationLevel.READ_UNCOMMITTED)
             seen.committed[str(tp)] = None if log is None else read(log, IsolationLevel.READ_COMMITTED)
         for group in GROUPS:
-            found = await node.groups.fetch(group, [TopicPartition(TOPIC, n) for n in range(PARTITIONS)], True)
+            found = await node.groups.positions.fetch(
+                group, [TopicPartition(TOPIC, n) for n in range(PARTITIONS)], True
+            )
             lost = node.groups.refusal(group)
             seen.positions[group] = None if lost else [(one.offset, one.metadata, one.error) for one in found]
         for name in IDS:

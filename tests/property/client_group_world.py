@@ -174,7 +174,7 @@ class ClassicPlayer(Player):
             reason=step.reason,
         )
         sent_at = trio.current_time()
-        reply = await self.stage.service.join(command)
+        reply = await self.stage.service.classic.join(command)
         await self.awake()
         if self.loses():
             await trio.sleep(0.1)
@@ -197,7 +197,7 @@ class ClassicPlayer(Player):
             assignments=step.assignments,
         )
         sent_at = trio.current_time()
-        reply = await self.stage.service.sync(command)
+        reply = await self.stage.service.classic.sync(command)
         await self.awake()
         if self.loses():
             await trio.sleep(0.1)
@@ -214,7 +214,7 @@ class ClassicPlayer(Player):
                 continue
             await self.perhaps_sleep()
             generation = machine.generation
-            code = self.stage.service.heartbeat("g", machine.member_id, self.instance_id, generation)
+            code = self.stage.service.classic.heartbeat("g", machine.member_id, self.instance_id, generation)
             if not self.loses():
                 machine.heard(generation, code)
                 if code not in (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION):
@@ -237,7 +237,7 @@ class ClassicPlayer(Player):
         """Go in order."""
         self.scope.cancel()
         if self.machine.member_id and self.instance_id is None:
-            await self.stage.service.leave("g", [MemberName(self.machine.member_id, None, "enough")])
+            await self.stage.service.classic.leave("g", [MemberName(self.machine.member_id, None, "enough")])
 
 
 class ConsumerPlayer(Player):

@@ -196,7 +196,7 @@ class World:
     def _classic_round(self, member: Member) -> None:
         """A classic member heartbeats, and joins and syncs where it is told to."""
         if member.epoch:
-            error = self.service.heartbeat("g", member.member_id, None, member.epoch)
+            error = self.service.classic.heartbeat("g", member.member_id, None, member.epoch)
             if error is ErrorCode.NONE:
                 return
             if error is not ErrorCode.REBALANCE_IN_PROGRESS:
@@ -204,7 +204,7 @@ class World:
                 member.epoch = 0
         if self.group is None or not self.group.members:
             # It became a classic group, which has models of its own: the member comes back by the new protocol.
-            run(self.service.leave("g", [MemberName(member.member_id)]))
+            run(self.service.classic.leave("g", [MemberName(member.member_id)]))
             member.classic, member.changed = False, True
             member.reads.clear()
             return
@@ -215,7 +215,7 @@ class World:
         data = embedded._Subscription(topics=list(member.topics), owned_partitions=owned)
         wanted = b"\0\1" + embedded._Subscription.encode(data, 1)
         reply: JoinReply = run(
-            self.service.join(
+            self.service.classic.join(
                 Join(
                     *("g", member.member_id, None, "c", "/h", 10_000, 60_000, "consumer"),
                     protocols=(("range", wanted),),
@@ -226,7 +226,7 @@ class World:
         )
         assert reply.error is ErrorCode.NONE, reply
         member.epoch = reply.generation
-        synced: SyncReply = run(self.service.sync(Sync("g", member.member_id, None, reply.generation)))
+        synced: SyncReply = run(self.service.classic.sync(Sync("g", member.member_id, None, reply.generation)))
         assert synced.error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS), synced
         if synced.error is ErrorCode.NONE:
             found = embedded.read_assignment(synced.assignment).partitions
@@ -236,7 +236,7 @@ class World:
         self.members.remove(member)
         if member.classic:
             if member.epoch:
-                run(self.service.leave("g", [MemberName(member.member_id)]))
+                run(self.service.classic.leave("g", [MemberName(member.member_id)]))
             return
         epoch = -2 if member.instance_id is not None and self.random.random() < 0.5 else -1
         self._bye(member, epoch)
@@ -278,7 +278,7 @@ class World:
                 seen[partition] = member.member_id
         for zombie in self.zombies:
             if zombie.epoch > 0 and zombie.member_id not in self.group.members and self.group.members:
-                errors = run(self.service.commit(self._commit(zombie)))
+                errors = run(self.service.positions.commit(self._commit(zombie)))
                 assert ErrorCode.NONE not in errors, zombie.member_id
 
     def _commit(self, member: Member) -> Commit:

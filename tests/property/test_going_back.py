@@ -3,10 +3,9 @@ been answered the moment its offset was taken."""
 
 from typing import NamedTuple
 
+from fencepost.client.core.going_back import GoingBack, Story
 from hypothesis import given
 from hypothesis import strategies as st
-
-from fencepost.client.core.going_back import GoingBack, Story
 
 Event = tuple[str, int]
 EVENTS = st.lists(

@@ -88,21 +88,21 @@ class GroupWorld(RuleBasedStateMachine):
     @rule()
     def all_leave(self) -> None:
         names = [MemberName(member_id) for member_id in self.ids()]
-        self.run(lambda: self.world.service.leave("g", names))
+        self.run(lambda: self.world.service.classic.leave("g", names))
 
     @rule(member_id=members)
     def leave(self, member_id: str) -> None:
-        self.run(lambda: self.world.service.leave("g", [MemberName(member_id)]))
+        self.run(lambda: self.world.service.classic.leave("g", [MemberName(member_id)]))
 
     @rule(group_id=GROUPS, partition=PARTITIONS, offset=st.integers(0, 99))
     def commit(self, group_id: str, partition: TopicPartition, offset: int) -> None:
-        self.run(lambda: self.world.service.commit(kit.commit(offset, partition, group_id)))
+        self.run(lambda: self.world.service.positions.commit(kit.commit(offset, partition, group_id)))
 
     @rule(group_id=GROUPS, partition=PARTITIONS, offset=st.integers(100, 199), producer_id=PRODUCERS)
     def commit_in_transaction(self, group_id: str, partition: TopicPartition, offset: int, producer_id: int) -> None:
         if all(producer_id != ended for ended, _ in self.unheard):
             command = kit.commit(offset, partition, group_id, producer=ProducerTag(producer_id, 0))
-            self.run(lambda: self.world.service.commit(command))
+            self.run(lambda: self.world.service.positions.commit(command))
 
     @rule(producer_id=PRODUCERS, commit=st.booleans())
     def marker(self, producer_id: int, commit: bool) -> None:
@@ -117,7 +117,7 @@ class GroupWorld(RuleBasedStateMachine):
 
     @rule(group_id=GROUPS)
     def delete(self, group_id: str) -> None:
-        self.run(lambda: self.world.service.delete_groups([group_id]))
+        self.run(lambda: self.world.service.admin.delete_groups([group_id]))
 
     @rule(topic=st.sampled_from(["t", "u"]))
     def topic_deleted(self, topic: str) -> None:

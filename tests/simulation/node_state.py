@@ -47,7 +47,7 @@ async def state_of(node: Node) -> NodeState:
         state[f"{tp} aborted"] = str(sorted(read.aborted or ()))
     state.update((f"transactional id {name}", str(known)) for name, known in transactional_ids(node))
     for group in GROUPS:
-        found = await node.groups.fetch(group, None, False)
+        found = await node.groups.positions.fetch(group, None, False)
         state[f"group {group}"] = str(sorted((str(one.partition), one.offset) for one in found))
     return state
 

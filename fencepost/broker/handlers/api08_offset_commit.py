@@ -56,7 +56,7 @@ async def handle(node: _Broker, request: OffsetCommitRequest, context: RequestCo
         request.retention_time_ms,
         unknown_group,
     )
-    errors = iter(await node.groups.commit(command))
+    errors = iter(await node.groups.positions.commit(command))
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(

@@ -123,7 +123,7 @@ async def _fetch(
             name = image.name
         asked.append(None)
         wanted.extend(TopicPartition(name, index) for index in topic.partition_indexes)
-    found = await node.groups.fetch(group_id, wanted, require_stable)
+    found = await node.groups.positions.fetch(group_id, wanted, require_stable)
     answer: list[_Topic] = []
     at = 0
     for topic, known in zip(topics, asked, strict=True):
@@ -155,7 +155,7 @@ def _unknown(topic: OffsetFetchRequestTopics) -> _Topic:
 async def _fetch_all(node: _Broker, group_id: str, require_stable: bool, version: int) -> list[_Topic]:
     """Every position of the group; by id (v10) only those in topics that are still there."""
     by_topic: dict[str, list[FetchedOffset]] = {}
-    for offset in await node.groups.fetch(group_id, None, require_stable):
+    for offset in await node.groups.positions.fetch(group_id, None, require_stable):
         by_topic.setdefault(offset.partition.topic, []).append(offset)
     if version < TOPIC_ID_SINCE:
         return [_Topic(name, NO_TOPIC_ID, offsets) for name, offsets in by_topic.items()]

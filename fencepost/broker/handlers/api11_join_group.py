@@ -37,7 +37,7 @@ _put_length = struct.Struct(">h").pack
 
 def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
     """Join, and answer once the group has its next generation."""
-    return reply_with(partial(response, context.api_version), node.groups.ask_join(command(request, context)))
+    return reply_with(partial(response, context.api_version), node.groups.classic.ask_join(command(request, context)))
 
 
 def command(request: Any, context: RequestContext) -> Join:

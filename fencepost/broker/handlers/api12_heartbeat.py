@@ -10,5 +10,7 @@ from fencepost.protocol.messages.api12_heartbeat import HeartbeatRequest, Heartb
 
 def handle(node: HasGroups, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
     """Start the member's session over."""
-    error = node.groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)
+    error = node.groups.classic.heartbeat(
+        request.group_id, request.member_id, request.group_instance_id, request.generation_id
+    )
     return HeartbeatResponse(error_code=error)

@@ -15,10 +15,10 @@ BATCH_SINCE = 3
 async def handle(node: HasGroups, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
     """Let members leave."""
     if context.api_version < BATCH_SINCE:
-        error, errors = await node.groups.leave(request.group_id, [MemberName(request.member_id)])
+        error, errors = await node.groups.classic.leave(request.group_id, [MemberName(request.member_id)])
         return LeaveGroupResponse(error_code=error or errors[0])
     names = [MemberName(member.member_id, member.group_instance_id, member.reason) for member in request.members]
-    error, errors = await node.groups.leave(request.group_id, names)
+    error, errors = await node.groups.classic.leave(request.group_id, names)
     return LeaveGroupResponse(
         error_code=error,
         members=[

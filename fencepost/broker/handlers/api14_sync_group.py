@@ -32,7 +32,7 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
     names_protocol = request.protocol_type is not None and request.protocol_name is not None
     if context.api_version >= PROTOCOL_SINCE and not names_protocol:
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return reply_with(partial(response, context.api_version), node.groups.ask_sync(command(request)))
+    return reply_with(partial(response, context.api_version), node.groups.classic.ask_sync(command(request)))
 
 
 def command(request: Any) -> Sync:

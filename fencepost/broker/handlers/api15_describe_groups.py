@@ -23,7 +23,7 @@ GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
 
 async def handle(node: HasGroups, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Describe each group."""
-    described = await node.groups.describe(request.groups)
+    described = await node.groups.admin.describe(request.groups)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
     return DescribeGroupsResponse(groups=[_group(group, context.api_version, operations) for group in described])
 

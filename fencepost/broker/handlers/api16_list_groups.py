@@ -10,7 +10,7 @@ from fencepost.protocol.messages.api16_list_groups import ListedGroup, ListGroup
 
 async def handle(node: HasGroups, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
     """List what the filters let through."""
-    groups = await node.groups.list_groups(request.states_filter, request.types_filter)
+    groups = await node.groups.admin.list_groups(request.states_filter, request.types_filter)
     return ListGroupsResponse(
         groups=[
             ListedGroup(

@@ -99,7 +99,7 @@ async def _commit(
     node: _Broker, request: TxnOffsetCommitRequest, items: tuple[OffsetCommitItem, ...], context: RequestContext
 ) -> Sequence[ErrorCode]:
     """Store them; where the group's partition refuses the producer, remember why."""
-    errors = await node.groups.commit(_command(request, items, context.api_version))
+    errors = await node.groups.positions.commit(_command(request, items, context.api_version))
     for code in EXPLAINED.intersection(errors):
         name, shown = request.transactional_id, (request.producer_id, request.producer_epoch)
         told = f"the partition of group {request.group_id!r} knows a newer epoch of the producer"

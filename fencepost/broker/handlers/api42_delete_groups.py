@@ -14,7 +14,7 @@ from fencepost.protocol.messages.api42_delete_groups import (
 
 async def handle(node: HasGroups, request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     """Delete each group that is empty."""
-    errors = await node.groups.delete_groups(request.groups_names)
+    errors = await node.groups.admin.delete_groups(request.groups_names)
     return DeleteGroupsResponse(
         results=[
             DeletableGroupResult(group_id=group_id, error_code=error)

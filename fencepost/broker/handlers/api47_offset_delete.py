@@ -22,7 +22,7 @@ async def handle(node: _Broker, request: OffsetDeleteRequest, context: RequestCo
     """Forget what is asked, and say of each partition how it went."""
     asked = [[TopicPartition(topic.name, one.partition_index) for one in topic.partitions] for topic in request.topics]
     wanted = [partition for topic in asked for partition in topic if node.metadata.exists(partition)]
-    deleted = await node.groups.delete_offsets(request.group_id, wanted)
+    deleted = await node.groups.positions.delete_offsets(request.group_id, wanted)
     if deleted.error:
         return OffsetDeleteResponse(error_code=deleted.error)
     codes = dict(zip(wanted, deleted.errors, strict=True))

@@ -30,7 +30,7 @@ async def handle(
         error = ErrorCode.UNSUPPORTED_VERSION
         groups = [DescribedGroup(group_id=group_id, error_code=error) for group_id in request.group_ids]
         return ConsumerGroupDescribeResponse(groups=groups)
-    described = await node.groups.describe_consumer_groups(request.group_ids)
+    described = await node.groups.admin.describe_consumer_groups(request.group_ids)
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_ASKED_FOR
     return ConsumerGroupDescribeResponse(groups=[_group(group, operations) for group in described])
 

@@ -21,24 +21,24 @@ class _Broker(HasGroups, HasPartitions, Protocol):
 def group_metrics(node: _Broker) -> Iterator[Metric]:
     """All families about groups, read when somebody scrapes."""
     groups = node.groups
-    states = groups.groups_by_state()
+    states = groups.admin.groups_by_state()
     by_state = GaugeMetricFamily("fencepost_groups", "Groups by state", labels=("state",))
     for state, count in states.items():
         by_state.add_metric((state,), count)
     yield by_state
     by_protocol = GaugeMetricFamily(f"{COUNTS}_group_count", "Groups by protocol", labels=("protocol",))
-    for protocol, count in groups.groups_by_protocol().items():
+    for protocol, count in groups.admin.groups_by_protocol().items():
         by_protocol.add_metric((protocol,), count)
     yield by_protocol
     consumers = GaugeMetricFamily(
         f"{COUNTS}_consumer_group_count", "Groups of the consumer protocol by state", labels=("state",)
     )
-    found = groups.consumer_groups_by_state()
+    found = groups.admin.consumer_groups_by_state()
     for state in CONSUMER_STATES:
         consumers.add_metric((state,), found.get(state, 0))
     yield consumers
     yield GaugeMetricFamily(f"{BEAN}_numgroups", "Groups that are remembered", value=sum(states.values()))
-    yield GaugeMetricFamily(f"{BEAN}_numoffsets", "Committed positions", value=groups.offset_count)
+    yield GaugeMetricFamily(f"{BEAN}_numoffsets", "Committed positions", value=groups.admin.offset_count)
     for state in CLASSIC_STATES:
         yield GaugeMetricFamily(
             f"{BEAN}_numgroups{state.lower()}", f"Groups that are {state}", value=states.get(state, 0)
@@ -59,7 +59,7 @@ def _positions(node: _Broker) -> Iterator[Metric]:
     labels = ("consumergroup", "topic", "partition")
     current = GaugeMetricFamily("kafka_consumergroup_current_offset", "Committed offset", labels=labels)
     lag = GaugeMetricFamily("kafka_consumergroup_lag", "Offsets between it and the last stable one", labels=labels)
-    for entry in node.groups.committed_offsets():
+    for entry in node.groups.admin.committed_offsets():
         label = (entry.group_id, entry.topic, str(entry.partition))
         current.add_metric(label, entry.offset)
         log = node.partition(TopicPartition(entry.topic, entry.partition))

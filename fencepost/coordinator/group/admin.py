@@ -1,4 +1,4 @@
-"""What others than members ask of groups: operators describe, list, delete, count; transactions end, topics go."""
+"""What operators and metrics ask of groups: describe, list, delete, count."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
@@ -17,14 +17,9 @@ from fencepost.protocol.errors import ErrorCode
 class GroupAdmin:
     """The part of the group coordinator that members do not speak to; groups of both protocols."""
 
-    def __init__(self, shards: GroupShards) -> None:
+    def __init__(self, shards: GroupShards, consumers: ConsumerGroups) -> None:
         self._shards = shards
-        self._forgets_deleted = False
-        self.consumers: ConsumerGroups
-
-    def refusal(self, group_id: str) -> ErrorCode:
-        """What every request for this group hears now, because its shard is not active; else NONE."""
-        return self._shards.runtime.refusal(group_id)
+        self._consumers = consumers
 
     async def describe(self, group_ids: Collection[str]) -> list[view.DescribedGroup]:
         """DescribeGroups; a consumer group is not known by this API."""
@@ -40,9 +35,9 @@ class GroupAdmin:
 
     async def describe_consumer_groups(self, group_ids: Collection[str]) -> list[DescribedConsumerGroup]:
         """ConsumerGroupDescribe."""
-        described = [self.consumers.describe(group_id) for group_id in group_ids]
+        described = [self._consumers.describe(group_id) for group_id in group_ids]
         refused = await self._shards.durable(group_ids)
-        refused |= {one: refusal for one in group_ids if (refusal := self.refusal(one))}
+        refused |= {one: refusal for one in group_ids if (refusal := self._shards.runtime.refusal(one))}
         return [
             DescribedConsumerGroup(one.group_id, refused[one.group_id]) if one.group_id in refused else one
             for one in described
@@ -87,7 +82,7 @@ class GroupAdmin:
         """DeleteGroups: only empty groups go, with all their positions; an error per group, in order."""
         errors: list[ErrorCode] = []
         for group_id in group_ids:
-            errors.append(self.refusal(group_id) or self._delete(group_id))
+            errors.append(self._shards.runtime.refusal(group_id) or self._delete(group_id))
         refused = await self._shards.durable(group_ids)
         return [refused.get(group_id, error) for group_id, error in zip(group_ids, errors, strict=True)]
 
@@ -101,31 +96,3 @@ class GroupAdmin:
             return error
         gone: list[GroupRecord] = [GroupRemoved(group_id)] if consumers is None else [*tombstones(consumers)]
         return self._shards.write_all(shard, [*shard.state.offsets.removals(group_id), *gone])
-
-    def takes_markers(self, partition: int) -> bool:
-        """Whether the outcome of a transaction may be written there: not while the log cannot be understood (T8)."""
-        shard = self._shards.runtime.at(partition)
-        return shard is None or shard.refusal in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-
-    def complete_transaction(self, partition: int, producer_id: int, commit: bool) -> None:
-        """A transaction's marker is durable on this partition of `__consumer_offsets`: its positions hold, or go."""
-        shard = self._shards.runtime.at(partition)
-        if shard is not None:
-            shard.state.offsets.complete(producer_id, commit)
-
-    def topics_changed(self, topics: Sequence[str], *, created: bool = False) -> None:
-        """Topics came, or grew: consumer groups that subscribe to them assign anew."""
-        self.consumers.topics_changed(topics, created=created)
-
-    def topics_deleted(self, topics: Sequence[str]) -> None:
-        """Topics are gone: so are all positions in them, lest a new topic of that name inherits them."""
-        self._shards.forget_topics(set(topics))
-        self.consumers.topics_changed(topics, created=False)
-
-    def forget_deleted_topics(self) -> None:
-        """To be called once at start: a crash may have come between the deletion of a topic and `topics_deleted`.
-
-        From then on the same is done for each shard that is loaded: topics may have gone while another broker had it.
-        """
-        self._forgets_deleted = True
-        self._shards.forget_deleted_topics()

@@ -19,6 +19,8 @@ class Effects:
         self.syncs: Parking[SyncReply] = Parking(
             SyncReply(ErrorCode.REBALANCE_IN_PROGRESS), lambda _, error: SyncReply(error)
         )
+        self.closed = False
+        """Whether the broker stops: no request may begin to wait."""
         self._runtime = runtime
         self._awaited_epochs: dict[TimerKey, int] = {}
         """For the rebalance timers: the epoch in which the member must not be found when the time is over."""

@@ -3,7 +3,6 @@
 from collections.abc import Collection, Sequence
 
 from fencepost.coordinator.group import notes
-from fencepost.coordinator.group.admin import GroupAdmin
 from fencepost.coordinator.group.commit import Commit, decide_commit
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.deletion import DeletedOffsets, decide_delete
@@ -15,15 +14,17 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 
-class GroupPositions(GroupAdmin):
+class GroupPositions:
     """The part of the group coordinator that knows how far groups have read."""
 
-    def __init__(self, shards: GroupShards, config: GroupConfig, topics: TopicView) -> None:
-        super().__init__(shards)
+    def __init__(
+        self, shards: GroupShards, effects: Effects, config: GroupConfig, topics: TopicView, tallies: notes.Tallies
+    ) -> None:
         self.config = config
-        self.tallies = notes.Tallies()
+        self._shards = shards
+        self._effects = effects
         self._topics = topics
-        self._effects: Effects
+        self._tallies = tallies
 
     async def commit(self, command: Commit) -> list[ErrorCode]:
         """OffsetCommit, or TxnOffsetCommit where `command.producer` is set: an error per item, in order.
@@ -42,7 +43,7 @@ class GroupPositions(GroupAdmin):
         except LogWriteFailed as failed:
             return [coordinator_error(failed.code)] * len(command.items)
         self._effects.set_timers(command.group_id, decision.then)
-        self.tallies.committed_offsets += len(decision.log)
+        self._tallies.committed_offsets += len(decision.log)
         return decision.reply
 
     async def _commit_known(self, command: Commit, known: list[bool]) -> list[ErrorCode]:
@@ -86,5 +87,5 @@ class GroupPositions(GroupAdmin):
             )
         except LogWriteFailed as failed:
             return DeletedOffsets(coordinator_error(failed.code))
-        self.tallies.deleted_offsets += len(decision.log)
+        self._tallies.deleted_offsets += len(decision.log)
         return decision.reply

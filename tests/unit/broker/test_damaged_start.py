@@ -48,8 +48,8 @@ async def test_a_lost_coordinator_partition_costs_its_own_ids_only(data: Path, c
         await nursery.start(node.run)
         answer = await node.transactions.init_producer_id(lost[0], 1000)
         assert answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert node.groups.heartbeat("readers", "m", None, 0) is ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert await node.groups.delete_groups(["readers"]) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert node.groups.classic.heartbeat("readers", "m", None, 0) is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert await node.groups.admin.delete_groups(["readers"]) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
         node.stop()
 
 

@@ -80,7 +80,7 @@ class TestMarkers:
             assert (await on.end(5, held, commit=commit)).error_code == E.NONE
             assert await on.markers(T0) == [("COMMIT" if commit else "ABORT", held[1] + 1)]
             assert await on.committed(T0) == ([b"x"] if commit else [])
-            fetched = await on.node.groups.fetch("readers", None, require_stable=True)
+            fetched = await on.node.groups.positions.fetch("readers", None, require_stable=True)
             assert [entry.offset for entry in fetched] == ([7] if commit else [])
             assert on.node.transactions.completing == 0
             assert on.node.transactions.store.counts["CompleteCommit" if commit else "CompleteAbort"] == 1
@@ -95,7 +95,7 @@ class TestMarkers:
             assert await commit_offset(on, held, 7) == E.NONE
             group = TopicPartition("__consumer_offsets", partition_for("readers", 50))
             assert await on.mark(2, held, group, commit=commit) == E.NONE
-            fetched = await on.node.groups.fetch("readers", None, require_stable=True)
+            fetched = await on.node.groups.positions.fetch("readers", None, require_stable=True)
             assert [entry.offset for entry in fetched] == ([7] if commit else [])
 
     @pytest.mark.parametrize("durability", ["fsync", "os"])

@@ -147,10 +147,10 @@ class World:
         return self.logs.log(self.service.group_partition(group_id))
 
     async def join(self, member_id: str = "", **changes: object) -> JoinReply:
-        return await self.service.join(join(member_id, **changes))
+        return await self.service.classic.join(join(member_id, **changes))
 
     async def sync(self, member_id: str, generation: int, **changes: object) -> SyncReply:
-        return await self.service.sync(sync(member_id, generation, **changes))
+        return await self.service.classic.sync(sync(member_id, generation, **changes))
 
     async def settle(self, *instance_ids: str | None, **changes: object) -> list[JoinReply]:
         """Bring as many new members as there are names (None: a dynamic one) into one stable generation, in order."""
@@ -176,7 +176,7 @@ class World:
 
     def beat(self, reply: JoinReply) -> ErrorCode:
         """A heartbeat of the member that had this answer."""
-        return self.service.heartbeat("g", reply.member_id, None, reply.generation)
+        return self.service.classic.heartbeat("g", reply.member_id, None, reply.generation)
 
     def state(self) -> str:
         """The phase of group g."""
@@ -187,11 +187,11 @@ class World:
         return self.service._shards.group("g")
 
     async def commit(self, offset: int, **changes: object) -> ErrorCode:
-        [error] = await self.service.commit(commit(offset, **changes))
+        [error] = await self.service.positions.commit(commit(offset, **changes))
         return error
 
     async def offset(self, partition: TopicPartition = T0, require_stable: bool = False) -> int | ErrorCode:
-        [found] = await self.service.fetch("g", [partition], require_stable)
+        [found] = await self.service.positions.fetch("g", [partition], require_stable)
         return found.error or found.offset
 
     def end_transaction(self, producer_id: int, commit: bool) -> None:

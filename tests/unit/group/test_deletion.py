@@ -31,7 +31,7 @@ def reads(*topics: str) -> bytes:
 
 
 async def delete(world: World, *partitions: TopicPartition) -> DeletedOffsets:
-    return await world.service.delete_offsets("g", partitions)
+    return await world.service.positions.delete_offsets("g", partitions)
 
 
 async def test_an_empty_group_loses_what_is_named_and_nothing_else_g7(world: World) -> None:
@@ -89,10 +89,10 @@ async def test_a_position_under_decision_stays_with_what_it_would_replace_t5(wor
 
 
 async def test_a_group_must_have_a_name_and_be_there_g7(world: World) -> None:
-    assert await world.service.delete_offsets("", [T0]) == DeletedOffsets(ErrorCode.INVALID_GROUP_ID)
+    assert await world.service.positions.delete_offsets("", [T0]) == DeletedOffsets(ErrorCode.INVALID_GROUP_ID)
     assert await delete(world, T0) == DeletedOffsets(ErrorCode.GROUP_ID_NOT_FOUND)
     await world.commit(1, partition=U0)
-    assert await world.service.delete_offsets("h", [T0]) == DeletedOffsets(ErrorCode.GROUP_ID_NOT_FOUND)
+    assert await world.service.positions.delete_offsets("h", [T0]) == DeletedOffsets(ErrorCode.GROUP_ID_NOT_FOUND)
 
 
 async def test_a_refused_write_deletes_nothing_g7(world: World) -> None:

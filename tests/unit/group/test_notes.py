@@ -14,7 +14,7 @@ from tests.unit.group.kit import World
 
 @pytest.fixture
 def told(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
-    caplog.set_level(logging.INFO, "fencepost.coordinator.group.service")
+    caplog.set_level(logging.INFO, "fencepost.coordinator.group.classic_service")
     return caplog
 
 
@@ -24,9 +24,9 @@ async def test_a_whole_life_is_told_kip_800(
     """The reasons of JoinGroup v8 and LeaveGroup v5 stand where the rebalance begins."""
     one, two = await world.settle(None, None, reason="made in test")
     names = [MemberName(two.member_id, reason="the consumer is being closed")]
-    await world.service.leave("g", names)
+    await world.service.classic.leave("g", names)
     await trio.testing.wait_all_tasks_blocked()
-    await world.service.leave("g", [MemberName(one.member_id)])
+    await world.service.classic.leave("g", [MemberName(one.member_id)])
     assert [record.getMessage() for record in told.records] == [
         f"group g: a new group prepares a rebalance of 1 members: member {one.member_id} joins,"
         " its reason: made in test",

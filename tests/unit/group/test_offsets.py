@@ -23,12 +23,15 @@ def as_member(reply: JoinReply) -> dict[str, object]:
 
 async def test_a_consumer_without_membership_commits_and_reads_back(world: World) -> None:
     assert await world.commit(5) is ErrorCode.NONE
-    assert await world.service.fetch("g", [T0, T1], False) == [FetchedOffset(T0, 5, -1, "note"), FetchedOffset(T1)]
-    assert await world.service.fetch("g", None, False) == [FetchedOffset(T0, 5, -1, "note")]
-    assert await world.service.fetch("nobody", [T0], False) == [FetchedOffset(T0)]
+    assert await world.service.positions.fetch("g", [T0, T1], False) == [
+        FetchedOffset(T0, 5, -1, "note"),
+        FetchedOffset(T1),
+    ]
+    assert await world.service.positions.fetch("g", None, False) == [FetchedOffset(T0, 5, -1, "note")]
+    assert await world.service.positions.fetch("nobody", [T0], False) == [FetchedOffset(T0)]
     assert world.state() == "Empty"
     later = await world.restart()
-    assert await later.service.fetch("g", None, False) == [FetchedOffset(T0, 5, -1, "note")]
+    assert await later.service.positions.fetch("g", None, False) == [FetchedOffset(T0, 5, -1, "note")]
 
 
 async def test_only_the_present_generation_may_commit(autojump_clock: MockClock, world: World) -> None:
@@ -64,14 +67,14 @@ async def test_each_partition_of_a_commit_has_its_own_error(world: World) -> Non
         OffsetCommitItem(T1, 1, metadata="x" * 4097),
         OffsetCommitItem(TopicPartition("u", 2), 9, metadata="x" * 4096),
     )
-    assert await world.service.commit(Commit("g", items)) == [
+    assert await world.service.positions.commit(Commit("g", items)) == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.OFFSET_METADATA_TOO_LARGE,
         ErrorCode.NONE,
     ]
-    assert {found.partition for found in await world.service.fetch("g", None, False)} == {T0, ("u", 2)}
+    assert {found.partition for found in await world.service.positions.fetch("g", None, False)} == {T0, ("u", 2)}
 
 
 async def test_a_transactional_commit_shows_only_once_it_is_committed_t5(world: World) -> None:
@@ -164,7 +167,7 @@ async def test_positions_expire_a_week_after_the_group_became_empty_g7(autojump_
     assert await world.offset() == -1
     assert world.state() == "Dead"
     later = await world.restart()
-    assert (later.state(), later.service.offset_count) == ("Dead", 0)
+    assert (later.state(), later.service.admin.offset_count) == ("Dead", 0)
 
 
 async def test_a_pending_position_keeps_group_and_positions_from_expiring_g7(
@@ -197,9 +200,9 @@ async def test_a_live_group_loses_only_what_it_no_longer_subscribes_to_g7(
     subscription = b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"
     [member] = await world.settle(None, protocols=(("range", subscription),), session_timeout_ms=1_800_000)
     await world.commit(1, **as_member(member))
-    await world.service.commit(commit(2, TopicPartition("u", 0), **as_member(member)))
+    await world.service.positions.commit(commit(2, TopicPartition("u", 0), **as_member(member)))
     await trio.sleep(62)
-    assert await world.service.fetch("g", None, False) == [FetchedOffset(T0, 1, -1, "note")]
+    assert await world.service.positions.fetch("g", None, False) == [FetchedOffset(T0, 1, -1, "note")]
     assert world.state() == "Stable"
 
 
@@ -209,8 +212,10 @@ async def test_positions_in_a_deleted_topic_are_forgotten_pending_ones_too(world
     await world.commit(5, partition=T1, producer=TAG)
     world.service.topics_deleted(["t"])
     world.end_transaction(7, commit=True)
-    assert await world.service.fetch("g", None, False) == [FetchedOffset(TopicPartition("u", 0), 2, -1, "note")]
-    assert (await world.restart()).service.offset_count == 1
+    assert await world.service.positions.fetch("g", None, False) == [
+        FetchedOffset(TopicPartition("u", 0), 2, -1, "note")
+    ]
+    assert (await world.restart()).service.admin.offset_count == 1
 
 
 async def test_positions_in_a_topic_that_went_in_a_crash_are_forgotten_at_start(world: World) -> None:
@@ -218,13 +223,13 @@ async def test_positions_in_a_topic_that_went_in_a_crash_are_forgotten_at_start(
     world.topics.names.discard("t")
     later = await world.restart()
     later.service.forget_deleted_topics()
-    assert later.service.offset_count == 0
+    assert later.service.admin.offset_count == 0
     assert await (await later.restart()).offset() == -1
 
 
 async def test_positions_of_a_former_topic_of_the_same_name_are_forgotten_at_start(world: World) -> None:
     items = (OffsetCommitItem(T0, 1, topic_id=b"t" * 16), OffsetCommitItem(T1, 2, topic_id=world.topics.topic_id("t")))
-    assert await world.service.commit(Commit("g", items)) == [ErrorCode.NONE] * 2
+    assert await world.service.positions.commit(Commit("g", items)) == [ErrorCode.NONE] * 2
     later = await world.restart()
     later.service.forget_deleted_topics()
     assert (await later.offset(), await later.offset(T1)) == (-1, 2)
@@ -233,9 +238,9 @@ async def test_positions_of_a_former_topic_of_the_same_name_are_forgotten_at_sta
 async def test_a_deleted_group_takes_its_positions_along(world: World) -> None:
     await world.commit(1)
     await world.commit(5, partition=T1, producer=TAG)
-    assert await world.service.delete_groups(["g"]) == [ErrorCode.NONE]
+    assert await world.service.admin.delete_groups(["g"]) == [ErrorCode.NONE]
     world.end_transaction(7, commit=True)
-    assert await world.service.fetch("g", None, False) == []
+    assert await world.service.positions.fetch("g", None, False) == []
     assert (await world.restart()).state() == "Dead"
 
 

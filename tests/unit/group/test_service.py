@@ -106,7 +106,7 @@ async def test_a_static_member_comes_back_without_a_rebalance_and_its_old_self_i
     assert (back.generation, back.leader) == (1, first.member_id)
     assert world.state() == "Stable"
     assert (await world.sync(back.member_id, 1)).assignment == second.member_id.encode()
-    assert world.service.heartbeat("g", second.member_id, "two", 1) is ErrorCode.FENCED_INSTANCE_ID
+    assert world.service.classic.heartbeat("g", second.member_id, "two", 1) is ErrorCode.FENCED_INSTANCE_ID
     fenced = await world.commit(1, member_id=second.member_id, generation=1, group_instance_id="two")
     assert fenced is ErrorCode.FENCED_INSTANCE_ID
 
@@ -128,7 +128,7 @@ async def test_a_static_member_does_not_leave_a_place_behind_for_ever(autojump_c
 async def test_members_leave_and_the_group_is_empty_then(autojump_clock: MockClock, world: World) -> None:
     first, _ = await world.settle(None, "i")
     names = [MemberName(first.member_id), MemberName("", "i"), MemberName("stranger")]
-    assert await world.service.leave("g", names) == (
+    assert await world.service.classic.leave("g", names) == (
         ErrorCode.NONE,
         [ErrorCode.NONE, ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID],
     )
@@ -147,7 +147,7 @@ async def test_a_restart_keeps_the_group_without_a_rebalance_and_its_sessions_st
     await trio.sleep(9)
     assert later.beat(first) is ErrorCode.NONE
     assert (await later.sync(second.member_id, 1)).assignment == second.member_id.encode()
-    assert later.service.heartbeat("g", first.member_id, "i", 1) is ErrorCode.FENCED_INSTANCE_ID
+    assert later.service.classic.heartbeat("g", first.member_id, "i", 1) is ErrorCode.FENCED_INSTANCE_ID
     await trio.sleep(5)
     assert later.beat(first) is ErrorCode.NONE
     await trio.sleep(6)
@@ -214,7 +214,7 @@ async def test_a_refused_write_leaves_the_group_as_it_was(autojump_clock: MockCl
     assert await world.sync_as(joined) == SyncReply(ErrorCode.NOT_COORDINATOR)
     assert world.group() == before
     assert await world.commit(1, member_id=joined.member_id, generation=1) is ErrorCode.REBALANCE_IN_PROGRESS
-    error, _ = await world.service.leave("g", [MemberName(joined.member_id)])
+    error, _ = await world.service.classic.leave("g", [MemberName(joined.member_id)])
     assert error is ErrorCode.NOT_COORDINATOR
     world.log_of().refuses = None
     assert (await world.sync_as(joined)).error is ErrorCode.NONE
@@ -278,8 +278,8 @@ async def test_a_broker_that_stops_sends_everybody_who_waits_away(
 @pytest.mark.parametrize("group_id", [""])
 async def test_a_group_without_a_name_can_not_be_joined(autojump_clock: MockClock, world: World, group_id: str) -> None:
     assert (await world.join(group_id="")).error is ErrorCode.INVALID_GROUP_ID
-    assert world.service.heartbeat("", "m", None, 1) is ErrorCode.INVALID_GROUP_ID
-    assert await world.service.leave("", [MemberName("m")]) == (ErrorCode.INVALID_GROUP_ID, [])
+    assert world.service.classic.heartbeat("", "m", None, 1) is ErrorCode.INVALID_GROUP_ID
+    assert await world.service.classic.leave("", [MemberName("m")]) == (ErrorCode.INVALID_GROUP_ID, [])
 
 
 async def test_without_an_initial_delay_the_first_member_waits_for_nothing(
@@ -295,28 +295,28 @@ async def test_without_an_initial_delay_the_first_member_waits_for_nothing(
 
 async def test_groups_are_described_listed_counted_and_deleted(autojump_clock: MockClock, world: World) -> None:
     first, second = await world.settle(None, "i")
-    await world.service.commit(commit(7, group_id="simple"))
-    described, missing = await world.service.describe(["g", "nobody"])
+    await world.service.positions.commit(commit(7, group_id="simple"))
+    described, missing = await world.service.admin.describe(["g", "nobody"])
     assert (described.state, described.protocol_type, described.protocol) == ("Stable", "consumer", "range")
     assert [(one.member_id, one.group_instance_id, one.metadata, one.assignment) for one in described.members] == [
         (first.member_id, None, b"m", first.member_id.encode()),
         (second.member_id, "i", b"m", second.member_id.encode()),
     ]
     assert (missing.state, missing.error) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
-    listed = await world.service.list_groups((), ())
+    listed = await world.service.admin.list_groups((), ())
     assert {(group.group_id, group.state, group.group_type) for group in listed} == {
         ("g", "Stable", "classic"),
         ("simple", "Empty", "classic"),
     }
-    assert [group.group_id for group in await world.service.list_groups(["EMPTY"], ["Classic"])] == ["simple"]
-    assert await world.service.list_groups((), ["consumer"]) == []
-    assert world.service.groups_by_state() == {"Stable": 1, "Empty": 1}
-    assert [tuple(offset) for offset in world.service.committed_offsets()] == [("simple", T0.topic, 0, 7)]
-    assert await world.service.delete_groups(["g", "simple", "nobody"]) == [
+    assert [group.group_id for group in await world.service.admin.list_groups(["EMPTY"], ["Classic"])] == ["simple"]
+    assert await world.service.admin.list_groups((), ["consumer"]) == []
+    assert world.service.admin.groups_by_state() == {"Stable": 1, "Empty": 1}
+    assert [tuple(offset) for offset in world.service.admin.committed_offsets()] == [("simple", T0.topic, 0, 7)]
+    assert await world.service.admin.delete_groups(["g", "simple", "nobody"]) == [
         ErrorCode.NON_EMPTY_GROUP,
         ErrorCode.NONE,
         ErrorCode.GROUP_ID_NOT_FOUND,
     ]
-    assert world.service.offset_count == 0
+    assert world.service.admin.offset_count == 0
     later = await world.restart()
-    assert later.service.groups_by_state() == {"Stable": 1}
+    assert later.service.admin.groups_by_state() == {"Stable": 1}

@@ -26,8 +26,8 @@ async def test_a_group_comes_back_in_its_generation(world: World, autojump_clock
     assert await world.offset() is NOT_COORDINATOR
     assert (await world.join()).error is NOT_COORDINATOR
     assert (await world.sync(member.member_id, member.generation)).error is NOT_COORDINATOR
-    assert await world.service.delete_groups(["g"]) == [NOT_COORDINATOR]
-    assert world.service.offset_count == 0, "its memory is freed"
+    assert await world.service.admin.delete_groups(["g"]) == [NOT_COORDINATOR]
+    assert world.service.admin.offset_count == 0, "its memory is freed"
     await world.service.runtime.load(partition)
     assert isinstance(world.group(), Stable)
     assert world.beat(member) is ErrorCode.NONE

@@ -51,7 +51,7 @@ class World(kit.World):
 
     def beat_of(self, reply: JoinReply) -> ErrorCode:
         """A classic member's heartbeat."""
-        return self.service.heartbeat("g", reply.member_id, None, reply.generation)
+        return self.service.classic.heartbeat("g", reply.member_id, None, reply.generation)
 
     @property
     def consumers(self) -> ConsumerGroup:

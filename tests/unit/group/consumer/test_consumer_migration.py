@@ -224,7 +224,7 @@ class TestDowngrade:
             assert (await world.join(protocols=(("sticky", good), ("range", good)), **asked)).error is NONE
         await world.beat("x", -1)
         assert len(world.consumers.members) == 3
-        await world.service.leave("g", [MemberName(first.member_id)])
+        await world.service.classic.leave("g", [MemberName(first.member_id)])
         assert isinstance(world.group(), PreparingRebalance)
 
     async def test_with_migration_off_no_classic_member_comes_in_g5(self, autojump_clock: MockClock) -> None:

@@ -181,11 +181,11 @@ class TestOperators:
 
     async def test_a_group_with_members_is_not_deleted_g11(self, autojump_clock: MockClock, world: World) -> None:
         await world.beat("a", 0)
-        assert await world.service.delete_groups(["g"]) == [ErrorCode.NON_EMPTY_GROUP]
+        assert await world.service.admin.delete_groups(["g"]) == [ErrorCode.NON_EMPTY_GROUP]
         await world.beat("a", -1)
         assert await world.commit(1) is NONE
-        assert await world.service.delete_groups(["g"]) == [NONE]
-        assert await world.service.delete_groups(["g"]) == [ErrorCode.GROUP_ID_NOT_FOUND]
+        assert await world.service.admin.delete_groups(["g"]) == [NONE]
+        assert await world.service.admin.delete_groups(["g"]) == [ErrorCode.GROUP_ID_NOT_FOUND]
         assert await world.offset() == -1
         again = await world.again()
         assert again.service._shards.consumer_group("g") is None
@@ -194,11 +194,11 @@ class TestOperators:
         self, autojump_clock: MockClock, world: World
     ) -> None:
         await world.beat("a", 0)
-        deleted = await world.service.delete_offsets("g", [kit.T0])
+        deleted = await world.service.positions.delete_offsets("g", [kit.T0])
         assert deleted.errors == (ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,)
 
     async def test_both_protocols_are_counted_g11(self, autojump_clock: MockClock, world: World) -> None:
         await world.beat("a", 0)
-        await world.service.commit(kit.commit(1, group_id="h"))
-        assert world.service.groups_by_protocol() == {"classic": 1, "consumer": 1}
-        assert world.service.consumer_groups_by_state() == {"Stable": 1}
+        await world.service.positions.commit(kit.commit(1, group_id="h"))
+        assert world.service.admin.groups_by_protocol() == {"classic": 1, "consumer": 1}
+        assert world.service.admin.consumer_groups_by_state() == {"Stable": 1}

@@ -1,0 +1,249 @@
+"""Groups of the classic protocol: runs their decisions against the shards of the group coordinator."""
+
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from sys import intern
+from typing import Any, TypeVar
+
+from fencepost.coordinator.deferred import Deferred
+from fencepost.coordinator.group import classic, join, notes, rebalance
+from fencepost.coordinator.group.commands import (
+    Join,
+    JoinReply,
+    LeaveReply,
+    MemberName,
+    Sync,
+    SyncReply,
+)
+from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.consumer_service import ConsumerGroups
+from fencepost.coordinator.group.decision import ClassicDecision
+from fencepost.coordinator.group.effects import Effects
+from fencepost.coordinator.group.parking import Parking, settled, unless_refused
+from fencepost.coordinator.group.shards import GroupShard, GroupShards, coordinator_error
+from fencepost.coordinator.group.state import (
+    CompletingRebalance,
+    Member,
+    Stable,
+    group_members,
+)
+from fencepost.coordinator.group.timers import TimerKey, TimerKind
+from fencepost.coordinator.ports import Clock, LogWriteFailed
+from fencepost.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+ReplyT = TypeVar("ReplyT")
+
+
+class ClassicGroups:
+    """What members of the classic protocol request; also of those that are members of a consumer group."""
+
+    def __init__(
+        self,
+        config: GroupConfig,
+        shards: GroupShards,
+        effects: Effects,
+        consumers: ConsumerGroups,
+        clock: Clock,
+        new_id: Callable[[], str],
+        tallies: notes.Tallies,
+    ) -> None:
+        self.config = config
+        self._shards = shards
+        self._effects = effects
+        self._consumers = consumers
+        self._clock = clock
+        self._new_id = new_id
+        self._tallies = tallies
+
+    def loaded(self, shard: GroupShard) -> None:
+        """Members come back with their sessions started over (as in Kafka)."""
+        now_ms = self._clock.now_ms()
+        for group_id, group in list(shard.state.groups.items()):
+            for member in group_members(group).values():
+                self._session(group_id, member)
+            decision = rebalance.make_fit(group_id, group, self.config, now_ms)
+            self._take(shard, group_id, decision, lambda: "it is larger than group.max.size allows")
+
+    async def join(self, command: Join) -> JoinReply:
+        """JoinGroup; waits for the other members."""
+        asked = self.ask_join(command)
+        if isinstance(asked, Deferred):
+            return await asked.wait()
+        return asked if isinstance(asked, JoinReply) else await asked
+
+    def ask_join(self, command: Join) -> JoinReply | Deferred[JoinReply] | Coroutine[Any, Any, JoinReply]:
+        """As `join`, for who has something else to do than to wait, where there is something to wait for."""
+        if not command.group_id:
+            return JoinReply(command.member_id, ErrorCode.INVALID_GROUP_ID)
+        if self._effects.closed:
+            return JoinReply(command.member_id, ErrorCode.NOT_COORDINATOR)
+        shard = self._shards.of(command.group_id)
+        if shard.refusal:
+            return JoinReply(command.member_id, shard.refusal)
+        try:
+            if command.group_id in shard.state.consumers and not self._consumers.make_way(shard, command.group_id):
+                return unless_refused(self._consumers.join(shard, command), command.refused)
+            group = shard.state.group(command.group_id)
+            new_member_id = command.member_id or intern(
+                f"{command.group_instance_id or command.client_id}-{self._new_id()}"
+            )
+            decision = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
+            return self._answer(
+                shard,
+                command.group_id,
+                decision,
+                self._effects.joins,
+                command.member_id,
+                partial(notes.joining, command, new_member_id),
+            )
+        except LogWriteFailed as failed:
+            return command.refused(coordinator_error(failed.code))
+
+    async def sync(self, command: Sync) -> SyncReply:
+        """SyncGroup; waits for the leader's."""
+        asked = self.ask_sync(command)
+        if isinstance(asked, Deferred):
+            return await asked.wait()
+        return asked if isinstance(asked, SyncReply) else await asked
+
+    def ask_sync(self, command: Sync) -> SyncReply | Deferred[SyncReply] | Coroutine[Any, Any, SyncReply]:
+        """As `sync`, for who has something else to do than to wait, where there is something to wait for."""
+        if not command.group_id:
+            return SyncReply(ErrorCode.INVALID_GROUP_ID)
+        if self._effects.closed:
+            return SyncReply(ErrorCode.NOT_COORDINATOR)
+        shard = self._shards.find(command.group_id)
+        if shard is None:
+            return SyncReply(ErrorCode.UNKNOWN_MEMBER_ID)
+        if shard.refusal:
+            return SyncReply(shard.refusal)
+        try:
+            if command.group_id in shard.state.consumers:
+                return unless_refused(self._consumers.sync(shard, command), SyncReply)
+            group = shard.state.group(command.group_id)
+            decision = classic.sync(group, command, self._clock.now_ms())
+            return self._answer(
+                shard, command.group_id, decision, self._effects.syncs, command.member_id, notes.syncing
+            )
+        except LogWriteFailed as failed:
+            return SyncReply(coordinator_error(failed.code))
+
+    def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+        """Heartbeat; its answer promises nothing, so it waits for no disk."""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID
+        shard = self._shards.find(group_id)
+        if shard is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if shard.refusal:
+            return shard.refusal
+        if (consumers := shard.state.consumers.get(group_id)) is not None:
+            return self._consumers.beat(consumers, member_id, instance_id, generation)
+        group = shard.state.group(group_id)
+        error = classic.heartbeat(group, member_id, instance_id, generation)
+        if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+            self._session(group_id, group_members(group)[member_id])
+        return error
+
+    async def leave(self, group_id: str, names: Sequence[MemberName]) -> tuple[ErrorCode, list[ErrorCode]]:
+        """LeaveGroup: an error for the whole, and one per member in the order of `names`."""
+        if not group_id:
+            return ErrorCode.INVALID_GROUP_ID, []
+        shard = self._shards.find(group_id)
+        if shard is None:
+            return ErrorCode.NONE, [ErrorCode.UNKNOWN_MEMBER_ID] * len(names)
+        if group_id in shard.state.consumers:
+            return await self._consumers.leave(shard, group_id, names)
+        if shard.refusal:
+            return shard.refusal, []
+        decision = classic.leave(group_id, shard.state.group(group_id), tuple(names), self._clock.now_ms())
+        assert isinstance(decision.reply, LeaveReply)
+        try:
+            self._take(shard, group_id, decision, partial(notes.leaving, names, decision.reply.errors))
+        except LogWriteFailed as failed:
+            return coordinator_error(failed.code), []
+        if refused := await shard.settled(shard.log.newest):
+            return coordinator_error(refused), []
+        return ErrorCode.NONE, list(decision.reply.errors)
+
+    def _take(self, shard: GroupShard, group_id: str, decision: ClassicDecision, cause: Callable[[], str]) -> None:
+        """Carry out a decision, and log what came of it; its reply waits for the log's end.
+
+        `cause` is for the log, where the decision starts a rebalance. Raises LogWriteFailed, and has done nothing then.
+        """
+        (change,) = decision.then
+        before, after = shard.state.group(group_id), change.group
+        assert after is not None
+        self._effects.carry_out(shard, group_id, decision)
+        if not notes.goes_on(before, after):
+            if isinstance(before, CompletingRebalance) and isinstance(after, Stable):
+                self._tallies.completed_rebalances += 1
+            if logger.isEnabledFor(logging.INFO) and (told := notes.story(before, after, cause)):
+                logger.info("group %s: %s", group_id, told)
+
+    def _answer(
+        self,
+        shard: GroupShard,
+        group_id: str,
+        decision: ClassicDecision,
+        parking: Parking[ReplyT],
+        asked_as: str,
+        cause: Callable[[], str],
+    ) -> ReplyT | Deferred[ReplyT] | Coroutine[Any, Any, ReplyT]:
+        """Carry out the decision and return its reply; without one it waits for the decision of another request.
+
+        Raises LogWriteFailed.
+        """
+        if decision.reply is not None:
+            reply: ReplyT = decision.reply  # type: ignore[assignment]
+            self._take(shard, group_id, decision, cause)
+            return self._when_settled(shard, reply, parking, asked_as)
+        (change,) = decision.then
+        group = change.group
+        asked = parking.park(shard, group_id, change.parked_as, asked_as)
+        if (
+            group is not None
+            and not (decision.log or change.timers or change.answers)
+            and type(group) is type(shard.state.group(group_id))
+        ):
+            shard.state.put(group_id, group)  # one more waits for the others, as nearly always
+            return asked
+        try:
+            self._take(shard, group_id, decision, cause)
+        except BaseException:
+            asked.abandon()
+            raise
+        return asked.now() if asked.may_leave else asked
+
+    def _when_settled(
+        self, shard: GroupShard, reply: ReplyT, parking: Parking[ReplyT], asked_as: str
+    ) -> ReplyT | Coroutine[Any, Any, ReplyT]:
+        """The reply, which may leave once all that is in the log is durable."""
+        ticket = shard.log.newest
+        if ticket.is_durable:
+            return reply
+        return settled(shard, ticket, reply, partial(parking.refused, asked_as))
+
+    def _session(self, group_id: str, member: Member) -> None:
+        """Start the member's session over."""
+        self._shards.runtime.set_timer(
+            TimerKey(TimerKind.SESSION, group_id, member.member_id), member.session_timeout_ms
+        )
+
+    def expire(self, shard: GroupShard, key: TimerKey) -> None:
+        """A timer of a group went off. Raises LogWriteFailed."""
+        group = shard.state.group(key.group_id)
+        now_ms = self._clock.now_ms()
+        match key.kind:
+            case TimerKind.SESSION:
+                decision = rebalance.expire_session(key.group_id, group, key.member_id, now_ms)
+            case TimerKind.JOIN:
+                decision = rebalance.expire_join(key.group_id, group, self.config, now_ms)
+            case TimerKind.SYNC:
+                decision = rebalance.expire_sync(key.group_id, group, now_ms)
+            case TimerKind.REBALANCE | TimerKind.CLASSIC_JOIN | TimerKind.CLASSIC_SYNC:
+                return
+        self._take(shard, key.group_id, decision, partial(notes.expiring, key.kind, key.member_id, group))
