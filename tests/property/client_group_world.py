@@ -11,7 +11,7 @@ from fencepost.client.core.assignors import strategies
 from fencepost.client.core.classic_member import ClassicMember, Joined, JoinedMember
 from fencepost.client.core.consumer_member import Beat, BeatAnswer, ConsumerMember, Wish
 from fencepost.client.core.group_steps import Deal, Fail, GiveUp, Join, Resolve, Stay, Sync, Take
-from fencepost.coordinator.group import turn
+from fencepost.coordinator.group import commands
 from fencepost.coordinator.group.commands import MemberName
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer.requests import Heartbeat
@@ -166,7 +166,7 @@ class ClassicPlayer(Player):
                 raise AssertionError(unexpected)
 
     async def _join(self, step: Join) -> None:
-        command = turn.Join(
+        command = commands.Join(
             *("g", step.member_id, self.instance_id, self.name, "/h", SESSION_MS, REBALANCE_MS, "consumer"),
             protocols=step.protocols,
             member_id_required=True,
@@ -192,7 +192,7 @@ class ClassicPlayer(Player):
             await trio.sleep(0.05)
 
     async def _sync(self, step: Sync) -> None:
-        command = turn.Sync(
+        command = commands.Sync(
             *("g", step.member_id, self.instance_id, step.generation, "consumer", step.strategy),
             assignments=step.assignments,
         )
