@@ -124,10 +124,10 @@ class FaultyDispatch(Dispatch):
         super().__init__(unstable=unstable)
         self._node = node
 
-    def _load(self, api_key: int) -> Route:
+    def _load(self, api_key: int, version: int) -> Route:
         """Not prompt: an answer that is held up must not hold up those before it."""
-        route = super()._load(api_key)
-        wrapped = self._routes[api_key] = route._replace(handle=partial(self._handle, route), prompt=False)
+        route = super()._load(api_key, version)
+        wrapped = self._routes[api_key, version] = route._replace(handle=partial(self._handle, route), prompt=False)
         return wrapped
 
     def _handle(self, route: Route, node: Node, request: Any, context: RequestContext) -> Reply:

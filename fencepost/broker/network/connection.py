@@ -14,8 +14,9 @@ from fencepost.broker.network.poller import Registration, Work, failed, register
 from fencepost.broker.network.reply import READY, Ready
 from fencepost.broker.network.response_queue import ResponseQueue
 from fencepost.coordinator.deferred import Deferred
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.headers import read_request_header
-from fencepost.protocol.registry import API_BY_KEY, API_VERSIONS
+from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.schema import DecodeError
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class Connection:
                 return self._for_task(self._finish(unfinished))
             if self._parked is not None:
                 return None
-        if self._responses and not self._responses.try_send():
+        if self._responses.count and not self._responses.try_send():
             return self._for_task(self._finish(self._send()))
         return _ended() if self._server.draining else None
 
@@ -168,7 +169,7 @@ class Connection:
         while self._parked is None and (frame := self._frames.next_frame()) is not None:
             if (unfinished := self._serve_frame(frame)) is not None:
                 await unfinished
-        if self._responses and not self._responses.try_send():
+        if self._responses.count and not self._responses.try_send():
             await self._send()
         return not self._server.draining
 
@@ -176,7 +177,7 @@ class Connection:
         """Serve one request, as far as nothing has to be waited for."""
         self.requests += 1
         call = self._read(frame)
-        if self._responses and not call.route.prompt and not self._responses.try_send():
+        if self._responses.count and not call.route.prompt and not self._responses.try_send():
             return self._handle_after_send(call)
         return self._handle(call)
 
@@ -189,12 +190,16 @@ class Connection:
         """
         header = read_request_header(frame)
         key, version, request = header.api_key, header.api_version, None
-        if key == API_VERSIONS and not API_BY_KEY[API_VERSIONS].serves(version):
+        if key == ApiKey.API_VERSIONS and not API_BY_KEY[key].serves(version):
             version = 0  # KIP-511: answered in the oldest version, whatever the body is
             route = self._server.dispatch.route(key, version)
         else:
             route = self._server.dispatch.route(key, version)
-            request, _ = route.api.request.decode_prefix(frame, version, header.body_start)
+            try:
+                request, _ = route.decode(frame, header.body_start)
+            except Exception:
+                route.api.request.decode_prefix(frame, version, header.body_start)
+                raise
         context = RequestContext(key, version, header.correlation_id, header.client_id, self.peer.host, self._listener)
         return _Call(route, request, context)
 
@@ -218,8 +223,7 @@ class Connection:
         self._node.metrics.count_request(context.api_key, self._node.clock.monotonic() - call.began)
         if reply is None:
             return None
-        self._responses.put(call.route.api, context.api_version, context.correlation_id, reply)
-        return self._send() if self._responses.is_full else None
+        return self._send() if self._responses.put(call.route, context.correlation_id, reply) else None
 
     async def _handle_after_send(self, call: _Call) -> None:
         """The responses before it leave first: its handler may wait for other clients or for time."""

@@ -7,17 +7,31 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.broker import handlers
 from fencepost.broker.network.reply import Reply
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.registry import API_BY_KEY, Api
 
 if TYPE_CHECKING:
     from fencepost.broker.network.context import RequestContext
     from fencepost.broker.node import Node
+    from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
 
 Handler = Callable[["Node", Any, "RequestContext"], Reply]
 """A plain function where it may answer at once, else a coroutine function."""
 
-PROMPT = frozenset({0, 2, 10, 12, 17, 18, 23, 36, 61})
-"""APIs whose handlers never wait for other clients or for time. Answers that are ready may wait for them, so that one
+PROMPT = frozenset(
+    {
+        ApiKey.PRODUCE,
+        ApiKey.LIST_OFFSETS,
+        ApiKey.FIND_COORDINATOR,
+        ApiKey.HEARTBEAT,
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.API_VERSIONS,
+        ApiKey.OFFSET_FOR_LEADER_EPOCH,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.DESCRIBE_PRODUCERS,
+    }
+)
+"""APIs whose handlers never wait for other clients or for time. Responses that are ready may wait for them, so that one
 send carries all; before any other API what is ready is sent."""
 
 
@@ -26,11 +40,18 @@ class UnservedRequest(Exception):
 
 
 class Route(NamedTuple):
-    """How one API is served."""
+    """How one version of an API is served, with all that a request needs at hand."""
 
     api: Api
+    version: int
     handle: Handler
     prompt: bool
+    decode: "DecodeFunction"
+    """The generated decoder of the request; what it raises, `api.request.decode_prefix` explains."""
+    encode: "EncodeFunction"
+    """The generated encoder of the response; what it raises, `api.response.encode_parts` explains."""
+    header_end: bytes
+    """What stands behind the correlation id in a response's header."""
 
 
 class Dispatch:
@@ -44,25 +65,33 @@ class Dispatch:
         names = set(found)
         self._modules = {key: api.module_name for key, api in API_BY_KEY.items() if api.module_name in names}
         self._apis = {key: api.with_unstable() if unstable else api for key, api in API_BY_KEY.items()}
-        self._routes: dict[int, Route] = {}
+        self._routes: dict[tuple[int, int], Route] = {}
 
     @property
     def served(self) -> list[Api]:
         """The APIs that have a handler, by key."""
         return [self._apis[key] for key in sorted(self._modules)]
 
-    def route(self, api_key: int, api_version: int) -> Route:
+    def route(self, api_key: int, version: int) -> Route:
         """The way of one request. Raises UnservedRequest, which names the API and the version."""
-        route = self._routes.get(api_key) or self._load(api_key)
-        if not route.api.serves(api_version):
-            lowest, highest = route.api.served
-            raise UnservedRequest(f"{route.api.name} version {api_version} is not served ({lowest} to {highest} are)")
-        return route
+        return self._routes.get((api_key, version)) or self._load(api_key, version)
 
-    def _load(self, api_key: int) -> Route:
+    def _load(self, api_key: int, version: int) -> Route:
         name = self._modules.get(api_key)
         if name is None:
             raise UnservedRequest(f"API key {api_key} is not served")
+        api = self._apis[api_key]
+        if not api.serves(version):
+            lowest, highest = api.served
+            raise UnservedRequest(f"{api.name} version {version} is not served ({lowest} to {highest} are)")
         module = importlib.import_module(f"{handlers.__name__}.{name}")
-        route = self._routes[api_key] = Route(self._apis[api_key], module.handle, api_key in PROMPT)
+        route = self._routes[api_key, version] = Route(
+            api,
+            version,
+            module.handle,
+            api_key in PROMPT,
+            api.request.decoder(version),
+            api.response.encoder(version),
+            b"\0" if api.response_header_version(version) else b"",
+        )
         return route

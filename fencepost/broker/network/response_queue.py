@@ -1,14 +1,14 @@
 """The output side of a connection: responses in order, what they wait for, and what the socket did not take."""
 
 import socket
+import struct
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.log.storage.store import FileRegion
+from fencepost.broker.network.dispatch import Route
 from fencepost.broker.network.reply import Durable, Encoded, Response
 from fencepost.broker.network.transmission import JOIN_BYTES_MAX, Rest, send_parts, start_sending
-from fencepost.protocol.headers import write_response_header
-from fencepost.protocol.registry import Api
 
 if TYPE_CHECKING:
     from fencepost.broker.log.partition import PartitionLog
@@ -17,63 +17,46 @@ if TYPE_CHECKING:
 
 FLUSH_BYTES = 1 << 20
 FLUSH_RESPONSES = 128
-_LENGTH_BYTES = 4
-
-
-class _Acknowledgement(NamedTuple):
-    """A queued response that waits for logs: where its frame stands in the queue, and how to write it again."""
-
-    start: int
-    stop: int
-    api: Api
-    version: int
-    correlation_id: int
-    reply: Durable
+CORRELATION_ID_BYTES = 4
+_HEAD = struct.Struct(">ii")
 
 
 class ResponseQueue:
     """Responses of one connection that have not left yet.
 
-    It is bounded: whoever puts a response into it sends before anything else once it `is_full`, so it holds at most
+    It is bounded: once `put` says that it is full, it is sent before anything else, so it holds at most
     `FLUSH_BYTES` plus one response.
     """
 
-    __slots__ = ("_acknowledgements", "_count", "_parts", "_rest", "_size_bytes", "_socket", "_unsettled")
+    __slots__ = ("_acknowledgements", "_parts", "_rest", "_size_bytes", "_socket", "_unsettled", "count")
 
     def __init__(self, node: "Node", sock: socket.socket) -> None:
         self._socket = sock
         self._parts: list[Any] = []
         """Frames as pieces to be sent in order: bytes-like objects and FileRegions."""
-        self._count = 0
+        self.count = 0
+        """How many responses wait to be sent."""
         self._size_bytes = 0
-        self._acknowledgements: list[_Acknowledgement] = []
+        self._acknowledgements: list[tuple[int, int, Route, int, Durable]] = []
+        """Those that wait for logs: where in `_parts` each begins and ends, and how to encode it again."""
         self._unsettled = Unsettled(node)
         self._rest: Rest | None = None
         """What `try_send` began to send and `send` has to finish."""
 
-    def __len__(self) -> int:
-        """How many responses wait to be sent."""
-        return self._count
-
-    @property
-    def is_full(self) -> bool:
-        """Whether nothing may be added before `send`."""
-        return self._size_bytes >= FLUSH_BYTES or self._count >= FLUSH_RESPONSES
-
-    def put(self, api: Api, version: int, correlation_id: int, reply: Response | Encoded | Durable) -> None:
-        """Put a response behind those that wait to be sent."""
+    def put(self, route: Route, correlation_id: int, reply: Response | Encoded | Durable) -> bool:
+        """Put a response behind those that wait to be sent. True: the queue is full, so it must be sent now."""
+        parts = self._parts
         if isinstance(reply, Durable):
-            frame = _frame(api, version, correlation_id, reply.response)
-            start = len(self._parts)
-            self._acknowledgements.append(
-                _Acknowledgement(start, start + len(frame), api, version, correlation_id, reply)
-            )
+            frame = _frame(route, correlation_id, reply.response)
+            start = len(parts)
+            self._acknowledgements.append((start, start + len(frame), route, correlation_id, reply))
             self._unsettled.add(reply.tickets)
         else:
-            frame = _frame(api, version, correlation_id, reply)
-        self._parts += frame
-        self._count += 1
+            frame = _frame(route, correlation_id, reply)
+        parts += frame
+        self.count += 1
         self._size_bytes += sum(map(len, frame))
+        return self._size_bytes >= FLUSH_BYTES or self.count >= FLUSH_RESPONSES
 
     def try_send(self) -> bool:
         """Send all responses if nothing has to be waited for; False: what is left of them is for `send`."""
@@ -117,12 +100,12 @@ class ResponseQueue:
 
     def _revise(self) -> None:
         """Encode the acknowledgements again: their tickets may say something else than before."""
-        for start, stop, api, version, correlation_id, reply in reversed(self._acknowledgements):
+        for start, stop, route, correlation_id, reply in reversed(self._acknowledgements):
             reply.revise()
-            self._parts[start:stop] = _frame(api, version, correlation_id, reply.response)
+            self._parts[start:stop] = _frame(route, correlation_id, reply.response)
 
     def _clear(self) -> None:
-        self._parts, self._size_bytes, self._count = [], 0, 0
+        self._parts, self._size_bytes, self.count = [], 0, 0
 
 
 class Unsettled:
@@ -160,9 +143,15 @@ class Unsettled:
         return await self._node.commit_all(newest.values())
 
 
-def _frame(api: Api, version: int, correlation_id: int, response: Response | Encoded) -> list[Any]:
+def _frame(route: Route, correlation_id: int, response: Response | Encoded) -> list[Any]:
     """A response's frame in pieces, its length in front."""
-    parts = response.parts if isinstance(response, Encoded) else api.response.encode_parts(response, version)
-    head = write_response_header(api, version, correlation_id)
-    size = len(head) + sum(map(len, parts))
-    return [size.to_bytes(_LENGTH_BYTES, "big") + head, *parts]
+    if isinstance(response, Encoded):
+        parts: list[Any] = response.parts
+    else:
+        try:
+            parts = route.encode(response)
+        except Exception:  # noqa: BLE001 - encoded again by what knows which field is wrong
+            parts = route.api.response.encode_parts(response, route.version)
+    end = route.header_end
+    size = CORRELATION_ID_BYTES + len(end) + sum(map(len, parts))
+    return [_HEAD.pack(size, correlation_id) + end, *parts]

@@ -8,14 +8,17 @@ from typing import Any
 import pytest
 import trio
 
+from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.reply import Durable, Encoded
 from fencepost.broker.network.response_queue import FLUSH_BYTES, FLUSH_RESPONSES, ResponseQueue
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header
 from fencepost.protocol.messages.api12_heartbeat import HeartbeatResponse
 from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.schema import EncodeError
 
 HEARTBEAT, VERSION = API_BY_KEY[12], 4
+ROUTE = Dispatch().route(12, VERSION)
 
 
 class Log:
@@ -70,8 +73,8 @@ class Side:
     async def send(self) -> None:
         await self.queue.send(lambda: self.progress.append(None))
 
-    def put(self, number: int, reply: Any = None) -> None:
-        self.queue.put(HEARTBEAT, VERSION, number, HeartbeatResponse() if reply is None else reply)
+    def put(self, number: int, reply: Any = None) -> bool:
+        return self.queue.put(ROUTE, number, HeartbeatResponse() if reply is None else reply)
 
     def put_waiting(self, number: int, log: Log, end_offset: int) -> None:
         ticket = SimpleNamespace(log=log, end_offset=end_offset)
@@ -103,10 +106,10 @@ def side() -> Iterator[Side]:
 def test_responses_that_wait_for_nothing_leave_in_one_send(side: Side) -> None:
     for number in (1, 2, 3):
         side.put(number)
-    assert len(side.queue) == 3
+    assert side.queue.count == 3
     assert side.queue.try_send()
     assert side.received() == [(1, 0), (2, 0), (3, 0)]
-    assert len(side.queue) == 0
+    assert side.queue.count == 0
 
 
 async def test_a_response_waits_for_those_before_it(side: Side) -> None:
@@ -167,15 +170,18 @@ async def test_what_the_socket_does_not_take_is_sent_later_and_in_order(side: Si
         for number, body in enumerate(bodies)
     )
     assert side.progress
-    assert len(side.queue) == 0
+    assert side.queue.count == 0
 
 
 def test_a_queue_is_full_by_bytes_or_by_count(side: Side) -> None:
-    side.put(0, Encoded([bytes(FLUSH_BYTES)]))
-    assert side.queue.is_full
+    assert side.put(0, Encoded([bytes(FLUSH_BYTES)]))
     other = Side()
     with other.ours, other.theirs:
-        for number in range(FLUSH_RESPONSES):
-            assert not other.queue.is_full
-            other.put(number)
-        assert other.queue.is_full
+        full = [other.put(number) for number in range(FLUSH_RESPONSES)]
+        assert full == [False] * (FLUSH_RESPONSES - 1) + [True]
+
+
+def test_a_response_that_cannot_be_encoded_names_its_field(side: Side) -> None:
+    with pytest.raises(EncodeError, match="error_code"):
+        side.put(1, HeartbeatResponse(error_code=1 << 20))
+    assert side.queue.count == 0
