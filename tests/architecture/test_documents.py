@@ -108,3 +108,14 @@ def test_every_pin_has_a_hash_and_none_has_an_address() -> None:
         assert re.match(r"[\w.\-\[\]]+==[\w.+!]+ ", pin), pin[:80]
         assert "--hash=sha256:" in pin, pin[:80]
         assert "://" not in pin, pin[:80]
+
+
+def test_the_ways_through_the_architecture_name_files_that_exist() -> None:
+    """A way that names a file which has moved would send a newcomer nowhere."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rooms = "broker|client|coordinator|protocol|spark_connector|spark_pipelines|sync|testing|tests"
+    named = set(re.findall(rf"`((?:{rooms})/[\w/]+\.py)`", text))
+    assert len(named) > 20
+    assert (
+        sorted(name for name in named if not (ROOT / "fencepost" / name).exists() and not (ROOT / name).exists()) == []
+    )
