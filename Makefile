@@ -40,12 +40,12 @@ test: setup ## All tests, with other people's clients and Spark, in several proc
 sim: setup ## Many simulated worlds: make sim SEEDS=20000 (a seed that goes wrong says how to see it again)
 	$(PY) -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
-check: setup ## What to run before a commit: format, lint, types, architecture, fast tests
+check: setup ## What to run before a commit: format, lint, types, architecture, fast tests (none marked `long`)
 	$(BIN)/ruff format --check $(wildcard $(SOURCES))
 	$(BIN)/ruff check $(wildcard $(SOURCES))
 	$(BIN)/mypy --strict fencepost
 	$(BIN)/lint-imports
-	$(PY) -m pytest -q $(AT_ONCE) tests/unit tests/property tests/architecture $(ARGS)
+	$(PY) -m pytest -q $(AT_ONCE) -m "not long" tests/unit tests/property tests/architecture $(ARGS)
 
 format: setup ## Let ruff write the code's form
 	$(BIN)/ruff format $(wildcard $(SOURCES))

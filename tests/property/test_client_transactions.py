@@ -3,6 +3,7 @@
 What the client is told is what happened: committed if and only if told so, never two outcomes, nothing left open.
 """
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -32,6 +33,8 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.property.small_coordinator import Broker, Write
 from tests.unit.txn.kit import P0, P1
+
+pytestmark = pytest.mark.long
 
 NONE = ErrorCode.NONE
 PLACES = st.sampled_from([P0, P1])

@@ -22,6 +22,8 @@ from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from tests.kit import damage
 
+pytestmark = pytest.mark.long
+
 CASES = int(os.environ.get("FENCEPOST_DAMAGE_CASES", "0"))
 TP = TopicPartition(damage.TOPIC, 0)
 UNUSED = (".kafka_cleanshutdown",)

@@ -8,6 +8,7 @@ evicted or restarted: an answer that the client accepts is an answer to exactly 
 from dataclasses import dataclass, field
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
@@ -22,6 +23,8 @@ from fencepost.client.core.fetch_session import (
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
+
+pytestmark = pytest.mark.long
 
 Key = tuple[str, bytes, int]
 

@@ -8,6 +8,7 @@ also lose all that was not synced.
 from dataclasses import replace
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -33,6 +34,8 @@ from tests.unit.log.kit import (
     log_file,
     settle,
 )
+
+pytestmark = pytest.mark.long
 
 PRODUCERS = (1, 2, 3, 4)
 MARKER_BYTES = len(end_txn_marker(1, 0, True, 0, NOW_MS))

@@ -8,6 +8,7 @@ producer.
 from collections import deque
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -18,6 +19,8 @@ from fencepost.client.core.sequences import PartitionQueue, SequencedBatch, Verd
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader
 from fencepost.protocol.topics import TopicPartition
+
+pytestmark = pytest.mark.long
 
 PARTITIONS = 2
 NUMBER = st.integers(0, PARTITIONS - 1)

@@ -19,6 +19,8 @@ from fencepost.protocol.errors import ErrorCode
 from tests.unit.client.fetch_broker import FetchBroker, ScriptedCluster
 from tests.unit.client.scripted_broker import HANG_UP
 
+pytestmark = pytest.mark.long
+
 PARTITIONS = 2
 FILLER = b"".join(b"%08d" % number for number in range(20_000))
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -31,6 +32,8 @@ from fencepost.coordinator.txn.state import (
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.txn.kit import P0, P1, Data, Partition
+
+pytestmark = pytest.mark.long
 
 TX = "orders"
 NONE = ErrorCode.NONE

@@ -8,12 +8,15 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from random import Random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.client.core.whole import PLAIN, Assembler, Piece, Place, Unit
 from fencepost.client.core.whole_notes import read_note, write_note
 from fencepost.protocol.topics import TopicPartition
+
+pytestmark = pytest.mark.long
 
 Ends = dict[TopicPartition, int]
 PARTITIONS = [TopicPartition("t", n) for n in range(3)]

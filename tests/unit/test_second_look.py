@@ -48,6 +48,7 @@ def test_wavers():
 """
 
 
+@pytest.mark.long
 def test_what_wavers_is_named(tmp_path: Path) -> None:
     ran = played(tmp_path, WAVERS.format(seen=str(tmp_path / "seen")))
     assert ran.returncode == 0, ran.stdout + ran.stderr
@@ -55,6 +56,7 @@ def test_what_wavers_is_named(tmp_path: Path) -> None:
     assert ran.stdout.rstrip().endswith("tests/integration/test_one.py::test_wavers")
 
 
+@pytest.mark.long
 def test_what_fails_twice_fails(tmp_path: Path) -> None:
     ran = played(tmp_path, "def test_fails():\n    assert False\n")
     assert ran.returncode == 1
