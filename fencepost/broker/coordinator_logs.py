@@ -73,6 +73,8 @@ class LogTicket:
             await self._commit.wait(ticket, held_back=False)
         except LogOffline as error:
             raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error)) from error
+        if ticket.error is not ErrorCode.NONE and ticket.log.disowned:
+            raise LogWriteFailed(ErrorCode.NOT_COORDINATOR, f"{ticket.log.tp} is not this broker's any more")
         if ticket.error is not ErrorCode.NONE:
             raise LogSuperseded(ErrorCode.NOT_COORDINATOR, f"{ticket.log.tp} refused a batch: {ticket.error.name}")
 

@@ -1,0 +1,128 @@
+"""Coordinators over a log that other brokers write to, too: what they hear, and when their tickets settle."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+
+from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
+from fencepost.broker.log.durability.flusher import LogFlusher
+from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.coordinator.ports import LogNotHere, LogSuperseded, LogWriteFailed, ProducerTag, ReplayedBatch
+from fencepost.protocol.control_records import end_txn_marker
+from fencepost.protocol.errors import ErrorCode
+from tests.kit.late_log_store import LateLogStore
+from tests.unit.log.kit import NOW_MS, late_log
+
+RECORD = [(b"key", b"value")]
+
+
+class Shard:
+    """A `LogListener` that remembers what it heard."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def absorb(self, batch: ReplayedBatch) -> None:
+        self.heard.append((batch.base_offset, batch.producer_id, batch.marker_commits))
+
+    def superseded(self) -> None:
+        self.heard.append("superseded")
+
+    def fenced(self) -> None:
+        self.heard.append("fenced")
+
+
+@pytest.fixture
+def partition() -> PartitionLog:
+    return late_log(LateLogStore(MemoryStore()))
+
+
+@pytest.fixture
+def shard() -> Shard:
+    return Shard()
+
+
+@pytest.fixture
+async def log(partition: PartitionLog, shard: Shard) -> AsyncIterator[PartitionCoordinatorLog]:
+    """The partition as a coordinator's log, with a flusher at work."""
+    flusher = LogFlusher("fsync")
+    log = PartitionCoordinatorLog(partition, flusher)
+    log.listener = shard
+    async with trio.open_nursery() as nursery:
+        await nursery.start(flusher.run)
+        yield log
+        nursery.cancel_scope.cancel()
+
+
+def guest(partition: PartitionLog, producer_id: int) -> None:
+    """Another broker's coordinator ends a transaction here."""
+    partition.segments.rows.write(end_txn_marker(producer_id, 0, True, 0, NOW_MS), partition.config)
+
+
+async def test_a_guests_marker_is_absorbed_before_the_ticket_behind_it_is_durable(
+    log: PartitionCoordinatorLog, partition: PartitionLog, shard: Shard
+) -> None:
+    ticket = log.append(RECORD, NOW_MS)
+    guest(partition, 9)
+    assert not ticket.is_durable
+    await ticket.durable()
+    assert shard.heard == [(0, 9, True)]
+    assert (ticket.end_offset, ticket.is_durable) == (2, True)
+    assert [batch.base_offset for batch in log.replay()] == [0, 1]
+
+
+async def test_offsets_of_a_transaction_that_a_guest_ended_are_superseded(
+    log: PartitionCoordinatorLog, partition: PartitionLog, shard: Shard
+) -> None:
+    """T16: the shard hears of it before the ticket raises; what stands before the refused batch is durable by then."""
+    first = log.append(RECORD, NOW_MS)
+    late = log.append(RECORD, NOW_MS, ProducerTag(9, 0))
+    guest(partition, 9)
+    with pytest.raises(LogSuperseded):
+        await late.durable()
+    assert shard.heard == ["superseded"]
+    assert first.is_durable
+    assert [(batch.base_offset, batch.producer_id) for batch in log.replay()] == [(0, 9), (1, -1)]
+
+
+async def test_the_newest_ticket_moves_with_what_it_stands_for(
+    log: PartitionCoordinatorLog, partition: PartitionLog
+) -> None:
+    log.append(RECORD, NOW_MS)
+    newest = log.newest
+    guest(partition, 9)
+    await newest.durable()
+    assert newest.end_offset == partition.high_watermark == 2
+
+
+async def test_a_log_that_is_given_up_fences_its_shard(
+    log: PartitionCoordinatorLog, partition: PartitionLog, shard: Shard
+) -> None:
+    ticket = log.append(RECORD, NOW_MS)
+    partition.disown("broker 2 leads it")
+    assert shard.heard == ["fenced"]
+    with pytest.raises(LogWriteFailed) as failed:
+        await ticket.durable()
+    assert (type(failed.value), failed.value.code) == (LogWriteFailed, ErrorCode.NOT_COORDINATOR)
+    with pytest.raises(LogWriteFailed):
+        log.append(RECORD, NOW_MS)
+
+
+async def test_a_replay_begins_again_when_the_bytes_arrived(
+    log: PartitionCoordinatorLog, partition: PartitionLog, autojump_clock: trio.testing.MockClock
+) -> None:
+    await log.append(RECORD, NOW_MS).durable()
+    partition.segments.absent = range(1)
+    with pytest.raises(LogNotHere) as missed:
+        list(log.replay())
+
+    async def bring() -> None:
+        await trio.sleep(3)
+        partition.segments.fetch_absent()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(bring)
+        await missed.value.arrived()
+    assert len(list(log.replay())) == 1
