@@ -23,7 +23,7 @@ from bench.txn_rounds import measure_transactions
 from fencepost.broker.log.durability.sync_threads import SyncThreads
 from fencepost.broker.log.storage.disk import SYSTEM_DISK
 from fencepost.broker.log.storage.files import FileStore
-from fencepost.broker.log.storage.store import StoredFile, Syncable
+from fencepost.broker.log.storage.store import StoredFile, SyncTask
 
 PAYLOAD = bytes(300)
 FILES = (1, 2, 3, 8, 24)
@@ -52,7 +52,7 @@ class SlowDisk:
         time.sleep(self._seconds)
 
 
-async def median_ms(rounds: int, prepare: Callable[[], Sequence[Syncable]], threads: SyncThreads) -> float:
+async def median_ms(rounds: int, prepare: Callable[[], Sequence[SyncTask]], threads: SyncThreads) -> float:
     """The median of a round, in ms: writing and flushing."""
     times = []
     for _ in range(rounds + 3):
@@ -63,18 +63,18 @@ async def median_ms(rounds: int, prepare: Callable[[], Sequence[Syncable]], thre
     return statistics.median(times[3:]) * 1000
 
 
-def appender(files: Sequence[StoredFile]) -> Callable[[], Sequence[Syncable]]:
+def appender(files: Sequence[StoredFile]) -> Callable[[], Sequence[SyncTask]]:
     """Appends to each file; what to sync then."""
 
-    def prepare() -> list[Syncable]:
+    def prepare() -> list[SyncTask]:
         for file in files:
             file.write(file.size_bytes, PAYLOAD)
-        return [pin for file in files if (pin := file.pin()) is not None]
+        return [target for file in files if (target := file.sync_target()) is not None]
 
     return prepare
 
 
-def journal(store: FileStore, count: int) -> Callable[[], Sequence[Syncable]]:
+def journal(store: FileStore, count: int) -> Callable[[], Sequence[SyncTask]]:
     """Appends the same bytes, for `count` logs, to a file that has its full size already; what to sync then."""
     file = store.open("journal")
     if not file.size_bytes:
@@ -82,12 +82,12 @@ def journal(store: FileStore, count: int) -> Callable[[], Sequence[Syncable]]:
             file.write(at, bytes(1 << 20))
     position = [0]
 
-    def prepare() -> list[Syncable]:
+    def prepare() -> list[SyncTask]:
         file.write(position[0], PAYLOAD * count)
         position[0] = (position[0] + len(PAYLOAD) * count) % (JOURNAL_BYTES // 2)
-        pin = file.pin()
-        assert pin is not None
-        return [pin]
+        target = file.sync_target()
+        assert target is not None
+        return [target]
 
     return prepare
 

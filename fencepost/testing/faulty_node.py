@@ -8,7 +8,7 @@ import trio
 
 from fencepost.broker.config.broker_config import BrokerConfig
 from fencepost.broker.log.durability.sync_threads import Failure, SyncThreads
-from fencepost.broker.log.storage.store import Store, Syncable
+from fencepost.broker.log.storage.store import Store, SyncTask
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.dispatch import Dispatch, Handler, Route
 from fencepost.broker.network.reply import READY, Durable, Encoded, Ready, Reply, Response
@@ -55,11 +55,11 @@ class WatchedThreads(SyncThreads):
         super().__init__()
         self.waiting = 0
 
-    async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
+    async def sync(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
         """As SyncThreads does."""
         self.waiting += 1
         try:
-            return await super().sync(pins)
+            return await super().sync(sync_targets)
         finally:
             self.waiting -= 1
 

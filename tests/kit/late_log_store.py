@@ -15,7 +15,7 @@ from fencepost.broker.log.recovery.scanning import batches, replay
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment_store import SegmentStore
 from fencepost.broker.log.storage.segments import Segments
-from fencepost.broker.log.storage.store import Bytes, Syncable
+from fencepost.broker.log.storage.store import Bytes, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.protocol.record_batch import BatchHeader, assign_offset, read_header
 
@@ -59,8 +59,8 @@ class LateLogView:
     """One broker's view of the rows: a `StoredLog` with `late`."""
 
     unflushed = False
-    closed_since_pins = 0
-    has_unpinned_closed = False
+    closed_since_sync = 0
+    has_unsynced_closed = False
 
     def __init__(self, rows: SharedRows) -> None:
         self.rows = rows
@@ -110,11 +110,11 @@ class LateLogView:
     def follow(self, listener: RowListener) -> None:
         self._listener = listener
 
-    def pins(self) -> list[Syncable]:
+    def sync_targets(self) -> list[SyncTask]:
         return [self] if self._outcome is None else []
 
     def sync(self) -> None:
-        """One commit of all that waits: a `Syncable`."""
+        """One commit of all that waits: a `SyncTask`."""
         self.commit()
 
     def commit(self, count: int | None = None) -> None:
@@ -212,7 +212,7 @@ class LateLogStore(SegmentStore):
             replay(producers, name, 0, read_header(row), memoryview(row))
         return OpenedLate(LateLogView(rows), producers, LeaderEpochs.load(self.files(name)))
 
-    def delete(self, name: str, via: str) -> list[Syncable]:
+    def delete(self, name: str, via: str) -> list[SyncTask]:
         self.database.pop(name, None)
         return super().delete(name, via)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 
 from fencepost.broker.log.durability.sync_threads import Failure
-from fencepost.broker.log.storage.store import Syncable
+from fencepost.broker.log.storage.store import SyncTask
 from tests.kit.determinism import nap
 
 
@@ -31,34 +31,34 @@ class SimFlushes:
         """One round in five, where the order is drawn; else never: then anything may happen before the flush."""
         return self._order is not None and self._order.random() < 0.2
 
-    def sync_here(self, pins: Sequence[Syncable]) -> list[Failure]:
-        """Sync all of `pins` in no time, and tell which ones failed; a power cut can still come between two of them."""
-        return [failure for number, pin in self._ordered(pins) for failure in self._sync(number, pin)]
+    def sync_here(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
+        """Sync all of `sync_targets` in no time, and tell which ones failed; a power cut can come between two."""
+        return [failure for number, target in self._ordered(sync_targets) for failure in self._sync(number, target)]
 
-    async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
-        """Sync all of `pins`, and tell which ones failed."""
+    async def sync(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
+        """Sync all of `sync_targets`, and tell which ones failed."""
         failures: list[Failure] = []
         self._under_way += 1
         try:
-            for turn, (number, pin) in enumerate(self._ordered(pins)):
+            for turn, (number, target) in enumerate(self._ordered(sync_targets)):
                 seconds = self.seconds()
                 if seconds or not turn:
                     await nap(seconds)
-                failures += self._sync(number, pin)
+                failures += self._sync(number, target)
         finally:
             self._under_way -= 1
         return failures
 
-    def _ordered(self, pins: Sequence[Syncable]) -> list[tuple[int, Syncable]]:
-        files = list(enumerate(pins))
+    def _ordered(self, sync_targets: Sequence[SyncTask]) -> list[tuple[int, SyncTask]]:
+        files = list(enumerate(sync_targets))
         if self._order is not None:
             self._order.shuffle(files)
         return files
 
-    def _sync(self, number: int, pin: Syncable) -> list[Failure]:
+    def _sync(self, number: int, target: SyncTask) -> list[Failure]:
         self.count += 1
         try:
-            pin.sync()
+            target.sync()
         except OSError as error:
             return [(number, error)]
         return []

@@ -33,7 +33,7 @@ class SlowDisk(MemoryStore):
 class _SlowFile(MemoryFile):
     disk: SlowDisk
 
-    def pin(self):
+    def sync_target(self):
         return self if self.exists else None
 
     def sync(self):

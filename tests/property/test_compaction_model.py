@@ -181,8 +181,8 @@ class CompactionMachine(RuleBasedStateMachine):
 
     @rule()
     def checkpoint(self) -> None:
-        for pin in self.log.checkpoint():
-            pin.sync()
+        for target in self.log.checkpoint():
+            target.sync()
         self.directory.write_checkpoints()
 
     @rule()

@@ -62,7 +62,7 @@ class Partition:
     """A call that moves the start or the whole partition away failed half way: both answers are right."""
 
 
-RELIEF_BYTES = 300
+WRITEBACK_BYTES = 300
 
 
 class Promise(NamedTuple):
@@ -224,9 +224,9 @@ class World:
             if self.durability == "os":
                 self._relieve([log for _, log in logs])
             rounds = [(tp, log, *log.begin_sync(self.reserve)) for tp, log in logs]
-            for _, _, _, pins in rounds:
-                for pin in pins:
-                    pin.sync()
+            for _, _, _, sync_targets in rounds:
+                for target in sync_targets:
+                    target.sync()
         except OSError as error:
             raise ProcessEnds from error
         for tp, log, end_offset, _ in rounds:
@@ -236,10 +236,10 @@ class World:
     def _relieve(self, logs: list[PartitionLog]) -> None:
         """Before a flush the broker has some of what was written brought to the disk, with no promise."""
         for log in logs:
-            size_bytes, pins = log.begin_relief(RELIEF_BYTES)
-            for pin in pins:
-                pin.sync()
-            log.finish_relief(size_bytes)
+            size_bytes, sync_targets = log.begin_writeback(WRITEBACK_BYTES)
+            for target in sync_targets:
+                target.sync()
+            log.finish_writeback(size_bytes)
 
     def delete_records(self, tp: TopicPartition, share: float) -> None:
         """DeleteRecords up to a place between the log's start and its high watermark."""
@@ -284,11 +284,11 @@ class World:
         if log is None or log.offline:
             return
         try:
-            pins, offset = log.checkpoint(), log.log_end_offset
-            if pins is None:
+            sync_targets, offset = log.checkpoint(), log.log_end_offset
+            if sync_targets is None:
                 return  # the disk is full
-            for pin in pins:
-                pin.sync()
+            for target in sync_targets:
+                target.sync()
             self.commit([tp])
             for file in self.directory.checkpoint_files([log]):
                 file.sync()

@@ -113,8 +113,8 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
     if large:
         return _stage_first(node, request, context, topics, writes, large)
     waits = _append_all(node, request, context, writes)
-    if request.acks != ACKS_ALL and node.commit.is_behind(waits):
-        return _ease_first(node, request, topics, writes, waits)
+    if request.acks != ACKS_ALL and node.commit.over_backlog(waits):
+        return _throttle_first(node, request, topics, writes, waits)
     return _answer(node, request, topics, writes, waits)
 
 
@@ -130,7 +130,7 @@ async def _settle_first(
     large = _large_among(node, writes)
     if large:
         return await _stage_first(node, request, context, topics, writes, large)
-    return await _ease_first(node, request, topics, writes, _append_all(node, request, context, writes))
+    return await _throttle_first(node, request, topics, writes, _append_all(node, request, context, writes))
 
 
 async def _stage_first(
@@ -144,7 +144,7 @@ async def _stage_first(
     version = transaction_version(context.api_version)
     async with node.large_writes.staged(large, version, node.clock.now_ms()):
         waits = _append_all(node, request, context, writes)
-    return await _ease_first(node, request, topics, writes, waits)
+    return await _throttle_first(node, request, topics, writes, waits)
 
 
 def _large_among(node: "Node", writes: list[Write]) -> list[Write]:
@@ -160,11 +160,11 @@ def _large_among(node: "Node", writes: list[Write]) -> list[Write]:
     ]
 
 
-async def _ease_first(
+async def _throttle_first(
     node: "Node", request: Any, topics: list[Any], writes: list[Write], waits: dict[PartitionLog, Ticket]
 ) -> Ready:
     if request.acks != ACKS_ALL:
-        await node.commit.ease(waits)
+        await node.commit.throttle(waits)
     return _answer(node, request, topics, writes, waits)
 
 

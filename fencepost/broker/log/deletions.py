@@ -4,7 +4,7 @@ import errno
 from collections.abc import Collection
 
 from fencepost.broker.log.storage.file_jobs import Deletion
-from fencepost.broker.log.storage.store import Syncable
+from fencepost.broker.log.storage.store import SyncTask
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
 """The errors that say so."""
@@ -16,13 +16,13 @@ class Chores:
     """What a thread is to do by the way, and files without a name that wait to be deleted."""
 
     def __init__(self) -> None:
-        self._at_once: list[Syncable] = []
+        self._at_once: list[SyncTask] = []
         self._new: list[tuple[Deletion, float]] = []
         self._waiting: list[tuple[float, Deletion]] = []
         self._room_wanted = False
         self._full_until = float("-inf")
 
-    def add(self, chores: Collection[Syncable], delay_ms: int) -> None:
+    def add(self, chores: Collection[SyncTask], delay_ms: int) -> None:
         """Deletions wait so long, counted from the next `due` on; all else is due."""
         for chore in chores:
             if isinstance(chore, Deletion):
@@ -34,7 +34,7 @@ class Chores:
         """The disk is full: nothing waits any more, nor does what comes within the next ten minutes."""
         self._room_wanted = True
 
-    def due(self, seconds: float | None) -> list[Syncable]:
+    def due(self, seconds: float | None) -> list[SyncTask]:
         """What is to be done now, at `seconds` of a monotonic clock; None for all, however long it was to wait.
 
         Each is told of once.

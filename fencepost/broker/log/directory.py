@@ -35,7 +35,7 @@ from fencepost.broker.log.storage.lock import DirectoryInUse, lock_directory
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment import LOG_SUFFIX
 from fencepost.broker.log.storage.segment_store import SegmentStore
-from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed, Store, Syncable
+from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed, Store, SyncTask
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -86,7 +86,7 @@ class LogDirectory:
             store.remove(CLEAN_SHUTDOWN)
         # In any case: an earlier start may have removed the mark and ended before that was durable. If it came back
         # after a power cut, a torn end would be believed.
-        sync_all(store.pin_entries())
+        sync_all(store.entry_targets())
         if self._unopened and not self.clean:
             logger.info("%s was not closed in order: each partition is checked when it is opened", store.place)
 
@@ -245,7 +245,7 @@ class LogDirectory:
         """A compaction came up to `offset`. A crash may lose the checkpoint: then more is compacted. Raises OSError."""
         self._kept.note_cleaned(tp, offset)
 
-    def chores(self, seconds: float | None = None) -> list[Syncable]:
+    def chores(self, seconds: float | None = None) -> list[SyncTask]:
         """What has come up for a thread to do and nobody waits for: freeing the space of what was deleted, snapshots
         of very many producers. Each is told of once; what is not done is left to the next start.
 
@@ -265,7 +265,7 @@ class LogDirectory:
         sync_all(self.checkpoint_files(self._logs.values()))
         sync_all(self.log_start_files())
 
-    def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[Syncable]:
+    def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[SyncTask]:
         """What writes the recovery points of `logs`, and all high watermarks, when it is synced, from any thread."""
         if self._in_memory:
             return []
@@ -275,7 +275,7 @@ class LogDirectory:
         high_watermarks = {tp: log.high_watermark for tp, log in self._logs.items() if log.log_end_offset}
         return self._kept.recovery_files(high_watermarks)
 
-    def log_start_files(self) -> list[Syncable]:
+    def log_start_files(self) -> list[SyncTask]:
         """What writes the log starts down, as they are now, when it is synced, from any thread."""
         return [] if self._in_memory else self._kept.log_start_files(self._logs.values())
 
@@ -338,7 +338,7 @@ class LogDirectory:
             # If it was killed right behind a failed flush, the cache holds pages for clean that the disk never got.
             opened.segments.write_again(recovery_point)
             if self._durability == "fsync":  # what readers are shown must not be lost: it goes down first, and names
-                sync_all([*opened.segments.tail_pins(recovery_point), *store.pin_entries()])
+                sync_all([*opened.segments.tail_targets(recovery_point), *store.entry_targets()])
                 recovery_point = opened.segments.end_offset
         log = PartitionLog(
             tp,

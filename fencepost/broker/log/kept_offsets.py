@@ -15,7 +15,7 @@ from fencepost.broker.log.storage.checkpoints import (
     load_log_starts,
     load_offsets,
 )
-from fencepost.broker.log.storage.store import Store, Syncable
+from fencepost.broker.log.storage.store import Store, SyncTask
 from fencepost.protocol.topics import TopicPartition
 
 
@@ -40,14 +40,14 @@ class KeptOffsets:
         self._lock = threading.Lock()
         self._outlived: set[TopicPartition] = set()
 
-    def recovery_files(self, high_watermarks: Mapping[TopicPartition, int]) -> list[Syncable]:
+    def recovery_files(self, high_watermarks: Mapping[TopicPartition, int]) -> list[SyncTask]:
         """What writes the recovery points and high watermarks down when it is synced, from any thread."""
         return [
             self._recovery_file.holding(encode_offsets(self.recovery_points)),
             self._watermark_file.holding(encode_offsets(high_watermarks)),
         ]
 
-    def log_start_files(self, logs: Collection[PartitionLog]) -> list[Syncable]:
+    def log_start_files(self, logs: Collection[PartitionLog]) -> list[SyncTask]:
         """What writes the log starts down, those of `logs` as they are now, when it is synced, from any thread.
 
         Nothing, where just that is durable.
@@ -106,7 +106,7 @@ class KeptOffsets:
 class _LogStarts:
     """The file of log starts and its twin, one after the other."""
 
-    def __init__(self, kept: KeptOffsets, number: int, data: bytes, files: list[Syncable]) -> None:
+    def __init__(self, kept: KeptOffsets, number: int, data: bytes, files: list[SyncTask]) -> None:
         self._kept = kept
         self._number = number
         self._data = data

@@ -12,7 +12,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.retention import SegmentFacts
-from fencepost.broker.log.storage.store import Bytes, Piece, Staging, Store, Syncable
+from fencepost.broker.log.storage.store import Bytes, Piece, Staging, Store, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.protocol.record_batch import BatchHeader
 
@@ -81,17 +81,17 @@ class LateLog(Protocol):
         ...
 
     def deliver(self) -> None:
-        """The outcome of the last sync of `pins`, which ran in a thread: tell the listener, on the event loop."""
+        """Tell the listener, on the event loop, what became of the last `sync_targets`, which a thread synced."""
         ...
 
 
 class StoredLog(Protocol):
-    """One log's batches by offset. Appends and reads never wait; durability is asked for with `pins`."""
+    """One log's batches by offset. Appends and reads never wait; durability is asked for with `sync_targets`."""
 
     late: LateLog | None
     """None where an append is bound when it returns. Otherwise `end_offset` counts the appends that wait, too."""
     unflushed: bool
-    """Whether the last `pins` had to leave something out that is not in the log's files yet: the disk was full."""
+    """Whether the last `sync_targets` left something out that is not in the log's files yet: the disk was full."""
     written_batches: int
     """A count of appends."""
 
@@ -181,7 +181,7 @@ class StoredLog(Protocol):
         """What retention needs to know of each piece, oldest first. Raises OSError."""
         ...
 
-    def drop_front(self, count: int) -> list[Syncable]:
+    def drop_front(self, count: int) -> list[SyncTask]:
         """Take the oldest `count` pieces out; the last one stays. Raises OSError.
 
         What is returned gives their space back when synced, which can take its time; left out, the next start does it.
@@ -195,20 +195,20 @@ class StoredLog(Protocol):
     # Durability
 
     @property
-    def has_unpinned_closed(self) -> bool:
-        """Whether a piece was closed that no `pins` has covered, in this run or the last."""
+    def has_unsynced_closed(self) -> bool:
+        """Whether a piece was closed that no `sync_targets` has covered, in this run or the last."""
         ...
 
     @property
-    def closed_since_pins(self) -> int:
-        """How many pieces were closed since the last `pins`."""
+    def closed_since_sync(self) -> int:
+        """How many pieces were closed since the last `sync_targets`."""
         ...
 
-    def pins(self) -> list[Syncable]:
+    def sync_targets(self) -> list[SyncTask]:
         """What to sync to make all batches so far durable. Raises OSError."""
         ...
 
-    def relief(self, max_bytes: int) -> tuple[int, list[Syncable]]:
+    def writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
         """At most so many of the oldest bytes that no flush has covered: how many they are, and what brings them to the
         disk, which makes nothing durable. Raises OSError.
         """
@@ -224,12 +224,12 @@ class StoredLog(Protocol):
         """
         ...
 
-    def tail_pins(self, offset: int) -> list[Syncable]:
+    def tail_targets(self, offset: int) -> list[SyncTask]:
         """What to sync to make durable all that stands at `offset` and above. Raises OSError."""
         ...
 
-    def seal_pins(self) -> list[Syncable] | None:
-        """As `pins`, with all that a restart needs to begin at the present end; None where the disk is full."""
+    def seal_targets(self) -> list[SyncTask] | None:
+        """As `sync_targets`, with all that a restart needs to begin at the present end; None where the disk is full."""
         ...
 
     def flush_indexes(self) -> bool:
@@ -288,6 +288,6 @@ class LogStore(Protocol):
         """Set a log that is not open aside under another name. Raises OSError."""
         ...
 
-    def delete(self, name: str, via: str) -> list[Syncable]:
+    def delete(self, name: str, via: str) -> list[SyncTask]:
         """Rename a log that is not open to `via`; what is returned deletes its files when synced. Raises OSError."""
         ...

@@ -16,7 +16,7 @@ from fencepost.broker.log.recovery.opening import ALL_TRUSTED
 from fencepost.broker.log.recovery.snapshot_files import SnapshotFiles
 from fencepost.broker.log.results import LogFollower, ReadResult, Ticket, TimestampOffset, Watcher
 from fencepost.broker.log.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
-from fencepost.broker.log.storage.store import FileRegion, Store, Syncable
+from fencepost.broker.log.storage.store import FileRegion, Store, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.broker.log.trimming import LogTrimmer
 from fencepost.broker.log.validation import Accepted, check_batch, check_own
@@ -52,8 +52,8 @@ class PartitionLog(ReadableLog):
         log_start_offset: int = 0,
         recovery_point: int = 0,
         durable_at_once: bool = False,
-        log_start_files: Callable[[], list[Syncable]] | None = None,
-        later: Callable[[Collection[Syncable]], None] | None = None,
+        log_start_files: Callable[[], list[SyncTask]] | None = None,
+        later: Callable[[Collection[SyncTask]], None] | None = None,
         write_failed: Callable[[OSError], None] = lambda error: None,
     ) -> None:
         super().__init__(tp, opened, log_start_offset)
@@ -241,7 +241,7 @@ class PartitionLog(ReadableLog):
 
     # Durability
 
-    def begin_sync(self, reserve: bool = False) -> tuple[int, list[Syncable]]:
+    def begin_sync(self, reserve: bool = False) -> tuple[int, list[SyncTask]]:
         """What must be synced, from any thread, before everything below the returned offset is durable.
 
         `reserve` says that many small flushes are to be expected: where this is one, the file is made larger ahead of
@@ -252,7 +252,7 @@ class PartitionLog(ReadableLog):
             self.segments.reserve(RESERVE_BYTES)
         self._flushing_bytes = self.segments.written_bytes
         self.flush_at_bytes = self._flushing_bytes + FLUSH_BYTES
-        return self.log_end_offset, [] if self.disowned else self.segments.pins()
+        return self.log_end_offset, [] if self.disowned else self.segments.sync_targets()
 
     def finish_sync(self, end_offset: int) -> None:
         """All that `begin_sync` returned along with `end_offset` is synced."""
@@ -269,17 +269,17 @@ class PartitionLog(ReadableLog):
         """Bytes of batches that no flush has covered yet."""
         return self.segments.written_bytes - self._flushed_bytes
 
-    def begin_relief(self, max_bytes: int) -> tuple[int, list[Syncable]]:
+    def begin_writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
         """At most so many of the unflushed bytes: how many, and what brings them to the disk. Raises OSError.
 
-        That makes nothing durable, but the kernel holds less; call `finish_relief` when it is done.
+        That makes nothing durable, but the kernel holds less; call `finish_writeback` when it is done.
         """
-        size_bytes, pins = self.segments.relief(max_bytes)
-        # With less than was asked for, that is all: what compaction or retention took away needs no relief.
-        return (size_bytes if size_bytes >= max_bytes else self.unflushed_bytes), pins
+        size_bytes, sync_targets = self.segments.writeback(max_bytes)
+        # With less than was asked for, that is all: what compaction or retention took away needs no writeback.
+        return (size_bytes if size_bytes >= max_bytes else self.unflushed_bytes), sync_targets
 
-    def finish_relief(self, size_bytes: int) -> None:
-        """What `begin_relief` returned along with this size has been written."""
+    def finish_writeback(self, size_bytes: int) -> None:
+        """What `begin_writeback` returned along with this size has been written."""
         self._flushed_bytes = min(self._flushed_bytes + size_bytes, self.segments.written_bytes)
 
     def owns(self, place: str) -> bool:
@@ -307,20 +307,20 @@ class PartitionLog(ReadableLog):
         self._roll(now_ms)
         self.segments.create()
 
-    def checkpoint(self) -> list[Syncable] | None:
+    def checkpoint(self) -> list[SyncTask] | None:
         """Write what lets the next start begin at the present end: index entries and a producer snapshot.
 
         They count only once they are durable: sync what is returned before the recovery point reaches here, because
         recovery believes the aborted index below a snapshot below the recovery point. None where the disk is full.
         Raises OSError.
         """
-        pins = self.segments.seal_pins()
-        if pins is None:
+        sync_targets = self.segments.seal_targets()
+        if sync_targets is None:
             return None
         late = self.take_snapshot()
-        return [*late, *self.snapshots.pins(self.log_end_offset), *pins, *self.store.pin_entries()]
+        return [*late, *self.snapshots.sync_targets(self.log_end_offset), *sync_targets, *self.store.entry_targets()]
 
-    def drop_passed_snapshots(self, offset: int) -> list[Syncable]:
+    def drop_passed_snapshots(self, offset: int) -> list[SyncTask]:
         """The checkpoint at `offset` is what recovery starts from: older ones within segments are of no use now.
 
         Those at the segments' bases stay, as in Kafka. Returns what deletes the files when synced.
@@ -333,11 +333,11 @@ class PartitionLog(ReadableLog):
         if self.disowned:
             return
         if self._founded and not self.offline:
-            end_offset, pins = self.begin_sync()
+            end_offset, sync_targets = self.begin_sync()
             if not self.segments.flush_indexes():
                 raise OSError(errno.ENOSPC, "index entries could not be written", self.store.place)
-            for pin in [*(self.checkpoint() or ()), *pins]:
-                pin.sync()
+            for target in [*(self.checkpoint() or ()), *sync_targets]:
+                target.sync()
             self.finish_sync(end_offset)
         self.segments.close()
 
@@ -356,6 +356,6 @@ class PartitionLog(ReadableLog):
         self.segments.close()
         self.wake()
 
-    def take_snapshot(self) -> list[Syncable]:
+    def take_snapshot(self) -> list[SyncTask]:
         """Write the producers' states at the log's end; what makes that durable. Raises OSError."""
         return self.snapshots.write(self.log_end_offset, self.producers.entries())

@@ -75,7 +75,10 @@ class LogTrimmer:
         # What the producers did in the data that goes stands only in the snapshot at the new start: it must last first,
         # and so must those between, for a crash can come before all are deleted. A full disk may have left it out.
         ends = [fact.next_offset for fact in facts[:count]]
-        yield [*(pin for end in ends for pin in self._log.snapshots.pins(end)), *self._log.store.pin_entries()]
+        yield [
+            *(target for end in ends for target in self._log.snapshots.sync_targets(end)),
+            *self._log.store.entry_targets(),
+        ]
         # Meanwhile others may have deleted some of them, or compacted: what follows stands for what is there now.
         ends = [fact.next_offset for fact in self._log.segments.facts()[:-1] if fact.next_offset <= ends[-1]]
         while ends and not self._log.snapshots.has(ends[-1]):

@@ -206,7 +206,7 @@ def begin_behind_snapshot(store: Store) -> int | None:
             if any(offset_in_name(name, suffix) is not None for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)):
                 store.remove(name)
         store.open(file_name(found.offset, LOG_SUFFIX)).create()
-        sync_all(store.pin_entries())
+        sync_all(store.entry_targets())
         return found.offset
     return None
 

@@ -11,7 +11,7 @@ from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.memory import MemoryStore
 from tests.kit.late_log_store import LateLogStore
 from tests.unit.log.kit import DEFAULTS, late_log, settle
-from tests.unit.log.unflushed_kit import RELIEF
+from tests.unit.log.unflushed_kit import WRITEBACK
 
 OF_RULES = ("test_idempotence", "test_markers", "test_visibility")
 """The modules whose tests speak of rules, not of files."""
@@ -65,5 +65,5 @@ class _BoundAtOnce:
 @pytest.fixture
 def small_steps(monkeypatch):
     """Reliefs of a few batches each."""
-    monkeypatch.setattr(unflushed, "RELIEF_BYTES", RELIEF)
-    monkeypatch.setattr(flusher, "RELIEF_BYTES", RELIEF)
+    monkeypatch.setattr(unflushed, "WRITEBACK_BYTES", WRITEBACK)
+    monkeypatch.setattr(flusher, "WRITEBACK_BYTES", WRITEBACK)

@@ -67,9 +67,9 @@ def end(log: PartitionLog, producer_id: int, epoch: int, *, commit: bool, versio
 
 def settle(log: PartitionLog) -> None:
     """What a round of group commit does: make everything durable, raise the high watermark."""
-    end_offset, pins = log.begin_sync()
-    for pin in pins:
-        pin.sync()
+    end_offset, sync_targets = log.begin_sync()
+    for target in sync_targets:
+        target.sync()
     log.finish_sync(end_offset)
 
 
@@ -167,9 +167,9 @@ class _FullFile(MemoryFile):
 
 def settle_small(log):
     """A round of group commit in `fsync`: more small flushes are to be expected."""
-    end_offset, pins = log.begin_sync(reserve=True)
-    for pin in pins:
-        pin.sync()
+    end_offset, sync_targets = log.begin_sync(reserve=True)
+    for target in sync_targets:
+        target.sync()
     log.finish_sync(end_offset)
 
 

@@ -261,8 +261,8 @@ async def test_writers_with_acks_1_wait_when_the_disk_falls_behind(monkeypatch):
             while True:
                 send(log, batch())
                 commit.schedule(log)
-                if commit.is_behind([log]):
-                    await commit.ease([log])
+                if commit.over_backlog([log]):
+                    await commit.throttle([log])
                 await trio.lowlevel.checkpoint()
 
         async with trio.open_nursery() as writer:
@@ -272,6 +272,6 @@ async def test_writers_with_acks_1_wait_when_the_disk_falls_behind(monkeypatch):
             writer.cancel_scope.cancel()
         assert 600 < log.unflushed_bytes < 900
         disk.gate.set()
-        await commit.ease([log])
+        await commit.throttle([log])
         assert log.unflushed_bytes <= 600
         nursery.cancel_scope.cancel()

@@ -299,7 +299,7 @@ async def test_large_batches_for_one_log_come_one_after_the_other(tmp_path):
             nursery.start_soon(one)
     assert offsets == [1, 2, 3, 4, 5]
     assert headers_from_disk(tmp_path) == headers(log)
-    assert not writes._lanes
+    assert not writes._append_locks
 
 
 async def test_two_requests_for_the_same_logs_in_another_order_do_not_wait_for_each_other(tmp_path):
@@ -319,7 +319,7 @@ async def test_two_requests_for_the_same_logs_in_another_order_do_not_wait_for_e
                 nursery.start_soon(both, logs)
                 nursery.start_soon(both, logs[::-1])
     assert [log.log_end_offset for log in logs] == [7, 7]
-    assert not writes._lanes
+    assert not writes._append_locks
 
 
 async def test_who_is_cancelled_while_he_waits_holds_nobody_up(tmp_path):
@@ -334,7 +334,7 @@ async def test_who_is_cancelled_while_he_waits_holds_nobody_up(tmp_path):
             await put(writes, large(log))
         disk.go_on.set()
     assert (await put(writes, large(log))).base_offset == 2
-    assert not writes._lanes
+    assert not writes._append_locks
 
 
 async def test_a_thread_is_only_asked_while_there_is_something_to_wait_for(tmp_path, autojump_clock):

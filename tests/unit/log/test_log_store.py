@@ -60,8 +60,8 @@ def base_offsets(log: StoredLog, start: int, stop: int, max_bytes: int = 1 << 20
 
 
 def sync(log: StoredLog) -> None:
-    for pin in log.pins():
-        pin.sync()
+    for target in log.sync_targets():
+        target.sync()
 
 
 def test_a_new_log_is_empty(store):

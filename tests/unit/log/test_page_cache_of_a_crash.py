@@ -26,12 +26,12 @@ def opened(disk):
     return directory_on(disk).create(TP, TOPIC_ID, DEFAULTS)
 
 
-def relieve_and_settle(log):
+def write_back_and_settle(log):
     """A flush as `Checkpointer` prepares it."""
-    size_bytes, pins = log.begin_relief(1 << 20)
-    for pin in pins:
-        pin.sync()
-    log.finish_relief(size_bytes)
+    size_bytes, sync_targets = log.begin_writeback(1 << 20)
+    for target in sync_targets:
+        target.sync()
+    log.finish_writeback(size_bytes)
     settle(log)
 
 
@@ -81,13 +81,13 @@ def test_in_os_durability_a_checkpoint_of_the_next_life_does_not_rest_on_it_eith
     send(log, batch(3))
     disk.faults.append(Fault(0, code=errno.EIO, kinds=(call,)))
     with pytest.raises(FlushFailed):
-        relieve_and_settle(log)
+        write_back_and_settle(log)
     disk = disk.kill()
     directory = directory_on(disk, "os")
     log = directory.create(TP, TOPIC_ID, DEFAULTS)
     send(log, batch(4))
-    for pin in log.checkpoint():
-        pin.sync()
+    for target in log.checkpoint():
+        target.sync()
     settle(log)
     for file in directory.checkpoint_files([log]):
         file.sync()

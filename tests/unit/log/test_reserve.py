@@ -177,8 +177,8 @@ def test_a_segment_that_was_all_durable_when_it_was_closed_may_end_in_room_too()
     before, point = headers(log), log.recovery_point
     assert point == log.log_end_offset
     log.roll(NOW_MS)
-    for pin in log.snapshots.pins(point):
-        pin.sync()
+    for target in log.snapshots.sync_targets(point):
+        target.sync()
     after = FileStore(Path("/data"), disk=disk.power_cut(names_alone)).child(str(TP))
     assert len(after.sizes()) > 1
     assert max(after.sizes().values()) > ROOM, "the room is there again"
@@ -250,9 +250,9 @@ def test_large_flushes_and_those_of_the_page_cache_make_no_room(tmp_path):
     settle_small(log)
     assert only_file(tmp_path).stat().st_size == log.segments.size_bytes
     send(log, batch(2))
-    end_offset, pins = log.begin_sync()
-    for pin in pins:
-        pin.sync()
+    end_offset, sync_targets = log.begin_sync()
+    for target in sync_targets:
+        target.sync()
     log.finish_sync(end_offset)
     assert only_file(tmp_path).stat().st_size == log.segments.size_bytes
 

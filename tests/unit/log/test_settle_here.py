@@ -21,20 +21,20 @@ class Brief:
     def is_brief(self, count, size_bytes):
         return self.brief and count <= 2 and size_bytes < 1000
 
-    def sync_here(self, pins):
+    def sync_here(self, sync_targets):
         self.here += 1
         failures = []
-        for number, pin in enumerate(pins):
+        for number, target in enumerate(sync_targets):
             try:
-                pin.sync()
+                target.sync()
             except OSError as error:
                 failures.append((number, error))
         return failures
 
-    async def sync(self, pins):
+    async def sync(self, sync_targets):
         self.waits += 1
         await self.gate.wait()
-        return self.sync_here(pins)
+        return self.sync_here(sync_targets)
 
     def close(self):
         self.brief = False
@@ -57,7 +57,7 @@ class Disk(MemoryStore):
 
 
 class _File(MemoryFile):
-    def pin(self):
+    def sync_target(self):
         return self if self.exists else None
 
     def sync(self):

@@ -1,4 +1,4 @@
-"""`os` durability: what the kernel may keep, and how it is relieved of what is too much (decision 48)."""
+"""`os` durability: what the kernel may keep, and how it is written back of what is too much (decision 48)."""
 
 import errno
 import math
@@ -20,7 +20,7 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FlushFailed
 from tests.kit.slow_disk import until
 from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send
-from tests.unit.log.unflushed_kit import MAX, OTHER, RELIEF, Watched, logs_on, running, write
+from tests.unit.log.unflushed_kit import MAX, OTHER, WRITEBACK, Watched, logs_on, running, write
 
 UNSEEN = MAX // 8
 """Two logs may hold so much more that was not looked at yet."""
@@ -51,9 +51,9 @@ async def test_too_much_is_written_a_little_at_a_time_and_in_order(tmp_path):
         await until(lambda: log.unflushed_bytes <= MAX + UNSEEN)
         await trio.testing.wait_all_tasks_blocked()
     assert disk.ranges[0][0] == 0
-    assert all(0 < stop - start <= RELIEF for start, stop in disk.ranges)
+    assert all(0 < stop - start <= WRITEBACK for start, stop in disk.ranges)
     assert [start for start, _ in disk.ranges[1:]] == [stop for _, stop in disk.ranges[:-1]]
-    assert log.unflushed_bytes > MAX - RELIEF, "no more than it takes"
+    assert log.unflushed_bytes > MAX - WRITEBACK, "no more than it takes"
     assert "fdatasync" not in disk.calls
     assert log.recovery_point == 0, "nothing of it is durable"
 
@@ -71,7 +71,7 @@ async def test_segments_that_were_closed_go_before_the_one_that_is_written_to(tm
     assert sum(start == 0 for start, _ in disk.ranges) > 2, "several files"
 
 
-async def test_the_logs_that_hold_most_are_relieved(tmp_path):
+async def test_the_logs_that_hold_most_are_written_back(tmp_path):
     disk = Watched()
     commit = LogFlusher("os", unflushed_bytes_max=MAX)
     directory = logs_on(disk, tmp_path)
@@ -102,21 +102,21 @@ async def test_writers_wait_when_the_disk_falls_behind(tmp_path, acks):
                     await commit.wait(Ticket(log, written))
             else:
                 commit.schedule(log)
-                if commit.is_behind([log]):
-                    await commit.ease([log])
+                if commit.over_backlog([log]):
+                    await commit.throttle([log])
             await trio.lowlevel.checkpoint()
 
     async with running(commit):
         disk.gate.clear()
         async with trio.open_nursery() as writer:
             writer.start_soon(produce)
-            await until(lambda: log.unflushed_bytes > MAX + RELIEF)
+            await until(lambda: log.unflushed_bytes > MAX + WRITEBACK)
             await trio.sleep(0.1)  # it would write on and on
             writer.cancel_scope.cancel()
-        assert log.unflushed_bytes < MAX + RELIEF + 500
+        assert log.unflushed_bytes < MAX + WRITEBACK + 500
         assert log.high_watermark == written, "readers see what is in the page cache"
         disk.gate.set()
-        await commit.ease([log])
+        await commit.throttle([log])
         assert commit.is_settled(Ticket(log, written))
 
 
@@ -149,7 +149,7 @@ async def test_a_deleted_topic_holds_nobody_back_and_is_never_written(tmp_path):
     assert disk.calls == []
 
 
-async def test_a_relief_that_fails_is_a_failed_flush(tmp_path):
+async def test_a_writeback_that_fails_is_a_failed_flush(tmp_path):
     """The kernel tells an error once, and has dropped the pages: never tried again as if nothing had been."""
     disk = Watched()
     disk.error = OSError(errno.EIO, "Input/output error")
@@ -182,8 +182,8 @@ async def test_a_checkpoint_is_prepared_a_little_at_a_time(tmp_path, monkeypatch
         assert disk.calls == []
         await Checkpointer(directory, commit, lambda: 1.0).run_once()
     first_flush = disk.calls.index("fdatasync")
-    assert all(stop - start <= RELIEF for start, stop in disk.calls[:first_flush])
-    assert disk.calls[first_flush - 1][1] >= log.segments.size_bytes - RELIEF
+    assert all(stop - start <= WRITEBACK for start, stop in disk.calls[:first_flush])
+    assert disk.calls[first_flush - 1][1] >= log.segments.size_bytes - WRITEBACK
     assert log.recovery_point == log.log_end_offset
 
 
@@ -193,7 +193,7 @@ class Writes:
 
     written_bytes: int = 7
     written_batches: int = 3
-    has_unpinned_closed: bool = False
+    has_unsynced_closed: bool = False
 
 
 @pytest.mark.parametrize("lazy", [False, True])
@@ -214,7 +214,7 @@ def test_a_checkpoint_is_due_after_bytes_batches_or_time(lazy):
     assert not pace.due(1001.0 + age)
     log.written_batches += 1
     assert pace.due(1001.0 + age)
-    log.has_unpinned_closed = True
+    log.has_unsynced_closed = True
     assert not pace.due(1001.0 + age)
     log.written_bytes += 1
     assert pace.due(1001.0 + age) is lazy, "who waits for the disk has flushed it already"
@@ -244,7 +244,7 @@ def test_a_log_that_is_gone_is_not_counted():
 
 
 def test_what_the_kernel_has_written_by_itself_is_not_counted(tmp_path, monkeypatch):
-    """It writes what is as old as vm.dirty_expire_centisecs; the logs that are quiet for longer need no relief."""
+    """It writes what is as old as vm.dirty_expire_centisecs; the logs that are quiet for longer need no writeback."""
     for name, centiseconds in (("expire", 3000), ("writeback", 500)):
         (tmp_path / name).write_text(f"{centiseconds}\n")
     monkeypatch.setattr(unflushed, "_EXPIRY", (str(tmp_path / "expire"), str(tmp_path / "writeback")))
@@ -270,7 +270,7 @@ def test_what_the_kernel_has_written_by_itself_is_not_counted(tmp_path, monkeypa
     assert kept_seconds() == math.inf
 
 
-async def test_only_the_log_that_is_relieved_is_being_flushed(tmp_path):
+async def test_only_the_log_that_is_written_back_is_being_flushed(tmp_path):
     """Large batches for others need no thread meanwhile (decision 46)."""
     disk = Watched()
     commit = LogFlusher("os", unflushed_bytes_max=MAX)
@@ -292,7 +292,7 @@ async def test_no_round_follows_another_for_a_log_that_is_gone(tmp_path, gone):
     commit = LogFlusher("os", lambda log, error: None, unflushed_bytes_max=1 << 20)
     directory = logs_on(Watched(), tmp_path)
     log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=200))
-    while log.segments.closed_since_pins <= commit_module.CLOSED_MAX:
+    while log.segments.closed_since_sync <= commit_module.CLOSED_MAX:
         send(log, batch())
     commit.schedule(log)
     if gone == "deleted":

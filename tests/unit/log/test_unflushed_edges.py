@@ -1,4 +1,4 @@
-"""`os` durability where reliefs meet flushes, deletions and very many files (decision 48)."""
+"""`os` durability where writebacks meet flushes, deletions and very many files (decision 48)."""
 
 import gc
 import threading
@@ -20,7 +20,7 @@ from fencepost.broker.log.storage.disk_file import DiskFile
 from fencepost.broker.log.storage.memory import MemoryStore
 from tests.kit.slow_disk import until
 from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send, settle
-from tests.unit.log.unflushed_kit import MAX, OTHER, RELIEF, Watched, logs_on, running, write
+from tests.unit.log.unflushed_kit import MAX, OTHER, WRITEBACK, Watched, logs_on, running, write
 
 pytestmark = pytest.mark.usefixtures("small_steps")
 
@@ -43,8 +43,8 @@ class Gated(Watched):
         self.fdatasync = wait_and_flush
 
 
-async def test_who_waits_goes_on_when_the_count_falls_without_a_relief(tmp_path):
-    """A flush, or the end of a topic, leaves nothing to relieve: then nobody else would ever wake who waits for it."""
+async def test_who_waits_goes_on_when_the_count_falls_without_a_writeback(tmp_path):
+    """A flush, or the end of a topic, leaves nothing to write back: nothing else would wake what waits for it."""
     disk = Gated()
     commit = LogFlusher("os", unflushed_bytes_max=MAX)
     directory = logs_on(disk, tmp_path)
@@ -59,7 +59,7 @@ async def test_who_waits_goes_on_when_the_count_falls_without_a_relief(tmp_path)
         nursery.start_soon(commit.wait, Ticket(log, end_offset))
         await trio.testing.wait_all_tasks_blocked()
         directory.delete(large.tp)
-        await commit.ease([large])  # of a request that was under way
+        await commit.throttle([large])  # of a request that was under way
         disk.flush_gate.set()
 
 
@@ -132,11 +132,11 @@ class Counted(Watched):
         self.open, self.close = count_open, count_close
 
 
-async def test_a_relief_opens_a_bounded_number_of_files(tmp_path, monkeypatch):
+async def test_a_writeback_opens_a_bounded_number_of_files(tmp_path, monkeypatch):
     """They are held open until it is done: of very many logs with a little each it takes but some at a time."""
     disk = Counted()
     commit = LogFlusher("os", unflushed_bytes_max=100)
-    monkeypatch.setattr(commit_module, "RELIEF_BYTES", 1 << 20)
+    monkeypatch.setattr(commit_module, "WRITEBACK_BYTES", 1 << 20)
     directory = logs_on(disk, tmp_path)
     logs = [directory.create(TP._replace(partition=number), TOPIC_ID, LogConfig()) for number in range(300)]
     for log in logs:
@@ -148,7 +148,7 @@ async def test_a_relief_opens_a_bounded_number_of_files(tmp_path, monkeypatch):
     async with running(commit):
         await until(lambda: sum(log.unflushed_bytes for log in logs) <= 100)
     assert len(disk.ranges) >= 299
-    assert disk.most <= 100 + commit_module.RELIEF_FILES, "the pool's, and those of one relief"
+    assert disk.most <= 100 + commit_module.WRITEBACK_FILES, "the pool's, and those of one writeback"
 
 
 class AlwaysBrief(SyncThreads):
@@ -158,7 +158,7 @@ class AlwaysBrief(SyncThreads):
         return size_bytes <= 1000
 
 
-async def test_what_was_relieved_is_never_flushed_by_the_event_loop(tmp_path):
+async def test_what_was_written_back_is_never_flushed_by_the_event_loop(tmp_path):
     """None of it is durable: a flush has the journal and the disk's cache before it, with nothing left to write."""
     disk = Watched()
     flushed_in = []
@@ -173,14 +173,14 @@ async def test_what_was_relieved_is_never_flushed_by_the_event_loop(tmp_path):
     log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig())
     async with running(commit):
         write(commit, log, MAX * 2)
-        await until(lambda: log.unflushed_bytes < RELIEF)
+        await until(lambda: log.unflushed_bytes < WRITEBACK)
         await commit.flush(log)
     assert flushed_in
     assert threading.current_thread() not in flushed_in
 
 
 async def test_what_retention_took_away_is_not_counted_for_ever(tmp_path):
-    """The next relief finds little to write in its log, and that is all there was."""
+    """The next writeback finds little to write in its log, and that is all there was."""
     directory = logs_on(Watched(), tmp_path)
     log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=400))
     for _ in range(20):
@@ -188,16 +188,16 @@ async def test_what_retention_took_away_is_not_counted_for_ever(tmp_path):
     error, _ = log.trimmer.delete_records(end_offset)
     assert not error
     send(log, batch())
-    size_bytes, pins = log.begin_relief(1 << 20)
-    for pin in pins:
-        pin.sync()
+    size_bytes, sync_targets = log.begin_writeback(1 << 20)
+    for target in sync_targets:
+        target.sync()
     later = send(log, batch())
     assert not later.error
-    log.finish_relief(size_bytes)
+    log.finish_writeback(size_bytes)
     assert log.unflushed_bytes == len(batch())
 
 
-def test_what_is_written_behind_a_cut_is_relieved_as_well(tmp_path):
+def test_what_is_written_behind_a_cut_is_written_back_as_well(tmp_path):
     """Recovery cuts off a damaged end; what comes in its place is as dirty as what comes later."""
     directory = logs_on(Watched(), tmp_path)
     log = directory.create(TP, TOPIC_ID, LogConfig())
@@ -207,11 +207,11 @@ def test_what_is_written_behind_a_cut_is_relieved_as_well(tmp_path):
     file = DiskFile(log.store, "00000000000000000000.log", DescriptorPool(10))
     assert file.size_bytes == 4 * size
     file.truncate(size)
-    assert file.relief(1 << 20) == (0, None)
+    assert file.writeback(1 << 20) == (0, None)
     file.write(size, batch())
-    assert file.relief(1 << 20)[0] == size
+    assert file.writeback(1 << 20)[0] == size
     file.write(0, batch())
-    assert file.relief(1 << 20)[0] == 2 * size, "what stands there is written again"
+    assert file.writeback(1 << 20)[0] == 2 * size, "what stands there is written again"
 
 
 async def test_coordinators_are_not_held_back(tmp_path):
@@ -224,7 +224,7 @@ async def test_coordinators_are_not_held_back(tmp_path):
     async with running(commit):
         disk.gate.clear()
         write(commit, log, MAX * 3)
-        assert commit.is_behind([log])
+        assert commit.over_backlog([log])
         for number in range(20):
             ticket = books.append([(b"key", b"%d" % number)], 1)
             assert ticket.is_durable
@@ -238,14 +238,14 @@ async def test_closed_segments_are_flushed_before_there_are_too_many_to_open(tmp
     commit = LogFlusher("os", unflushed_bytes_max=1 << 30)
     log = logs_on(disk, tmp_path).create(TP, TOPIC_ID, LogConfig(segment_bytes=100))
     pinned = []
-    pins = log.segments.pins
+    sync_targets = log.segments.sync_targets
 
     def noted():
-        found = pins()
+        found = sync_targets()
         pinned.append(len(found))
         return found
 
-    monkeypatch.setattr(log.segments, "pins", noted)
+    monkeypatch.setattr(log.segments, "sync_targets", noted)
     count = 0
 
     async def produce():
@@ -308,7 +308,7 @@ async def test_a_deleted_topic_with_many_closed_segments_holds_nobody_back(tmp_p
     directory.delete(TP)
     async with running(commit):
         await commit.wait(Ticket(log, end_offset))
-        await commit.ease([log])
+        await commit.throttle([log])
 
 
 def test_the_bound_holds_for_very_many_logs(tmp_path):

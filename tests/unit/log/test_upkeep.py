@@ -15,7 +15,7 @@ from fencepost.broker.log.durability.sync_threads import Failure, SyncThreads
 from fencepost.broker.log.durability.upkeep import at_once, in_threads
 from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.recovery import snapshot_files
-from fencepost.broker.log.storage.store import Syncable
+from fencepost.broker.log.storage.store import SyncTask
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.disk_faults import Fault
@@ -95,8 +95,8 @@ def test_a_snapshot_of_very_many_producers_is_left_to_the_chores(few_at_once):
 def test_a_checkpoint_and_a_clean_stop_take_it_along(few_at_once):
     disk = SimDisk()
     directory, log = written(disk)
-    for pin in log.checkpoint() or ():
-        pin.sync()
+    for target in log.checkpoint() or ():
+        target.sync()
     assert log.snapshots.has(log.log_end_offset)
     send(log, batch(producer_id=99, epoch=0, sequence=0))
     directory.close()
@@ -140,11 +140,11 @@ class Watched:
     def is_brief(self, count: int, size_bytes: int) -> bool:
         return False
 
-    def sync_here(self, pins: Sequence[Syncable]) -> list[Failure]:
-        return self._threads.sync_here(pins)
+    def sync_here(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
+        return self._threads.sync_here(sync_targets)
 
-    async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
-        return await self._threads.sync(pins)
+    async def sync(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
+        return await self._threads.sync(sync_targets)
 
     def close(self) -> None:
         self._threads.close()
@@ -191,8 +191,8 @@ def test_two_deletions_at_a_time_leave_what_the_further_one_said():
     waiting = next(first)
     assert waiting, "the first is on its way to the disk"
     assert at_once(log.trimmer.deleting_records(9)) == (ErrorCode.NONE, 9)
-    for pin in waiting:
-        pin.sync()  # late, it must not put the older start in place again
+    for target in waiting:
+        target.sync()  # late, it must not put the older start in place again
     assert at_once(first) == (ErrorCode.NONE, 9)
     after = opened(disk.kill())
     assert after.create(TP, TOPIC_ID, TINY).log_start_offset == 9

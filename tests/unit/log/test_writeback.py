@@ -111,10 +111,10 @@ def test_what_is_on_its_way_is_not_durable(monkeypatch):
     disk = SimDisk()
     log = opened(disk)
     send(log, batch(value=bytes(2000)))
-    _, pins = log.begin_sync()
+    _, sync_targets = log.begin_sync()
     disk.faults.append(Fault(0, kinds=("fdatasync",)))
     with pytest.raises(FlushFailed):
-        pins[0].sync()
+        sync_targets[0].sync()
     assert log.high_watermark == 0
     assert not headers(opened(disk.power_cut(nothing)))
 
@@ -125,11 +125,11 @@ def test_a_failure_on_the_way_is_a_failed_flush(monkeypatch):
     disk = SimDisk()
     log = opened(disk)
     send(log, batch(value=bytes(2000)))
-    _, pins = log.begin_sync()
+    _, sync_targets = log.begin_sync()
     disk.faults.append(Fault.once(disk.io_count))
     kinds = calls_on_the_log(disk)
     with pytest.raises(FlushFailed, match="sync_file_range: Input/output error") as failure:
-        pins[0].sync()
+        sync_targets[0].sync()
     assert failure.value.filename == LOG
     assert kinds == ["write_back"]
 

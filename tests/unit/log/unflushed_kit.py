@@ -1,4 +1,4 @@
-"""Logs on a real disk that is watched, with reliefs of a few batches each: for the tests of os durability."""
+"""Logs on a real disk that is watched, with writebacks of a few batches each: for the tests of os durability."""
 
 import threading
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from tests.unit.log.kit import TP, batch, send
 OTHER = TP._replace(partition=1)
 
 
-RELIEF, MAX = 500, 2000
+WRITEBACK, MAX = 500, 2000
 
 
 class Watched(SystemDisk):

@@ -21,7 +21,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.recovery.scanning import batches
 from fencepost.broker.log.storage.segment import SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, Segment, file_name
 from fencepost.broker.log.storage.segments import Segments
-from fencepost.broker.log.storage.store import CorruptLogFile, Syncable
+from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
 from fencepost.protocol.control_records import control_type
 from fencepost.protocol.record_batch import BatchHeader, CorruptBatch
 
@@ -173,9 +173,9 @@ class Cleaning:
             yield from self._finish(group, copy)
             transactions.aborted.leave(group)
             swap = swap_in(self._segments, group, copy, log.later)
-            for pins in swap:
+            for sync_targets in swap:
                 swapped = True
-                yield Offload(partial(_sync_all, pins))
+                yield Offload(partial(_sync_all, sync_targets))
                 if log.disowned:
                     raise CleaningInterrupted
             if not swapped:
@@ -205,8 +205,8 @@ class Cleaning:
                 yield from self._worked(_UNITS_PER_BATCH, header.size_bytes + written)
                 if copy.size_bytes - synced_bytes >= SYNC_EVERY_BYTES:
                     synced_bytes = copy.size_bytes
-                    pin = copy.file.pin()
-                    yield Offload(partial(_sync_all, [] if pin is None else [pin]))
+                    target = copy.file.sync_target()
+                    yield Offload(partial(_sync_all, [] if target is None else [target]))
         self._flush(copy)
 
     def _append(self, copy: Segment, header: BatchHeader, batch: bytes | bytearray | memoryview) -> int:
@@ -242,7 +242,7 @@ class Cleaning:
             copy.aborted.file.create()
         self._segments.create()
         passed = self._log.snapshots.remove_between(copy.base_offset, copy.next_offset)
-        yield Offload(partial(_sync_all, [*copy.pins(), *self._log.store.pin_entries(), *passed]))
+        yield Offload(partial(_sync_all, [*copy.sync_targets(), *self._log.store.entry_targets(), *passed]))
         self._stand(group[-1])
 
     # Time
@@ -286,6 +286,6 @@ def _readable(segment: Segment, position: int, header: BatchHeader, data: memory
     return data
 
 
-def _sync_all(pins: Sequence[Syncable]) -> None:
-    for pin in pins:
-        pin.sync()
+def _sync_all(sync_targets: Sequence[SyncTask]) -> None:
+    for target in sync_targets:
+        target.sync()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Generator, Sequence
 from fencepost.broker.log.log_store import Conflict
 from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name, offset_in_name
 from fencepost.broker.log.storage.segments import Segments
-from fencepost.broker.log.storage.store import CorruptLogFile, Store, Syncable
+from fencepost.broker.log.storage.store import CorruptLogFile, Store, SyncTask
 
 CLEANED = ".cleaned"
 SWAP = ".swap"
@@ -23,8 +23,8 @@ logger = logging.getLogger(__name__)
 
 
 def swap_in(
-    segments: Segments, old: Sequence[Segment], new: Segment, later: Callable[[Collection[Syncable]], None]
-) -> Generator[list[Syncable], None, Conflict | None]:
+    segments: Segments, old: Sequence[Segment], new: Segment, later: Callable[[Collection[SyncTask]], None]
+) -> Generator[list[SyncTask], None, Conflict | None]:
     """Replace `old` by `new`, whose files end in `.cleaned` and are durable; yields what must be synced to go on.
 
     Readers see the new from the first step on. Nothing else may happen to the log between two steps but appends, rolls,
@@ -36,16 +36,16 @@ def swap_in(
     if conflict is not None:
         return conflict
     store = segments.store
-    yield store.pin_entries()
+    yield store.entry_targets()
     removals = [removal for segment in old for removal in segment.removals()]
     if _stands_in(segments, new):  # else retention was here meanwhile, and what it took must not come back
         for suffix in _BESIDE_THE_LOG:
             new.rename(suffix, "")
-    yield store.pin_entries()
+    yield store.entry_targets()
     later(removals)
     if _stands_in(segments, new):
         new.rename(LOG_SUFFIX, "")
-    yield store.pin_entries()
+    yield store.entry_targets()
     return None
 
 
@@ -102,5 +102,5 @@ def _stands_in(segments: Segments, segment: Segment) -> bool:
 
 
 def _sync(store: Store) -> None:
-    for pin in store.pin_entries():
-        pin.sync()
+    for target in store.entry_targets():
+        target.sync()

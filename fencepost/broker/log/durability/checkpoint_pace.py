@@ -29,7 +29,7 @@ class Written(Protocol):
         ...
 
     @property
-    def has_unpinned_closed(self) -> bool:
+    def has_unsynced_closed(self) -> bool:
         """Whether a segment was closed that no flush has covered."""
         ...
 
@@ -61,7 +61,7 @@ class CheckpointPace:
         return True
 
     def _enough_bytes(self, age_seconds: float) -> int:
-        if self._lazy and self._log.has_unpinned_closed:
+        if self._lazy and self._log.has_unsynced_closed:
             return 1
         if age_seconds >= (LAZY_AGE_SECONDS if self._lazy else CHECKPOINT_AGE_SECONDS):
             return CHECKPOINT_BYTES_MIN

@@ -10,7 +10,7 @@ import trio
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.storage.store import FlushFailed, Store, Syncable
+from fencepost.broker.log.storage.store import FlushFailed, Store, SyncTask
 
 INTERVAL_SECONDS = 5.0
 LOGS_AT_ONCE = 64
@@ -28,7 +28,7 @@ class ReplacedFile:
         self._lock = threading.Lock()
         self._made = self._written = 0
 
-    def holding(self, data: bytes) -> Syncable:
+    def holding(self, data: bytes) -> SyncTask:
         """What gives the file this content, durably, when synced. Contents are as new as they were asked for here."""
         self._made += 1
         return _Content(self, self._made, data)
@@ -58,11 +58,11 @@ class Checkpoints(Protocol):
         """The logs that are open."""
         ...
 
-    def chores(self, seconds: float) -> list[Syncable]:
+    def chores(self, seconds: float) -> list[SyncTask]:
         """What else a thread should do by now and nobody waits for."""
         ...
 
-    def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[Syncable]:
+    def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[SyncTask]:
         """What writes the recovery points of `logs` down when synced."""
         ...
 
@@ -109,12 +109,12 @@ class Checkpointer:
         seconds = self._monotonic()
         due = [log for log in self._directory.logs() if log.checkpoint_due(seconds)]
         for log in due:
-            await self._commit.relieve(log)
+            await self._commit.write_back(log)
         for at in range(0, len(due), LOGS_AT_ONCE):
             await self._take(due[at : at + LOGS_AT_ONCE])
 
     async def _take(self, due: list[PartitionLog]) -> None:
-        pins: list[Syncable] = []
+        sync_targets: list[SyncTask] = []
         owners: list[PartitionLog] = []
         taken: dict[PartitionLog, int] = {}
         for log in due:
@@ -126,9 +126,9 @@ class Checkpointer:
                 continue
             if wanted is not None:
                 taken[log] = log.log_end_offset
-                pins += wanted
+                sync_targets += wanted
                 owners += [log] * len(wanted)
-        for number, failure in await self._threads.sync(pins) if pins else ():
+        for number, failure in await self._threads.sync(sync_targets) if sync_targets else ():
             self._commit.lose(owners[number], failure)
         done = {log: offset for log, offset in taken.items() if await self._is_durable(log)}
         if done:

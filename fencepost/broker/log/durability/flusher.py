@@ -7,10 +7,10 @@ from typing import Literal, NoReturn
 import trio
 
 from fencepost.broker.log.durability.sync_threads import Failure, FlushThreads, SyncThreads
-from fencepost.broker.log.durability.unflushed import RELIEF_BYTES, Unflushed, bytes_max
+from fencepost.broker.log.durability.unflushed import WRITEBACK_BYTES, Unflushed, bytes_max
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.results import Ticket
-from fencepost.broker.log.storage.store import Syncable
+from fencepost.broker.log.storage.store import SyncTask
 from fencepost.protocol.topics import TopicPartition
 
 Durability = Literal["fsync", "os"]
@@ -23,8 +23,8 @@ CLOSED_MAX = 8
 """In `os`: with more segments of one log closed since its last flush one is begun. It holds four files of each open."""
 CLOSED_BACKLOG = 32
 """With more, its writers wait."""
-RELIEF_FILES = 64
-"""A relief takes no further log when it has so many files, which are open until it is done."""
+WRITEBACK_FILES = 64
+"""A writeback takes no further log when it has so many files, which are open until it is done."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,19 +49,19 @@ class _Batch:
     """What one flush covers: as much of these logs as there is now. Raises OSError when a file can not be opened."""
 
     def __init__(self, logs: Iterable[PartitionLog], reserve: bool) -> None:
-        self.pins: list[Syncable] = []
+        self.sync_targets: list[SyncTask] = []
         self.owners: list[PartitionLog] = []
-        """By the number of the pin: whose it is."""
+        """By the number of the target: whose it is."""
         self.size_bytes = 0
         self.binds_late = False
         self._ends: list[tuple[PartitionLog, int]] = []
         for log in logs:
             self.size_bytes += log.unflushed_bytes
             self.binds_late = self.binds_late or log.binds_late
-            end_offset, pins = log.begin_sync(reserve)
+            end_offset, sync_targets = log.begin_sync(reserve)
             self._ends.append((log, end_offset))
-            self.pins += pins
-            self.owners += [log] * len(pins)
+            self.sync_targets += sync_targets
+            self.owners += [log] * len(sync_targets)
 
     def finish(self) -> None:
         """All is synced, but for what went offline."""
@@ -72,7 +72,7 @@ class _Batch:
 
 class LogFlusher:
     """Makes logs durable: in `fsync` before the answer; in `os` when a checkpoint asks for it. Until then the kernel
-    writes, and where that would become too much for it, it is relieved of some (`Unflushed`).
+    writes, and where that would become too much for it, some of it is written back (`Unflushed`).
 
     One round runs at a time; who asks while it runs waits for the next, because only that one surely covers his bytes.
 
@@ -107,15 +107,15 @@ class LogFlusher:
         self._failures: list[tuple[PartitionLog, OSError]] = []
         self._lazy = durability == "os"
         self._unflushed = Unflushed(bytes_max() if unflushed_bytes_max is None else unflushed_bytes_max)
-        self._to_relieve: dict[PartitionLog, None] = {}
-        self._being_relieved: dict[PartitionLog, int] = {}
-        self._relieved = trio.Event()
+        self._to_write_back: dict[PartitionLog, None] = {}
+        self._being_written_back: dict[PartitionLog, int] = {}
+        self._written_back = trio.Event()
 
     def is_flushing(self, log: PartitionLog) -> bool:
         """Whether threads are at this moment at something that a write to `log` could have to wait for: a round, after
-        which the file system commits its journal, or a relief of this very log.
+        which the file system commits its journal, or a writeback of this very log.
         """
-        return self._waiting and (not self._being_relieved or log in self._being_relieved)
+        return self._waiting and (not self._being_written_back or log in self._being_written_back)
 
     async def wait(self, ticket: Ticket, held_back: bool = True) -> None:
         """Return when `ticket` is settled; without a checkpoint if it already is. It may have been refused meanwhile.
@@ -155,7 +155,8 @@ class LogFlusher:
         """Whether `wait` would return at once and have nothing flushed either."""
         log = ticket.log
         return log.high_watermark >= ticket.end_offset and (
-            log.segments.written_bytes < log.flush_at_bytes or (self._lazy and not (self._is_behind(log) and held_back))
+            log.segments.written_bytes < log.flush_at_bytes
+            or (self._lazy and not (self._over_backlog(log) and held_back))
         )
 
     def settle_here(self, asker: object, logs: Iterable[PartitionLog]) -> bool:
@@ -178,7 +179,7 @@ class LogFlusher:
         except OSError as error:
             self._failures.append((logs[0], error))
         else:
-            self._failures += self._flushed(batch, self._threads.sync_here(batch.pins))
+            self._failures += self._flushed(batch, self._threads.sync_here(batch.sync_targets))
             if not self._failures:
                 batch.finish()
                 self.rounds += 1
@@ -194,18 +195,18 @@ class LogFlusher:
         elif log.high_watermark < log.log_end_offset or log.segments.written_bytes >= log.flush_at_bytes:
             self._enlist(log)
 
-    def is_behind(self, logs: Iterable[PartitionLog]) -> bool:
-        """Whether `ease` would wait."""
+    def over_backlog(self, logs: Iterable[PartitionLog]) -> bool:
+        """Whether `throttle` would wait."""
         if self._lazy:
             return self._unflushed.must_wait or any(_is_crowded(log, CLOSED_BACKLOG) for log in logs)
-        return any(map(self._is_behind, logs))
+        return any(map(self._over_backlog, logs))
 
-    async def ease(self, logs: Iterable[PartitionLog]) -> None:
+    async def throttle(self, logs: Iterable[PartitionLog]) -> None:
         """Hold a writer back who does not wait for the disk, while too much is unflushed; else without a checkpoint."""
         for log in logs:
             await self._catch_up(log)
 
-    def _is_behind(self, log: PartitionLog) -> bool:
+    def _over_backlog(self, log: PartitionLog) -> bool:
         if not self._lazy:
             return log.unflushed_bytes > BACKLOG_BYTES
         self._look(log)
@@ -219,20 +220,20 @@ class LogFlusher:
             self._asked.set()
 
     async def _catch_up(self, log: PartitionLog) -> None:
-        while self._is_behind(log) and not log.offline and not self._ended:
-            await (self._relieved if self._lazy else self._enlist(log).done).wait()
+        while self._over_backlog(log) and not log.offline and not self._ended:
+            await (self._written_back if self._lazy else self._enlist(log).done).wait()
 
-    async def relieve(self, log: PartitionLog) -> None:
+    async def write_back(self, log: PartitionLog) -> None:
         """Before a flush in `os`: have most of the log written a little at a time, so that the flush has little to do.
 
         Writers may bring more than the disk takes; then it is given up after a while.
         """
-        for _ in range(log.unflushed_bytes // RELIEF_BYTES * 2 if self._lazy else 0):
-            if log.unflushed_bytes <= RELIEF_BYTES or log.offline or log.disowned or self._ended:
+        for _ in range(log.unflushed_bytes // WRITEBACK_BYTES * 2 if self._lazy else 0):
+            if log.unflushed_bytes <= WRITEBACK_BYTES or log.offline or log.disowned or self._ended:
                 return
-            self._to_relieve[log] = None
+            self._to_write_back[log] = None
             self._asked.set()
-            await self._relieved.wait()
+            await self._written_back.wait()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Do the rounds until cancelled. Raises OSError when a flush failed and the process must end.
@@ -247,7 +248,7 @@ class LogFlusher:
             self._ended = True
             self._current.done.set()
             self._next.done.set()
-            self._relieved.set()
+            self._written_back.set()
             self._threads.close()
 
     async def _rounds(self) -> NoReturn:
@@ -259,21 +260,21 @@ class LogFlusher:
         """One round. When it is done nothing here refers to its logs: one of them may be deleted before the next."""
         self._asked = trio.Event()
         if self._lazy:
-            await self._relieve_some()
+            await self._write_back_some()
         current = self._current = self._next
         self._next = _Round()
         self._lose_failed()
         for logs in [[log] for log in current.logs] if self._lazy else [list(current.logs)]:
             await self._flush_logs(logs)
             if self._lazy:
-                await self._relieve_some()
+                await self._write_back_some()
         self.rounds += 1
         current.done.set()
         self._current = self._next
 
     async def _flush_logs(self, logs: Sequence[PartitionLog]) -> None:
         batch = _Batch([log for log in logs if not (log.offline or log.disowned)], self.durability == "fsync")
-        if batch.pins:
+        if batch.sync_targets:
             self._failures += await self._flush_round(batch)
             self._lose_failed()
         batch.finish()
@@ -281,57 +282,62 @@ class LogFlusher:
             for log in logs:
                 self._look(log)
 
-    async def _relieve_some(self) -> None:
-        """Relieve the kernel where that is wanted, and wake who waits for it, or for there to be no need of it."""
-        wanted, self._to_relieve = self._to_relieve, {}
+    async def _write_back_some(self) -> None:
+        """Write some back where that is wanted; wake all that wait for it, or for there to be no need of it."""
+        wanted, self._to_write_back = self._to_write_back, {}
         if wanted or self._unflushed.is_too_much:
-            await self._relieve_of(wanted)
-        self._relieved.set()
-        self._relieved = trio.Event()
+            await self._write_back_of(wanted)
+        self._written_back.set()
+        self._written_back = trio.Event()
 
-    async def _relieve_of(self, wanted: Collection[PartitionLog]) -> None:
-        """Have `RELIEF_BYTES` written: of the logs that asked for it, then of the largest while all are too much."""
-        pins, owners, sizes, left = list[Syncable](), list[PartitionLog](), dict[PartitionLog, int](), RELIEF_BYTES
+    async def _write_back_of(self, wanted: Collection[PartitionLog]) -> None:
+        """Have `WRITEBACK_BYTES` written: of the logs that asked for it, then of the largest while all are too much."""
+        sync_targets, owners, sizes, left = (
+            list[SyncTask](),
+            list[PartitionLog](),
+            dict[PartitionLog, int](),
+            WRITEBACK_BYTES,
+        )
         for log in dict.fromkeys([*wanted, *self._unflushed.largest_first()]):
-            if left <= 0 or len(pins) >= RELIEF_FILES or not (log in wanted or self._unflushed.is_too_much):
+            if left <= 0 or len(sync_targets) >= WRITEBACK_FILES or not (log in wanted or self._unflushed.is_too_much):
                 break
             if log.offline or log.disowned:
                 continue
-            sizes[log], fresh = log.begin_relief(left)
+            sizes[log], fresh = log.begin_writeback(left)
             left -= sizes[log]
-            pins += fresh
+            sync_targets += fresh
             owners += [log] * len(fresh)
-        self._being_relieved = sizes
+        self._being_written_back = sizes
         try:
-            failures = await self._in_threads(pins) if pins else []
+            failures = await self._in_threads(sync_targets) if sync_targets else []
         finally:
-            self._being_relieved = {}
+            self._being_written_back = {}
         self._lose([(owners[number], error) for number, error in failures])
         for log, size_bytes in sizes.items():
-            log.finish_relief(size_bytes)
+            log.finish_writeback(size_bytes)
             self._unflushed.look(log)
         if self._unflushed.is_too_much:
             self._asked.set()
 
-    async def _in_threads(self, pins: Sequence[Syncable]) -> list[Failure]:
+    async def _in_threads(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
         self._waiting = True
         try:
-            return await self._threads.sync(pins)
+            return await self._threads.sync(sync_targets)
         finally:
             self._waiting = False
 
     async def _flush_round(self, batch: "_Batch") -> list[tuple[PartitionLog, OSError]]:
         began = trio.current_time()
-        # In `os` a flush ends what reliefs began, which its size does not tell.
-        if not (self._lazy or batch.binds_late) and self._threads.is_brief(len(batch.pins), batch.size_bytes):
-            failures = self._threads.sync_here(batch.pins)
+        # In `os` a flush ends what writebacks began, which its size does not tell.
+        if not (self._lazy or batch.binds_late) and self._threads.is_brief(len(batch.sync_targets), batch.size_bytes):
+            failures = self._threads.sync_here(batch.sync_targets)
         else:
-            failures = await self._in_threads(batch.pins)
+            failures = await self._in_threads(batch.sync_targets)
         self.sync_seconds += trio.current_time() - began
         return self._flushed(batch, failures)
 
     def _flushed(self, batch: "_Batch", failures: Sequence[Failure]) -> list[tuple[PartitionLog, OSError]]:
-        self.flushes += len(batch.pins)
+        self.flushes += len(batch.sync_targets)
         return [(batch.owners[number], error) for number, error in failures]
 
     def _lose_failed(self) -> None:
@@ -363,4 +369,4 @@ def awaits_flush(log: PartitionLog) -> bool:
 
 def _is_crowded(log: PartitionLog, closed_max: int) -> bool:
     """Whether so many closed segments wait for a flush; for one that is gone none ever comes."""
-    return log.segments.closed_since_pins > closed_max and not (log.disowned or log.offline)
+    return log.segments.closed_since_sync > closed_max and not (log.disowned or log.offline)

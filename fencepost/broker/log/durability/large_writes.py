@@ -50,7 +50,7 @@ class LargeWrites:
         self.from_bytes = sys.maxsize if from_bytes is None else from_bytes
         self._is_flushing = is_flushing
         self._threads: FlushThreads = threads or SyncThreads(helpers_max=0)
-        self._lanes: dict[PartitionLog, trio.Lock] = {}
+        self._append_locks: dict[PartitionLog, trio.Lock] = {}
         self._busy_until: WeakKeyDictionary[PartitionLog, float] = WeakKeyDictionary()
 
     def wants(self, log: PartitionLog) -> bool:
@@ -58,7 +58,7 @@ class LargeWrites:
         now = trio.current_time()
         if self._is_flushing(log):
             self._busy_until[log] = now + BUSY_SECONDS
-        return now < self._busy_until.get(log, now) or log in self._lanes
+        return now < self._busy_until.get(log, now) or log in self._append_locks
 
     @asynccontextmanager
     async def staged(self, writes: Iterable[LargeWrite], transaction_version: int, now_ms: int) -> AsyncGenerator[None]:
@@ -69,18 +69,18 @@ class LargeWrites:
         """
         async with AsyncExitStack() as stack:
             for log, write in sorted(_first_of_each(writes), key=_partition):  # in one order: nobody waits in a circle
-                lane = self._lanes.setdefault(log, trio.Lock())
-                stack.callback(self._leave, log, lane)
-                await stack.enter_async_context(lane)
+                lock = self._append_locks.setdefault(log, trio.Lock())
+                stack.callback(self._leave, log, lock)
+                await stack.enter_async_context(lock)
                 staged = stage(log, write, transaction_version, now_ms)
                 if staged is not None:
                     stack.callback(log.segments.unstage, staged)
                     await self._threads.sync([staged])
             yield
 
-    def _leave(self, log: PartitionLog, lane: trio.Lock) -> None:
-        if not lane.locked() and self._lanes.get(log) is lane:
-            del self._lanes[log]
+    def _leave(self, log: PartitionLog, lock: trio.Lock) -> None:
+        if not lock.locked() and self._append_locks.get(log) is lock:
+            del self._append_locks[log]
 
     def close(self) -> None:
         """Let the thread go."""

@@ -15,7 +15,7 @@ from typing import Protocol
 import outcome
 import trio
 
-from fencepost.broker.log.storage.store import Syncable
+from fencepost.broker.log.storage.store import SyncTask
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ CPU, more than a good disk takes."""
 BRIEF_BYTES = 128 << 10
 """And only with so few bytes to flush, for which the disk's usual pace holds."""
 LONG_SECONDS = 0.005
-SHY_SECONDS = 1.0
+INLINE_FLUSH_BACKOFF_S = 1.0
 """After one on the event loop has taken LONG_SECONDS all the same, threads do it for so long."""
 
 Failure = tuple[int, OSError]
@@ -51,12 +51,12 @@ class FlushThreads(Protocol):
         """Whether `count` files with `size_bytes` to flush are synced so soon that the event loop may wait for it."""
         ...
 
-    def sync_here(self, pins: Sequence[Syncable]) -> list[Failure]:
-        """Sync all of `pins` on the spot and tell which ones failed."""
+    def sync_here(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
+        """Sync all of `sync_targets` on the spot and tell which ones failed."""
         ...
 
-    async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
-        """Sync all of `pins` and tell which ones failed."""
+    async def sync(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
+        """Sync all of `sync_targets` and tell which ones failed."""
         ...
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class SyncThreads:
         self._helpers: list[threading.Thread] = []
         self._usual_seconds = 0.0
         self._measured = False
-        self._shy_until = 0.0
+        self._inline_again_at = 0.0
         self._asked = 0
 
     @property
@@ -90,28 +90,28 @@ class SyncThreads:
             self._measured
             and size_bytes <= BRIEF_BYTES
             and count * self._usual_seconds <= BRIEF_SECONDS
-            and time.perf_counter() >= self._shy_until
+            and time.perf_counter() >= self._inline_again_at
         )
 
-    def sync_here(self, pins: Sequence[Syncable]) -> list[Failure]:
+    def sync_here(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
         """As the port says; how long it takes decides about the next ones."""
         began = time.perf_counter()
-        share = _Share(pins)
+        share = _Share(sync_targets)
         share.work()
         ended = time.perf_counter()
-        if pins:
-            self._note((ended - began) / len(pins))
+        if sync_targets:
+            self._note((ended - began) / len(sync_targets))
         if ended - began > LONG_SECONDS:
-            self._shy_until = ended + SHY_SECONDS
+            self._inline_again_at = ended + INLINE_FLUSH_BACKOFF_S
         return share.failures
 
-    async def sync(self, pins: Sequence[Syncable]) -> list[Failure]:
-        """Sync all of `pins`, several at a time where the disk is slow, and tell which ones failed.
+    async def sync(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
+        """Sync all of `sync_targets`, several at a time where the disk is slow, and tell which ones failed.
 
         Every one is tried, whatever becomes of the others. Not cancellable: a flush that has begun can not be called
         back, and its outcome must be known.
         """
-        failures: list[Failure] = await self._run(lambda: self._sync_all(pins))
+        failures: list[Failure] = await self._run(lambda: self._sync_all(sync_targets))
         return failures
 
     async def _run(self, job: Callable[[], object]) -> "list[Failure]":
@@ -170,14 +170,14 @@ class SyncThreads:
         share.helpers_done.release()
         return True
 
-    def _sync_all(self, pins: Sequence[Syncable]) -> list[Failure]:
-        share = _Share(pins)
-        called = self._call(share, len(pins) - 1)
+    def _sync_all(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
+        share = _Share(sync_targets)
+        called = self._call(share, len(sync_targets) - 1)
         began = time.perf_counter()
         share.step()
         self._note(time.perf_counter() - began)
         if not called:  # the disk may just have turned out to be slow
-            called = self._call(share, len(pins) - 1)
+            called = self._call(share, len(sync_targets) - 1)
         share.work()
         for _ in range(called):
             share.helpers_done.acquire()
@@ -207,11 +207,11 @@ class SyncThreads:
 class _Share:
     """Files to be flushed, which any number of threads take from one after the other."""
 
-    def __init__(self, pins: Sequence[Syncable]) -> None:
+    def __init__(self, sync_targets: Sequence[SyncTask]) -> None:
         self.failures: list[Failure] = []
         self.helped: list[outcome.Outcome[None]] = []
         self.helpers_done = threading.Semaphore(0)
-        self._waiting = deque(enumerate(pins))
+        self._waiting = deque(enumerate(sync_targets))
 
     def work(self) -> None:
         """Flush until nothing is left to take."""
@@ -221,11 +221,11 @@ class _Share:
     def step(self) -> bool:
         """Flush one file; False when all are taken."""
         try:
-            number, pin = self._waiting.popleft()
+            number, target = self._waiting.popleft()
         except IndexError:
             return False
         try:
-            pin.sync()
+            target.sync()
         except OSError as error:
             self.failures.append((number, error))
         return True

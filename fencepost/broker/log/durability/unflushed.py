@@ -18,7 +18,7 @@ from fencepost.broker.log.partition import PartitionLog
 BYTES_MAX = 1 << 30
 MEMORY_SHARE = 24
 """And at most this part of the memory: the kernel begins to write at a tenth of it, and to stop writers at a fifth."""
-RELIEF_BYTES = 64 << 20
+WRITEBACK_BYTES = 64 << 20
 """So much is written at a time; who is held back waits no longer than that takes."""
 LOOK_BYTES = 1 << 20
 """A log is counted anew after so many bytes, or after fewer, so that of all together no more than the bound is not."""
@@ -84,7 +84,7 @@ class Unflushed:
     @property
     def must_wait(self) -> bool:
         """Whether writers are held back until some of it is."""
-        return self.total_bytes > self.max_bytes + min(RELIEF_BYTES, self.max_bytes)
+        return self.total_bytes > self.max_bytes + min(WRITEBACK_BYTES, self.max_bytes)
 
     def largest_first(self) -> list[PartitionLog]:
         """The logs that have something to write; those that are gone are not counted any more."""

@@ -7,10 +7,10 @@ from collections.abc import Generator, Iterable
 from typing import TypeVar
 
 from fencepost.broker.log.durability.sync_threads import FlushThreads
-from fencepost.broker.log.storage.store import Syncable
+from fencepost.broker.log.storage.store import SyncTask
 
 T = TypeVar("T")
-Steps = Generator[list[Syncable], None, T]
+Steps = Generator[list[SyncTask], None, T]
 """Between two steps anything may happen to the log. A sync that fails is raised in the piece of work."""
 
 
@@ -19,10 +19,10 @@ def at_once(steps: Steps[T]) -> T:
     error: OSError | None = None
     try:
         while True:
-            pins = next(steps) if error is None else steps.throw(error)
+            sync_targets = next(steps) if error is None else steps.throw(error)
             error = None
             try:
-                sync_all(pins)
+                sync_all(sync_targets)
             except OSError as failure:
                 error = failure
     except StopIteration as end:
@@ -40,20 +40,20 @@ async def in_threads(steps: Steps[T], threads: FlushThreads) -> T:
     error: OSError | None = None
     try:
         while True:
-            pins = next(steps) if error is None else steps.throw(error)
-            failures = await threads.sync(pins) if pins else []
+            sync_targets = next(steps) if error is None else steps.throw(error)
+            failures = await threads.sync(sync_targets) if sync_targets else []
             error = failures[0][1] if failures else None
     except StopIteration as end:
         result: T = end.value
         return result
 
 
-def syncing(pins: list[Syncable]) -> Steps[None]:
+def syncing(sync_targets: list[SyncTask]) -> Steps[None]:
     """The piece of work that is nothing but this."""
-    yield pins
+    yield sync_targets
 
 
-def sync_all(pins: Iterable[Syncable]) -> None:
+def sync_all(sync_targets: Iterable[SyncTask]) -> None:
     """One after the other, until one fails. Raises OSError."""
-    for pin in pins:
-        pin.sync()
+    for target in sync_targets:
+        target.sync()

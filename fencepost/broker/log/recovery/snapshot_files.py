@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from fencepost.broker.log.producer_entries import ProducerEntry
 from fencepost.broker.log.recovery.snapshots import SNAPSHOT_SUFFIX, encode_snapshot, open_in_snapshot, snapshot_offsets
 from fencepost.broker.log.storage.segment import file_name
-from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed, Store, Syncable
+from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed, Store, SyncTask
 
 AT_ONCE_MAX = 1000
 """So many producers are written down in some milliseconds; a hundred thousand take a third of a second."""
@@ -69,7 +69,7 @@ class SnapshotFiles:
                 self._known = sorted({*self._known, late.offset})
         return self._known
 
-    def write(self, offset: int, entries: Collection[ProducerEntry]) -> list[Syncable]:
+    def write(self, offset: int, entries: Collection[ProducerEntry]) -> list[SyncTask]:
         """Keep the state as of `offset`. A full disk is no error: recovery then replays from an older snapshot.
 
         Where that would take long it is left to whoever syncs what is returned, in any thread; until then it is not
@@ -77,7 +77,7 @@ class SnapshotFiles:
         """
         if offset in self._offsets:
             return []
-        waiting: list[Syncable] = [late for late in self._late if late.offset == offset]
+        waiting: list[SyncTask] = [late for late in self._late if late.offset == offset]
         if waiting:
             return waiting
         if len(entries) > AT_ONCE_MAX:
@@ -101,31 +101,31 @@ class SnapshotFiles:
         """Whether there is a snapshot at `offset`."""
         return offset in self._offsets
 
-    def pins(self, offset: int) -> list[Syncable]:
+    def sync_targets(self, offset: int) -> list[SyncTask]:
         """What to sync to make the snapshot at `offset` durable, if there is one. Raises OSError."""
         if offset not in self._offsets:
             return []
         file = self._store.open(file_name(offset, SNAPSHOT_SUFFIX))
-        pin = file.pin()
+        target = file.sync_target()
         file.close()
-        return [] if pin is None else [pin]
+        return [] if target is None else [target]
 
-    def keep_below(self, offset: int, wanted: Collection[int]) -> list[Syncable]:
+    def keep_below(self, offset: int, wanted: Collection[int]) -> list[SyncTask]:
         """Of the snapshots below `offset` keep those at the offsets `wanted`. This and the next two raise OSError.
 
         What they return deletes the files when synced; their names are gone at once.
         """
         return self._drop([known for known in self._offsets if known < offset and known not in wanted])
 
-    def remove_before(self, offset: int) -> list[Syncable]:
+    def remove_before(self, offset: int) -> list[SyncTask]:
         """Delete the snapshots below `offset`, but never the newest."""
         return self._drop([known for known in self._offsets[:-1] if known < offset])
 
-    def remove_between(self, after: int, before: int) -> list[Syncable]:
+    def remove_between(self, after: int, before: int) -> list[SyncTask]:
         """Delete the snapshots above `after` and below `before`."""
         return self._drop([known for known in self._offsets if after < known < before])
 
-    def _drop(self, passed: Collection[int]) -> list[Syncable]:
+    def _drop(self, passed: Collection[int]) -> list[SyncTask]:
         self._known = [known for known in self._known if known not in passed]
         return self._store.removals([file_name(old, SNAPSHOT_SUFFIX) for old in passed])
 

@@ -16,7 +16,7 @@ from fencepost.broker.log.storage.store import (
     FileRegion,
     Piece,
     Staging,
-    Syncable,
+    SyncTask,
 )
 
 if TYPE_CHECKING:
@@ -200,13 +200,13 @@ class DiskFile:
         self._ragged = False
         self._reserved_to = 0
 
-    def pin(self) -> Syncable | None:
+    def sync_target(self) -> SyncTask | None:
         if not self._exists:
             return None
         start, self._pinned_bytes = self._pinned_bytes, self._size_bytes
         return FileSync(self._disk, self.descriptor or self._open(), self.place, start, self._size_bytes)
 
-    def relief(self, max_bytes: int) -> tuple[int, Syncable | None]:
+    def writeback(self, max_bytes: int) -> tuple[int, SyncTask | None]:
         start, stop = self._pinned_bytes, min(self._size_bytes, self._pinned_bytes + max_bytes)
         if stop <= start:
             return 0, None

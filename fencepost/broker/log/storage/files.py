@@ -11,7 +11,7 @@ from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
 from fencepost.broker.log.storage.disk import SYSTEM_DISK, Disk, remove_tree
 from fencepost.broker.log.storage.disk_file import DiskFile
 from fencepost.broker.log.storage.file_jobs import DirectorySync, LateSync, Removal, Replacement, TreeRemoval
-from fencepost.broker.log.storage.store import Bytes, FlushFailed, Store, StoredFile, Syncable
+from fencepost.broker.log.storage.store import Bytes, FlushFailed, Store, StoredFile, SyncTask
 
 _READ_BYTES = 1 << 20
 _TEMPORARY = ".tmp"
@@ -98,7 +98,7 @@ class FileStore:
         self._put(name, data, durable or whole)
         self.changes += 1
         if durable:
-            for entry in self.pin_entries():
+            for entry in self.entry_targets():
                 entry.sync()
 
     def _write_whole(self, path: str, data: Bytes, synced: bool) -> None:
@@ -117,7 +117,7 @@ class FileStore:
         finally:
             self.disk.close(fd)
 
-    def replacement(self, name: str, data: Bytes) -> Syncable:
+    def replacement(self, name: str, data: Bytes) -> SyncTask:
         self.make()
         return Replacement(self, name, data)
 
@@ -135,8 +135,8 @@ class FileStore:
             self._unlink(temporary)
             raise
 
-    def removals(self, names: Iterable[str]) -> list[Syncable]:
-        found: list[Syncable] = []
+    def removals(self, names: Iterable[str]) -> list[SyncTask]:
+        found: list[SyncTask] = []
         for name in names:
             try:
                 self.rename(name, name + _DELETED)
@@ -160,7 +160,7 @@ class FileStore:
         self.disk.rename(self._path_of(name), self._path_of(to))
         self.changes += 1
 
-    def discard_child(self, name: str, via: str) -> list[Syncable]:
+    def discard_child(self, name: str, via: str) -> list[SyncTask]:
         if name != via:
             try:
                 self.rename_child(name, via)
@@ -173,7 +173,7 @@ class FileStore:
         self._children.pop(name, None)
         self.changes += 1
 
-    def late_pins(self, names: Iterable[str]) -> list[Syncable]:
+    def late_targets(self, names: Iterable[str]) -> list[SyncTask]:
         return [LateSync(self, name) for name in names]
 
     def sync_file(self, name: str) -> None:
@@ -190,13 +190,13 @@ class FileStore:
         finally:
             self.disk.close(fd)
 
-    def pin_entries(self) -> list[Syncable]:
-        pins: list[Syncable] = []
+    def entry_targets(self) -> list[SyncTask]:
+        sync_targets: list[SyncTask] = []
         if self.changes != self._durable_changes:
-            pins.append(DirectorySync(self))
+            sync_targets.append(DirectorySync(self))
         if self._parent is not None:
-            pins += self._parent.pin_entries()
-        return pins
+            sync_targets += self._parent.entry_targets()
+        return sync_targets
 
     def sync_entries(self, changes: int) -> None:
         """Make the first `changes` changes of names durable; callable from any thread. Raises OSError.

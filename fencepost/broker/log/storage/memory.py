@@ -4,7 +4,7 @@ import errno
 import os
 from collections.abc import Iterable, Mapping
 
-from fencepost.broker.log.storage.store import NEVER_WRITTEN, Bytes, Piece, Staging, Store, StoredFile, Syncable
+from fencepost.broker.log.storage.store import NEVER_WRITTEN, Bytes, Piece, Staging, Store, StoredFile, SyncTask
 
 
 class MemoryFile:
@@ -53,10 +53,10 @@ class MemoryFile:
     def truncate(self, size_bytes: int) -> None:
         del self.data[size_bytes:]
 
-    def pin(self) -> Syncable | None:
+    def sync_target(self) -> SyncTask | None:
         return None
 
-    def relief(self, max_bytes: int) -> tuple[int, Syncable | None]:
+    def writeback(self, max_bytes: int) -> tuple[int, SyncTask | None]:
         return 0, None
 
     def follow(self, name: str) -> None:
@@ -121,10 +121,10 @@ class MemoryStore:
         fresh.write(0, data)
         self.files[name] = fresh
 
-    def replacement(self, name: str, data: Bytes) -> Syncable:
+    def replacement(self, name: str, data: Bytes) -> SyncTask:
         return _Replacement(self, name, data)
 
-    def removals(self, names: Iterable[str]) -> list[Syncable]:
+    def removals(self, names: Iterable[str]) -> list[SyncTask]:
         for name in names:
             self.remove(name)
         return []
@@ -140,16 +140,16 @@ class MemoryStore:
         file.place = f"{self.place}/{to}"
         self.files[to] = file
 
-    def discard_child(self, name: str, via: str) -> list[Syncable]:
+    def discard_child(self, name: str, via: str) -> list[SyncTask]:
         self._children.pop(name, None)
         return []
 
     def rename_child(self, name: str, to: str) -> None:
         self._children[to] = self._children.pop(name)
 
-    def late_pins(self, names: Iterable[str]) -> list[Syncable]:
+    def late_targets(self, names: Iterable[str]) -> list[SyncTask]:
         files = [file for name in names if (file := self.files.get(name)) is not None]
-        return [pin for file in files if (pin := file.pin()) is not None]
+        return [target for file in files if (target := file.sync_target()) is not None]
 
-    def pin_entries(self) -> list[Syncable]:
+    def entry_targets(self) -> list[SyncTask]:
         return []

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from fencepost.broker.log.config import LogConfig, jitter_ms
 from fencepost.broker.log.recovery.seals import SEAL_SUFFIX, Seal, encode_seal
 from fencepost.broker.log.storage.indexes import OFFSET_ENTRY, OffsetIndex, TimeIndex
-from fencepost.broker.log.storage.store import Bytes, CorruptLogFile, Piece, Store, Syncable
+from fencepost.broker.log.storage.store import Bytes, CorruptLogFile, Piece, Store, SyncTask
 from fencepost.broker.log.storage.txn_index import TxnIndex
 from fencepost.protocol.record_batch import HEADER_SIZE, BatchHeader
 
@@ -258,13 +258,13 @@ class Segment:
             self.aborted.seal(),
         )
 
-    def pins(self) -> list[Syncable]:
+    def sync_targets(self) -> list[SyncTask]:
         """What to sync to make the batches and the written part of the indexes durable."""
         seal = self.store.open(self.names[SEAL_SUFFIX])
         files = (self.file, self.offsets.file, self.times.file, self.aborted.file, seal)
-        pins = [pin for pin in (file.pin() for file in files) if pin is not None]
+        sync_targets = [target for target in (file.sync_target() for file in files) if target is not None]
         seal.close()
-        return pins
+        return sync_targets
 
     def rewind(self, position: int, offset: int, replay_from: int) -> None:
         """Before a scan from `position` (the batch of `offset`) on: forget what the scan will note. Raises OSError.
@@ -314,7 +314,7 @@ class Segment:
         for name in self.names.values():
             self.store.remove(name)
 
-    def removals(self) -> list[Syncable]:
+    def removals(self) -> list[SyncTask]:
         """Take the names of its files away, the data first; what is returned deletes them. Raises OSError."""
         self.close()
         return self.store.removals(self.names.values())

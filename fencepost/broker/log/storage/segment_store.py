@@ -2,7 +2,7 @@
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.recovery.opening import Recovered, recover
-from fencepost.broker.log.storage.store import Store, Syncable
+from fencepost.broker.log.storage.store import Store, SyncTask
 
 
 class SegmentStore:
@@ -32,6 +32,6 @@ class SegmentStore:
         """Set a log that is not open aside under another name. Raises OSError."""
         self._store.rename_child(name, to)
 
-    def delete(self, name: str, via: str) -> list[Syncable]:
+    def delete(self, name: str, via: str) -> list[SyncTask]:
         """Rename a log that is not open to `via`; what is returned deletes its files when synced. Raises OSError."""
         return self._store.discard_child(name, via)

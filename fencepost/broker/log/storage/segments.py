@@ -9,7 +9,7 @@ from fencepost.broker.log.log_store import Conflict, Extent, FoundTime, LateLog
 from fencepost.broker.log.retention import SegmentFacts
 from fencepost.broker.log.storage import timestamps
 from fencepost.broker.log.storage.segment import Segment
-from fencepost.broker.log.storage.store import Bytes, Piece, Staging, Store, Syncable
+from fencepost.broker.log.storage.store import Bytes, Piece, Staging, Store, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.protocol.record_batch import BatchHeader
 
@@ -26,17 +26,17 @@ class Segments:
         self.store = store
         self._segments = segments
         self._found = segments[:-1]
-        """Those of an earlier run that no `pins` has covered: there may be thousands."""
+        """Those of an earlier run that no `sync_targets` has covered: there may be thousands."""
         self._unsynced: list[Segment] = []
-        """Those that were closed since the last `pins`."""
+        """Those that were closed since the last `sync_targets`."""
         self.active = segments[-1]
         self.unflushed = False
-        """Whether the last `pins` had to leave index entries of sealed segments in memory: the disk was full."""
+        """Whether the last `sync_targets` left index entries of sealed segments in memory: the disk was full."""
         self._sealed_bytes = sum(segment.size_bytes for segment in segments[:-1])
         self._rolled_bytes = 0
         self.written_batches = 0
         """A count of appends."""
-        self.closed_since_pins = 0
+        self.closed_since_sync = 0
         """As `StoredLog` says."""
 
     def __iter__(self) -> Iterator[Segment]:
@@ -98,7 +98,7 @@ class Segments:
         self._sealed_bytes += old.size_bytes
         self._rolled_bytes += old.size_bytes
         self._unsynced.append(old)
-        self.closed_since_pins += 1
+        self.closed_since_sync += 1
         self.active = following
         self._segments.append(following)
 
@@ -173,33 +173,33 @@ class Segments:
     # Durability and deletion
 
     @property
-    def has_unpinned_closed(self) -> bool:
+    def has_unsynced_closed(self) -> bool:
         """As `StoredLog` says."""
         return bool(self._unsynced or self._found)
 
-    def pins(self) -> list[Syncable]:
+    def sync_targets(self) -> list[SyncTask]:
         """What to sync to make all batches so far durable, and once the indexes of each sealed segment."""
         kept = [segment for segment in self._unsynced if not segment.flush_indexes()]
         found = [segment for segment in self._found if not segment.flush_indexes()]
         self.unflushed = bool(kept or found)
-        pins = [pin for segment in self._unsynced for pin in segment.pins()]
-        pins += self.store.late_pins(name for segment in self._found for name in segment.names.values())
+        sync_targets = [target for segment in self._unsynced for target in segment.sync_targets()]
+        sync_targets += self.store.late_targets(name for segment in self._found for name in segment.names.values())
         self._unsynced, self._found = kept, found
-        self.closed_since_pins = 0
-        pin = self.active.file.pin()
-        if pin is not None:
-            pins.append(pin)
-        return pins + self.store.pin_entries()
+        self.closed_since_sync = 0
+        target = self.active.file.sync_target()
+        if target is not None:
+            sync_targets.append(target)
+        return sync_targets + self.store.entry_targets()
 
-    def relief(self, max_bytes: int) -> tuple[int, list[Syncable]]:
+    def writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]:
         """As `StoredLog` says. Raises OSError."""
-        taken, pins = 0, list[Syncable]()
+        taken, sync_targets = 0, list[SyncTask]()
         for segment in (*self._found, *self._unsynced, self.active):
-            size_bytes, pin = segment.file.relief(max_bytes - taken)
+            size_bytes, target = segment.file.writeback(max_bytes - taken)
             taken += size_bytes
-            if pin is not None:
-                pins.append(pin)
-        return taken, pins
+            if target is not None:
+                sync_targets.append(target)
+        return taken, sync_targets
 
     def reserve(self, size_bytes: int) -> None:
         """Have the active segment's file ready for so much more, as `StoredFile` says."""
@@ -211,9 +211,11 @@ class Segments:
             if segment.next_offset > offset:
                 segment.write_again(max(offset, segment.base_offset))
 
-    def tail_pins(self, offset: int) -> list[Syncable]:
+    def tail_targets(self, offset: int) -> list[SyncTask]:
         """What to sync to make durable all that stands at `offset` and above. Raises OSError."""
-        return [pin for segment in self._segments if segment.next_offset > offset for pin in segment.pins()]
+        return [
+            target for segment in self._segments if segment.next_offset > offset for target in segment.sync_targets()
+        ]
 
     def flush_indexes(self) -> bool:
         """Put all waiting index entries into their files; False when the disk refuses."""
@@ -223,14 +225,14 @@ class Segments:
         """Let the active segment's file come into being though it is empty. Raises OSError."""
         self.active.file.create()
 
-    def seal_pins(self) -> list[Syncable] | None:
+    def seal_targets(self) -> list[SyncTask] | None:
         """Bring the active segment's indexes to their final state: what to sync then; None where the disk is full."""
-        return self.active.pins() if self.active.seal() else None
+        return self.active.sync_targets() if self.active.seal() else None
 
-    def drop_front(self, count: int) -> list[Syncable]:
+    def drop_front(self, count: int) -> list[SyncTask]:
         """Take the oldest `count` segments out; what is returned deletes their files when synced. Raises OSError."""
         assert count < len(self._segments), "the active segment stays"
-        removals: list[Syncable] = []
+        removals: list[SyncTask] = []
         for segment in self._segments[:count]:
             removals += segment.removals()
             self._segments.remove(segment)

@@ -70,7 +70,7 @@ Piece = bytes | FileRegion
 """What a read hands out: small pieces as bytes, large ones as regions of a file."""
 
 
-class Syncable(Protocol):
+class SyncTask(Protocol):
     """Something that can be made durable from another thread, whatever the event loop does meanwhile."""
 
     def sync(self) -> None:
@@ -78,7 +78,7 @@ class Syncable(Protocol):
         ...
 
 
-class Staging(Syncable, Protocol):
+class Staging(SyncTask, Protocol):
     """What a thread does for `StoredFile.stage`: its `sync` returns when that is done, and never raises."""
 
 
@@ -149,13 +149,13 @@ class StoredFile(Protocol):
         """Drop everything from `size_bytes` on. Raises OSError."""
         ...
 
-    def pin(self) -> Syncable | None:
+    def sync_target(self) -> SyncTask | None:
         """What to sync so that all writes so far are durable; None where nothing was ever written."""
         ...
 
-    def relief(self, max_bytes: int) -> "tuple[int, Syncable | None]":
-        """At most so many of the oldest bytes that no `pin` has covered: how many they are, and what brings them to the
-        disk when synced, which makes nothing durable. Raises OSError.
+    def writeback(self, max_bytes: int) -> "tuple[int, SyncTask | None]":
+        """At most so many of the oldest bytes that no `sync_target` has covered: how many, and what brings them
+        to the disk when synced, which makes nothing durable. Raises OSError.
         """
         ...
 
@@ -204,11 +204,11 @@ class Store(Protocol):
         """
         ...
 
-    def replacement(self, name: str, data: Bytes) -> Syncable:
+    def replacement(self, name: str, data: Bytes) -> SyncTask:
         """What puts a small file in place durably, as `replace` does, when it is synced: from any thread."""
         ...
 
-    def removals(self, names: Iterable[str]) -> list[Syncable]:
+    def removals(self, names: Iterable[str]) -> list[SyncTask]:
         """Take these files' names away, in this order, where they exist; what is returned deletes them when synced.
 
         That may be done by any thread, at any time or never: freeing a file's blocks can take its time, and the next
@@ -227,7 +227,7 @@ class Store(Protocol):
         """
         ...
 
-    def discard_child(self, name: str, via: str) -> list[Syncable]:
+    def discard_child(self, name: str, via: str) -> list[SyncTask]:
         """Rename a directory to `via`; what is returned deletes it with all that is in it, as that of `removals`."""
         ...
 
@@ -235,12 +235,12 @@ class Store(Protocol):
         """Give a directory another name."""
         ...
 
-    def late_pins(self, names: Iterable[str]) -> list[Syncable]:
-        """What makes all writes so far to these files durable, as `StoredFile.pin`, but opens each only when it is
+    def late_targets(self, names: Iterable[str]) -> list[SyncTask]:
+        """What makes all writes so far to these files durable, as `StoredFile.target`, but opens each only when it is
         synced: there may be very many. Those that are gone by then are passed over.
         """
         ...
 
-    def pin_entries(self) -> list[Syncable]:
+    def entry_targets(self) -> list[SyncTask]:
         """What to sync so that files made or deleted since the last call stay so."""
         ...
