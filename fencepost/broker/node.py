@@ -53,12 +53,11 @@ from fencepost.coordinator.metadata.delta import Change, PartitionsAdded, TopicC
 from fencepost.coordinator.metadata.image import GROUP_VERSION
 from fencepost.coordinator.metadata.registration import Registration
 from fencepost.coordinator.metadata.service import MetadataService
-from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
 from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import BrokerEndpoint
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC, TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ from fencepost.coordinator.group import codec as group_codec
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.snapshot import read_snapshot, snapshot_id
-from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
 from fencepost.coordinator.txn import codec as txn_codec
 from fencepost.protocol.batch_header import BatchHeader
 from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_record
 from fencepost.protocol.records import Record
+from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
 
 
 def verify(

@@ -1,39 +1,10 @@
-"""What generated codecs call while they run: lengths, tagged fields and records."""
+"""What generated codecs call while they run: tagged fields and records."""
 
 import struct
 from collections.abc import Callable
 from typing import Any
 
-from fencepost.protocol.primitives import unsigned_varint
-
-
-class Malformed(Exception):
-    """The generated decoder met bytes it can not accept; the plain decoder then says which field they are."""
-
-
-VARINTS = [unsigned_varint(number) for number in range(128)]
-
-
-def put_varint(number: int) -> bytes:
-    """Encode a length; small ones from a table."""
-    return VARINTS[number] if number < 128 else unsigned_varint(number)
-
-
-def get_varint(b: bytes | memoryview, o: int) -> tuple[int, int]:
-    """A varint of at most five bytes at `o`, and where it ends."""
-    number = shift = 0
-    while True:
-        byte = b[o]
-        o += 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            break
-        shift += 7
-        if shift > 28:
-            raise Malformed("varint")
-    if number > 0xFFFFFFFF:
-        raise Malformed("varint")
-    return number, o
+from fencepost.protocol.varints import Malformed, get_varint, put_varint
 
 
 def get_tags(b: memoryview, o: int) -> tuple[dict[int, bytes] | None, int]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from construct import Bytes, Flag, FormatField
 
-from fencepost.protocol.codec_words import Malformed, get_tags, get_varint, put_records, put_tags, put_varint
+from fencepost.protocol.codec_words import get_tags, put_records, put_tags
 from fencepost.protocol.primitives import (
     ArrayOf,
     LengthPrefixed,
@@ -15,6 +15,7 @@ from fencepost.protocol.primitives import (
     VersionedStruct,
     minimum_size,
 )
+from fencepost.protocol.varints import Malformed, get_varint, put_varint
 
 DecodeFunction = Callable[[memoryview, int], tuple[Any, int]]
 EncodeFunction = Callable[[Any], list[Any]]

@@ -3,9 +3,9 @@
 import struct
 from typing import Any, NamedTuple
 
-from fencepost.protocol.codec_words import Malformed, get_varint
 from fencepost.protocol.registry import API_BY_KEY, Api
 from fencepost.protocol.schema import DecodeError
+from fencepost.protocol.varints import Malformed, get_varint
 
 _START = struct.Struct(">hhih")
 _CORRELATION = struct.Struct(">i")

@@ -38,7 +38,6 @@ from fencepost.protocol.metadata_record_types import (
     UserScramCredentialRecord,
     record_count,
 )
-from fencepost.protocol.primitives import unsigned_varint
 from fencepost.protocol.schema import (
     Array,
     Bool,
@@ -59,6 +58,7 @@ from fencepost.protocol.schema import (
     Uint16,
     Uuid,
 )
+from fencepost.protocol.varints import Malformed, get_varint, put_varint
 
 __all__ = [
     "UNASSIGNED_DIRECTORY",
@@ -289,7 +289,7 @@ def encode_metadata_record(record: MetadataRecord) -> bytes:
     elif isinstance(record, RegisterBrokerRecord) and not record.log_dirs and not record.is_migrating_zk_broker:
         version = 1  # directories came with version 3: software of an older metadata.version reads it, too
     value = form.message(**{name: _to_wire(getattr(record, name)) for name in form.message.fields})
-    head = unsigned_varint(FRAME_VERSION) + unsigned_varint(form.api_key) + unsigned_varint(version)
+    head = put_varint(FRAME_VERSION) + put_varint(form.api_key) + put_varint(version)
     return head + form.message.encode(value, version)
 
 
@@ -334,16 +334,10 @@ def _from_struct(part: Any) -> Any:
 
 
 def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while True:
-        if at >= len(data) or shift > 14:
-            raise MetadataRecordError("the head of a metadata record is cut off or too long")
-        byte = data[at]
-        at += 1
-        number |= (byte & 127) << shift
-        if byte < 128:
-            return number, at
-        shift += 7
+    try:
+        return get_varint(data, at)
+    except (IndexError, Malformed) as error:
+        raise MetadataRecordError("the head of a metadata record is cut off or too long") from error
 
 
 def encode_metadata_records(entries: Iterable[MetadataEntry]) -> list[bytes]:

@@ -25,6 +25,8 @@ from construct import (
     stream_write,
 )
 
+from fencepost.protocol.varints import put_varint
+
 Int8 = Int8sb
 Int16 = Int16sb
 Int32 = Int32sb
@@ -54,21 +56,9 @@ class UnsignedVarint(Construct):
         return int(number)
 
     def _build(self, obj: int, stream: Any, context: Any, path: str) -> int:
-        data = unsigned_varint(obj)
+        data = put_varint(obj)
         stream_write(stream, data, len(data), path)
         return obj
-
-
-def unsigned_varint(number: int) -> bytes:
-    """Encode `number` (0 to 2**32 - 1) as a base-128 varint."""
-    if number < 128:
-        return bytes((number,))
-    out = bytearray()
-    while number > 127:
-        out.append(number & 127 | 128)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 UVarint = UnsignedVarint()

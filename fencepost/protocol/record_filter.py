@@ -19,6 +19,7 @@ from fencepost.protocol.batch_header import (
     CorruptBatch,
     pack_header,
 )
+from fencepost.protocol.varints import put_signed_varint
 
 _NO_TIMESTAMP_MS = -1
 _VARINT_BITS_MAX = 63
@@ -88,8 +89,13 @@ def filtered(
     )
     parts: list[bytes | bytearray] = []
     for record in kept:
-        time = _varint(record.timestamp_ms - delete_horizon_ms)
-        parts += (_varint(1 + len(time) + record.end - record.rest), b"\0", time, body[record.rest : record.end])
+        time = put_signed_varint(record.timestamp_ms - delete_horizon_ms)
+        parts += (
+            put_signed_varint(1 + len(time) + record.end - record.rest),
+            b"\0",
+            time,
+            body[record.rest : record.end],
+        )
     return header, b"".join(parts)
 
 
@@ -132,13 +138,3 @@ def _zigzag(data: bytes | bytearray, at: int) -> tuple[int, int]:
         value |= byte << shift
         at += 1
     return (value >> 1) ^ -(value & 1), at
-
-
-def _varint(number: int) -> bytes:
-    rest = number << 1 if number >= 0 else ~(number << 1)
-    out = bytearray()
-    while rest > 127:
-        out.append(rest & 127 | 128)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)

@@ -14,6 +14,7 @@ from fencepost.protocol.batch_header import (
     CorruptBatch,
 )
 from fencepost.protocol.compression import Compression, DecompressionFailed, decompress, unpacked_limit
+from fencepost.protocol.varints import put_signed_varint
 
 Headers = tuple[tuple[str, bytes | None], ...]
 NewRecord = tuple[int, bytes | None, bytes | None, Iterable[tuple[str, bytes | None]]]
@@ -236,19 +237,6 @@ def decode_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
     return tuple(headers), at
 
 
-def _varint(number: int) -> bytes:
-    """A signed number as zigzag varint; OverflowError outside of 64 bits."""
-    rest = number << 1 if number >= 0 else ~(number << 1)
-    if rest >> 64:
-        raise OverflowError(f"{number} does not fit 64 bits")
-    out = bytearray()
-    while rest > 127:
-        out.append(rest & 127 | 128)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
-
-
 _SMALL = 8192
 _VARINTS = (
     *(bytes((number << 1,)) for number in range(64)),
@@ -263,7 +251,7 @@ def _sized(data: bytes | None) -> bytes:
     if data is None:
         return _NULL
     length = len(data)
-    return (_VARINTS[length] if length < _SMALL else _varint(length)) + data
+    return (_VARINTS[length] if length < _SMALL else put_signed_varint(length)) + data
 
 
 def encode_records(
@@ -312,14 +300,14 @@ def _encode_all(records: Sequence[Record | NewRecord], base_timestamp: int, base
             max_timestamp = timestamp
         shift = timestamp - base_timestamp
         body = b"\0%b%b%b%b%b" % (
-            varints[shift] if 0 <= shift < small else _varint(shift),
-            varints[delta] if delta < small else _varint(delta),
+            varints[shift] if 0 <= shift < small else put_signed_varint(shift),
+            varints[delta] if delta < small else put_signed_varint(delta),
             _NULL if key is None else _sized(key),
             _NULL if value is None else _sized(value),
             _encode_headers(headers) if headers else _EMPTY,
         )
         size = len(body)
-        append(varints[size] if size < small else _varint(size))
+        append(varints[size] if size < small else put_signed_varint(size))
         append(body)
     return b"".join(out), delta, max_timestamp
 
@@ -328,12 +316,12 @@ def encode_record(key: bytes | None, value: bytes | None) -> bytes:
     """One record with the timestamp and the offset of its batch, without headers."""
     body = b"\0\0\0%b%b\0" % (_NULL if key is None else _sized(key), _NULL if value is None else _sized(value))
     size = len(body)
-    return (_VARINTS[size] if size < _SMALL else _varint(size)) + body
+    return (_VARINTS[size] if size < _SMALL else put_signed_varint(size)) + body
 
 
 def _encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
     pairs = list(headers)
-    parts = [_varint(len(pairs))]
+    parts = [put_signed_varint(len(pairs))]
     for key, value in pairs:
         parts += (_sized(key.encode()), _sized(value))
     return b"".join(parts)

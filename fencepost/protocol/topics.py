@@ -1,7 +1,11 @@
-"""The two small values that every layer shares: a partition's name and a reader's isolation level."""
+"""What every layer shares: a partition's name, the names of the internal topics, and a reader's isolation level."""
 
 from enum import IntEnum
 from typing import NamedTuple
+
+GROUP_TOPIC = "__consumer_offsets"
+TRANSACTION_TOPIC = "__transaction_state"
+METADATA_TOPIC = "__cluster_metadata"
 
 
 class TopicPartition(NamedTuple):

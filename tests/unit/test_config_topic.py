@@ -4,18 +4,11 @@ import pytest
 
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.config.entries import broker_entries, default_broker_entries, topic_entries
-from fencepost.broker.config.topic_config import (
-    NO_DYNAMIC,
-    ConfigSource,
-    Dynamic,
-    Origin,
-    chain,
-    effective,
-    topic_problem,
-)
+from fencepost.broker.config.topic_config import NO_DYNAMIC, Dynamic, Origin, chain, effective, topic_problem
 from fencepost.broker.config.topic_rules import TopicRules, cluster_facts, log_config, metadata_log_config, txn_config
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS
-from fencepost.coordinator.metadata.image import EMPTY_IMAGE, ResourceType
+from fencepost.coordinator.metadata.image import EMPTY_IMAGE
+from fencepost.protocol.admin_enums import ConfigResourceType, ConfigSource
 
 CONFIG = load_config()
 
@@ -65,12 +58,12 @@ def test_the_chain_goes_from_the_topic_to_the_default() -> None:
     broker = load_config(assignments=["log.retention.minutes=3", "log.retention.hours=4"])
     dynamic = Dynamic({"log.retention.ms": "2"}, {"log.retention.ms": "9"})
     assert chain("retention.ms", {"retention.ms": "1"}, broker, dynamic) == [
-        Origin("retention.ms", "1", ConfigSource.DYNAMIC_TOPIC_CONFIG),
-        Origin("log.retention.ms", "2", ConfigSource.DYNAMIC_BROKER_CONFIG),
-        Origin("log.retention.ms", "9", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        Origin("log.retention.minutes", "180000", ConfigSource.STATIC_BROKER_CONFIG),
-        Origin("log.retention.hours", "14400000", ConfigSource.STATIC_BROKER_CONFIG),
-        Origin("log.retention.hours", "604800000", ConfigSource.DEFAULT_CONFIG),
+        Origin("retention.ms", "1", ConfigSource.TOPIC),
+        Origin("log.retention.ms", "2", ConfigSource.BROKER),
+        Origin("log.retention.ms", "9", ConfigSource.ALL_BROKERS),
+        Origin("log.retention.minutes", "180000", ConfigSource.STATIC_BROKER),
+        Origin("log.retention.hours", "14400000", ConfigSource.STATIC_BROKER),
+        Origin("log.retention.hours", "604800000", ConfigSource.DEFAULT),
     ]
 
 
@@ -103,10 +96,10 @@ def test_topics_that_are_set_alike_share_one_log_config() -> None:
 
 def test_append_on_nothing_starts_from_what_holds() -> None:
     rules = TopicRules(load_config(assignments=["log.cleanup.policy=compact"]))
-    assert rules.default_text(EMPTY_IMAGE, ResourceType.TOPIC, "cleanup.policy") == "compact"
-    assert rules.is_list(ResourceType.TOPIC, "cleanup.policy")
-    assert not rules.is_list(ResourceType.TOPIC, "retention.ms")
-    assert not rules.is_list(ResourceType.BROKER, "no.such")
+    assert rules.default_text(EMPTY_IMAGE, ConfigResourceType.TOPIC, "cleanup.policy") == "compact"
+    assert rules.is_list(ConfigResourceType.TOPIC, "cleanup.policy")
+    assert not rules.is_list(ConfigResourceType.TOPIC, "retention.ms")
+    assert not rules.is_list(ConfigResourceType.BROKER, "no.such")
 
 
 def test_entries_of_a_topic_hide_what_is_internal_until_it_is_set() -> None:
@@ -121,23 +114,23 @@ def test_entries_of_a_broker_know_their_source_and_whether_they_can_change() -> 
     broker = load_config(assignments=["num.partitions=4"])
     entries = {entry.name: entry for entry in broker_entries(broker, Dynamic({"message.max.bytes": "9"}, {}))}
     assert entries["num.partitions"].value == "4"
-    assert entries["num.partitions"].source is ConfigSource.STATIC_BROKER_CONFIG
+    assert entries["num.partitions"].source is ConfigSource.STATIC_BROKER
     assert entries["num.partitions"].read_only
     assert entries["message.max.bytes"].value == "9"
     assert [origin.source for origin in entries["message.max.bytes"].synonyms] == [
-        ConfigSource.DYNAMIC_BROKER_CONFIG,
-        ConfigSource.DEFAULT_CONFIG,
+        ConfigSource.BROKER,
+        ConfigSource.DEFAULT,
     ]
     assert entries["broker.id"].value == entries["node.id"].value == "1"
     assert entries["log.retention.ms"].value is None
-    assert entries["log.retention.ms"].source is ConfigSource.DEFAULT_CONFIG
+    assert entries["log.retention.ms"].source is ConfigSource.DEFAULT
 
 
 def test_the_cluster_default_lists_only_what_was_altered() -> None:
     assert default_broker_entries(NO_DYNAMIC) == []
     [entry] = default_broker_entries(Dynamic({}, {"log.retention.ms": "5"}))
     assert (entry.name, entry.value, entry.source) == (
-        "log.retention.ms", "5", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG,
+        "log.retention.ms", "5", ConfigSource.ALL_BROKERS,
     )  # fmt: skip
 
 

@@ -9,9 +9,10 @@ from types import MappingProxyType
 
 from fencepost.broker.config.entries import ConfigEntry
 from fencepost.broker.config.fields import Kind, Setting, format_value
-from fencepost.broker.config.topic_config import ConfigSource, Origin
+from fencepost.broker.config.topic_config import Origin
 from fencepost.broker.config.without_effect import NO_EFFECT
 from fencepost.coordinator.metadata.commands import Outcome
+from fencepost.protocol.admin_enums import ConfigSource
 from fencepost.protocol.errors import ErrorCode
 
 INTERVAL_MS_MIN, INTERVAL_MS_MAX = 100, 3_600_000
@@ -75,11 +76,9 @@ def metrics_entries(configs: Mapping[str, str]) -> list[ConfigEntry]:
     for name, setting in METRICS_SETTINGS.items():
         origins: tuple[Origin, ...] = ()
         if name in configs:
-            origins = (Origin(name, configs[name], ConfigSource.CLIENT_METRICS_CONFIG),)
+            origins = (Origin(name, configs[name], ConfigSource.CLIENT_METRICS),)
         value, source = (
-            (origins[0].value, origins[0].source)
-            if origins
-            else (format_value(setting.default), ConfigSource.DEFAULT_CONFIG)
+            (origins[0].value, origins[0].source) if origins else (format_value(setting.default), ConfigSource.DEFAULT)
         )
         found.append(ConfigEntry(name, value, source, False, setting.kind, setting.doc, origins))
     return found

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from fencepost.broker.config.broker_config import ALIASES, SETTINGS, BrokerConfig
 from fencepost.broker.config.fields import Kind, Update, format_value
-from fencepost.broker.config.topic_config import ConfigSource, Dynamic, Origin, chain
+from fencepost.broker.config.topic_config import Dynamic, Origin, chain
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS, TopicSetting
 from fencepost.broker.config.without_effect import WITHOUT_EFFECT
+from fencepost.protocol.admin_enums import ConfigSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def topic_entries(overrides: Mapping[str, str], broker: BrokerConfig, dynamic: D
 
 def _is_shown(origin: Origin, entry: TopicSetting) -> bool:
     """Kafka lists the default of a synonym only where that is the first one: not that of log.retention.hours."""
-    if origin.source is not ConfigSource.DEFAULT_CONFIG:
+    if origin.source is not ConfigSource.DEFAULT:
         return True
     return bool(entry.synonyms) and origin.name == entry.synonyms[0].name
 
@@ -52,16 +53,16 @@ def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
         origins = [
             Origin(name, layer[name], source)
             for layer, source in (
-                (dynamic.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
-                (dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-                (broker.given, ConfigSource.STATIC_BROKER_CONFIG),
+                (dynamic.node, ConfigSource.BROKER),
+                (dynamic.cluster, ConfigSource.ALL_BROKERS),
+                (broker.given, ConfigSource.STATIC_BROKER),
             )
             if name in layer
         ]
         default = format_value(setting.default)
         if default is not None:
-            origins.append(Origin(name, default, ConfigSource.DEFAULT_CONFIG))
-        strongest = origins[0] if origins else Origin(name, None, ConfigSource.DEFAULT_CONFIG)
+            origins.append(Origin(name, default, ConfigSource.DEFAULT))
+        strongest = origins[0] if origins else Origin(name, None, ConfigSource.DEFAULT)
         read_only = setting.update is Update.READ_ONLY
         entry = ConfigEntry(
             name, strongest.value, strongest.source, read_only, setting.kind, setting.doc, tuple(origins)
@@ -82,6 +83,6 @@ def default_broker_entries(dynamic: Dynamic) -> list[ConfigEntry]:
     found: list[ConfigEntry] = []
     for name, value in sorted(dynamic.cluster.items()):
         setting = SETTINGS.get(name) or WITHOUT_EFFECT[name]
-        origin = Origin(name, value, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+        origin = Origin(name, value, ConfigSource.ALL_BROKERS)
         found.append(ConfigEntry(name, value, origin.source, False, setting.kind, setting.doc, (origin,)))
     return found

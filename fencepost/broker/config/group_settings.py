@@ -7,7 +7,8 @@ from typing import Any
 from fencepost.broker.config.broker_config import SETTINGS, BrokerConfig
 from fencepost.broker.config.entries import ConfigEntry
 from fencepost.broker.config.fields import format_value
-from fencepost.broker.config.topic_config import ConfigSource, Dynamic, Origin
+from fencepost.broker.config.topic_config import Dynamic, Origin
+from fencepost.protocol.admin_enums import ConfigSource
 
 GROUP_SETTINGS: Mapping[str, str] = MappingProxyType(
     {
@@ -48,17 +49,17 @@ def group_entries(configs: Mapping[str, str], broker: BrokerConfig, dynamic: Dyn
     found: list[ConfigEntry] = []
     for name, behind in GROUP_SETTINGS.items():
         setting = SETTINGS[behind]
-        origins = [Origin(name, configs[name], ConfigSource.DYNAMIC_GROUP_CONFIG)] if name in configs else []
+        origins = [Origin(name, configs[name], ConfigSource.GROUP)] if name in configs else []
         origins += [
             Origin(behind, layer[behind], source)
             for layer, source in (
-                (dynamic.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
-                (dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-                (broker.given, ConfigSource.STATIC_BROKER_CONFIG),
+                (dynamic.node, ConfigSource.BROKER),
+                (dynamic.cluster, ConfigSource.ALL_BROKERS),
+                (broker.given, ConfigSource.STATIC_BROKER),
             )
             if behind in layer
         ]
-        origins.append(Origin(behind, format_value(setting.default), ConfigSource.DEFAULT_CONFIG))
+        origins.append(Origin(behind, format_value(setting.default), ConfigSource.DEFAULT))
         first = origins[0]
         found.append(ConfigEntry(name, first.value, first.source, False, setting.kind, setting.doc, tuple(origins)))
     return found

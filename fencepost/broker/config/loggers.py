@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 
 from fencepost.broker.config.entries import ConfigEntry
 from fencepost.broker.config.fields import Kind
-from fencepost.broker.config.topic_config import ConfigSource
-from fencepost.coordinator.metadata.commands import DONE, ConfigEdit, ConfigEdits, ConfigOperation, Outcome
+from fencepost.coordinator.metadata.commands import DONE, ConfigEdit, ConfigEdits, Outcome
+from fencepost.protocol.admin_enums import ConfigOperation, ConfigSource
 from fencepost.protocol.errors import ErrorCode
 
-BROKER_LOGGER = 8
 ROOT = "root"
 _TRACE = 5
 LEVELS = {
@@ -33,8 +32,7 @@ def logger_entries() -> list[ConfigEntry]:
     """Every logger with the level that holds for it, by name."""
     names = [ROOT, *sorted(name for name, one in _made().items() if isinstance(one, logging.Logger))]
     return [
-        ConfigEntry(name, _level_of(name), ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG, False, Kind.UNKNOWN, "", ())
-        for name in names
+        ConfigEntry(name, _level_of(name), ConfigSource.BROKER_LOGGER, False, Kind.UNKNOWN, "", ()) for name in names
     ]
 
 

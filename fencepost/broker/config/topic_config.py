@@ -1,27 +1,13 @@
 """Every topic-level configuration of Kafka: type, bounds, the broker settings it falls back to, and who said what."""
 
 from collections.abc import Mapping
-from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
 from fencepost.broker.config.broker_config import SETTINGS, BrokerConfig
 from fencepost.broker.config.fields import Value, format_value, nearest
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS, Synonym
-
-
-class ConfigSource(IntEnum):
-    """Where a served value comes from, under the numbers of DescribeConfigs (KIP-226)."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
+from fencepost.protocol.admin_enums import ConfigSource
 
 
 class Origin(NamedTuple):
@@ -72,11 +58,11 @@ def chain(name: str, overrides: Mapping[str, str], broker: BrokerConfig, dynamic
     entry = TOPIC_SETTINGS[name]
     found: list[Origin] = []
     if name in overrides:
-        found.append(Origin(name, overrides[name], ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        found.append(Origin(name, overrides[name], ConfigSource.TOPIC))
     layers: tuple[tuple[Mapping[str, str | None], ConfigSource], ...] = (
-        (dynamic.node, ConfigSource.DYNAMIC_BROKER_CONFIG),
-        (dynamic.cluster, ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG),
-        (broker.given, ConfigSource.STATIC_BROKER_CONFIG),
+        (dynamic.node, ConfigSource.BROKER),
+        (dynamic.cluster, ConfigSource.ALL_BROKERS),
+        (broker.given, ConfigSource.STATIC_BROKER),
     )
     for layer, source in layers:
         for synonym in entry.synonyms:
@@ -86,9 +72,9 @@ def chain(name: str, overrides: Mapping[str, str], broker: BrokerConfig, dynamic
     for synonym in entry.synonyms:
         default = format_value(SETTINGS[synonym.name].default)
         if default is not None:
-            found.append(Origin(synonym.name, _in_topic_unit(default, synonym), ConfigSource.DEFAULT_CONFIG))
+            found.append(Origin(synonym.name, _in_topic_unit(default, synonym), ConfigSource.DEFAULT))
     if not entry.synonyms:
-        found.append(Origin(name, format_value(entry.setting.default), ConfigSource.DEFAULT_CONFIG))
+        found.append(Origin(name, format_value(entry.setting.default), ConfigSource.DEFAULT))
     return found
 
 

@@ -8,14 +8,9 @@ from fencepost.broker.config.fields import Kind
 from fencepost.broker.config.topic_config import Dynamic, chain, effective, topic_problem
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS
 from fencepost.coordinator.metadata.commands import Outcome
-from fencepost.coordinator.metadata.image import (
-    EMPTY_IMAGE,
-    NOTHING,
-    TRANSACTION_VERSION,
-    MetadataImage,
-    ResourceType,
-)
+from fencepost.coordinator.metadata.image import EMPTY_IMAGE, NOTHING, TRANSACTION_VERSION, MetadataImage
 from fencepost.coordinator.metadata.ports import Bounds, ClusterFacts
+from fencepost.protocol.admin_enums import ConfigResourceType
 
 if TYPE_CHECKING:
     from fencepost.broker.log.compaction.cleaner import CleanerSettings
@@ -68,15 +63,15 @@ class TopicRules:
                 return problem
         return None
 
-    def is_list(self, kind: ResourceType, name: str) -> bool:
+    def is_list(self, kind: ConfigResourceType, name: str) -> bool:
         """Whether a configuration is a list."""
-        if kind is ResourceType.TOPIC:
+        if kind is ConfigResourceType.TOPIC:
             return name in TOPIC_SETTINGS and TOPIC_SETTINGS[name].setting.kind is Kind.LIST
-        return kind is ResourceType.BROKER and name in SETTINGS and SETTINGS[name].kind is Kind.LIST
+        return kind is ConfigResourceType.BROKER and name in SETTINGS and SETTINGS[name].kind is Kind.LIST
 
-    def default_text(self, image: MetadataImage, kind: ResourceType, name: str) -> str | None:
+    def default_text(self, image: MetadataImage, kind: ConfigResourceType, name: str) -> str | None:
         """What holds for a topic that says nothing, or what the broker was started with."""
-        if kind is ResourceType.TOPIC:
+        if kind is ConfigResourceType.TOPIC:
             return chain(name, NOTHING, self.started_with, self.dynamic(image))[0].value
         return self.started_with.text(name)
 

@@ -8,14 +8,13 @@ from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasConfig, HasGroups, HasPartitions, HasTransactions
-from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, TRANSACTION_TOPIC
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api10_find_coordinator import (
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC, TopicPartition
 
 GROUP, TRANSACTION = 0, 1
 BATCH_SINCE = 4

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Encoded, Ready, Reply, front_of, reply_with
 from fencepost.coordinator.group.commands import Join, JoinReply
-from fencepost.protocol.codec_words import put_varint
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api11_join_group import JoinGroupResponse, JoinGroupResponseMember
+from fencepost.protocol.varints import put_varint
 
 if TYPE_CHECKING:
     from fencepost.broker.node import Node

@@ -23,9 +23,8 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
 
-GROUP_TOPIC = "__consumer_offsets"
 LOADING_SINCE = 2
 ABORTABLE_SINCE = 4
 IMPLICIT_ADD_SINCE = 5

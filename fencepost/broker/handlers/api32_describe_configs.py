@@ -8,15 +8,14 @@ from typing import Protocol
 from fencepost.broker.config.client_metrics import metrics_entries
 from fencepost.broker.config.entries import ConfigEntry, broker_entries, default_broker_entries, topic_entries
 from fencepost.broker.config.group_settings import group_entries
-from fencepost.broker.config.loggers import BROKER_LOGGER, logger_entries, logger_name_problem
-from fencepost.broker.config.topic_config import ConfigSource
+from fencepost.broker.config.loggers import logger_entries, logger_name_problem
 from fencepost.broker.config.topic_rules import rules_of
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasConfig, HasMetadata
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.config_controller import broker_name_problem
-from fencepost.coordinator.metadata.image import ResourceType
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
+from fencepost.protocol.admin_enums import ConfigResourceType, ConfigSource
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api32_describe_configs import (
     DescribeConfigsRequest,
@@ -50,7 +49,7 @@ def handle(node: _Broker, request: DescribeConfigsRequest, context: RequestConte
 
 def _entries(node: _Broker, resource_type: int, name: str) -> list[ConfigEntry] | Outcome:
     rules, image = rules_of(node), node.metadata.image
-    if resource_type == ResourceType.TOPIC:
+    if resource_type == ConfigResourceType.TOPIC:
         problem = topic_name_problem(name)
         if problem is not None:
             return Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
@@ -58,22 +57,22 @@ def _entries(node: _Broker, resource_type: int, name: str) -> list[ConfigEntry] 
         if topic is None:
             return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
         return topic_entries(topic.configs, rules.started_with, rules.dynamic(image))
-    if resource_type == ResourceType.BROKER:
+    if resource_type == ConfigResourceType.BROKER:
         wrong = _broker_name_problem(name, node.config.node_id)
         if wrong is not None:
             return wrong
         if not name:
             return default_broker_entries(rules.dynamic(image))
         return broker_entries(rules.started_with, rules.dynamic(image))
-    if resource_type == ResourceType.GROUP:
+    if resource_type == ConfigResourceType.GROUP:
         if not name:
             return Outcome(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         return group_entries(image.group_config(name), rules.started_with, rules.dynamic(image))
-    if resource_type == ResourceType.CLIENT_METRICS:
+    if resource_type == ConfigResourceType.CLIENT_METRICS:
         if not name:
             return Outcome(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
         return metrics_entries(image.client_metrics_config(name))
-    if resource_type == BROKER_LOGGER:
+    if resource_type == ConfigResourceType.BROKER_LOGGER:
         return logger_name_problem(name, node.config.node_id) or logger_entries()
     return Outcome(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
 
@@ -96,7 +95,7 @@ def _result(entry: ConfigEntry, request: DescribeConfigsRequest) -> DescribeConf
         name=entry.name,
         value=entry.value,
         read_only=entry.read_only,
-        is_default=entry.source is ConfigSource.DEFAULT_CONFIG,
+        is_default=entry.source is ConfigSource.DEFAULT,
         config_source=entry.source,
         synonyms=synonyms if request.include_synonyms else [],
         config_type=entry.kind,

@@ -2,7 +2,8 @@
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasMetadata
-from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, ConfigOperation
+from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits
+from fencepost.protocol.admin_enums import ConfigOperation
 from fencepost.protocol.messages.api33_alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResourceResponse,

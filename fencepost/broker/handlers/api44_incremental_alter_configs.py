@@ -5,11 +5,11 @@ from collections import Counter
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.config.broker_config import is_without_effect
-from fencepost.broker.config.loggers import BROKER_LOGGER, alter_loggers
+from fencepost.broker.config.loggers import alter_loggers
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasConfig, HasMetadata
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits
-from fencepost.coordinator.metadata.image import ResourceType
+from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -30,7 +30,11 @@ class _Broker(HasConfig, HasMetadata, Protocol):
 async def alter(node: _Broker, changes: list[ConfigEdits], validate_only: bool) -> "list[Outcome]":
     """One outcome for each change. Levels of loggers are this process's own; all else is the controller's."""
     times = Counter((change.resource_type, change.resource_name) for change in changes)
-    ours = [c for c in changes if c.resource_type == BROKER_LOGGER and times[c.resource_type, c.resource_name] == 1]
+    ours = [
+        c
+        for c in changes
+        if c.resource_type == ConfigResourceType.BROKER_LOGGER and times[c.resource_type, c.resource_name] == 1
+    ]
     rest = [change for change in changes if change not in ours]
     decided = iter(await node.metadata.alter_configs(rest, validate_only))
     outcomes = []
@@ -39,7 +43,11 @@ async def alter(node: _Broker, changes: list[ConfigEdits], validate_only: bool) 
             outcomes.append(alter_loggers(change, node.config.node_id, validate_only))
             continue
         outcomes.append(next(decided))
-        if outcomes[-1].code is ErrorCode.NONE and change.resource_type == ResourceType.BROKER and not validate_only:
+        if (
+            outcomes[-1].code is ErrorCode.NONE
+            and change.resource_type == ConfigResourceType.BROKER
+            and not validate_only
+        ):
             _warn_of_what_does_nothing(change)
     return outcomes
 

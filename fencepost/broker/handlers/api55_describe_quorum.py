@@ -8,7 +8,6 @@ from typing import Protocol
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasClock, HasConfig, HasMetadataLog
-from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api55_describe_quorum import (
     DescribeQuorumRequest,
@@ -19,6 +18,7 @@ from fencepost.protocol.messages.api55_describe_quorum import (
     TopicDataResponse,
 )
 from fencepost.protocol.messages.api55_describe_quorum import Node as QuorumNode
+from fencepost.protocol.topics import METADATA_TOPIC
 
 DIRECTORY_UNKNOWN = bytes(16)
 MESSAGE_SINCE = 2

@@ -5,7 +5,8 @@ v1 has an upgrade type where v0 has allowDowngrade, and validateOnly; v2 has one
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasMetadata
-from fencepost.coordinator.metadata.commands import FeatureUpdate, UpgradeType
+from fencepost.coordinator.metadata.commands import FeatureUpdate
+from fencepost.protocol.admin_enums import UpgradeType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api57_update_features import (
     FeatureUpdateKey,

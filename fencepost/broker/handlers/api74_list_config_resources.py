@@ -2,10 +2,9 @@
 
 from typing import TYPE_CHECKING, Protocol
 
-from fencepost.broker.config.loggers import BROKER_LOGGER
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasConfig, HasMetadata
-from fencepost.coordinator.metadata.image import ResourceType
+from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api74_list_config_resources import (
     ConfigResource,
@@ -17,7 +16,13 @@ if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import MetadataImage
 
 KINDS_SINCE = 1
-LISTED = (ResourceType.GROUP, ResourceType.CLIENT_METRICS, BROKER_LOGGER, ResourceType.BROKER, ResourceType.TOPIC)
+LISTED = (
+    ConfigResourceType.GROUP,
+    ConfigResourceType.CLIENT_METRICS,
+    ConfigResourceType.BROKER_LOGGER,
+    ConfigResourceType.BROKER,
+    ConfigResourceType.TOPIC,
+)
 """In the order of Kafka's answer."""
 
 
@@ -27,7 +32,7 @@ class _Broker(HasConfig, HasMetadata, Protocol):
 
 def handle(node: _Broker, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
     """Every topic and broker; groups and client metrics that something was set on."""
-    wanted = request.resource_types if context.api_version >= KINDS_SINCE else [ResourceType.CLIENT_METRICS]
+    wanted = request.resource_types if context.api_version >= KINDS_SINCE else [ConfigResourceType.CLIENT_METRICS]
     if not set(wanted) <= set(LISTED):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     return ListConfigResourcesResponse(
@@ -41,8 +46,8 @@ def handle(node: _Broker, request: ListConfigResourcesRequest, context: RequestC
 
 
 def _names(kind: int, image: "MetadataImage", node_id: str) -> list[str]:
-    if kind == ResourceType.TOPIC:
+    if kind == ConfigResourceType.TOPIC:
         return list(image.topics_by_name)
-    if kind in (ResourceType.BROKER, BROKER_LOGGER):
+    if kind in (ConfigResourceType.BROKER, ConfigResourceType.BROKER_LOGGER):
         return [node_id]
     return [resource.name for resource, entries in image.configs.items() if resource.type == kind and entries]

@@ -13,7 +13,7 @@ from fencepost.protocol.messages.api03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from fencepost.protocol.primitives import unsigned_varint
+from fencepost.protocol.varints import put_varint
 
 VERSIONS_KEPT = 4
 """Versions of clients whose answers are kept at a time."""
@@ -104,7 +104,7 @@ def _around_topics(response: Any, version: int) -> tuple[bytes, bytes]:
 
 def _count(number: int, version: int) -> bytes:
     """The length of an array."""
-    return unsigned_varint(number + 1) if version >= 9 else number.to_bytes(4, "big")
+    return put_varint(number + 1) if version >= 9 else number.to_bytes(4, "big")
 
 
 def _count_size(version: int) -> int:

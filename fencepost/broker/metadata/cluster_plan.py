@@ -7,17 +7,10 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.coordinator.metadata.commands import (
-    ConfigEdit,
-    ConfigEdits,
-    ConfigOperation,
-    MorePartitions,
-    NewTopic,
-    Outcome,
-    TopicRef,
-)
+from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, MorePartitions, NewTopic, Outcome, TopicRef
 from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, CreateAcl, DeleteAcl
-from fencepost.coordinator.metadata.image import NOTHING, Acl, ConfigResource, MetadataImage, ResourceType, TopicImage
+from fencepost.coordinator.metadata.image import NOTHING, Acl, ConfigResource, MetadataImage, TopicImage
+from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api19_create_topics import PlanChange, PlanOutcome, PlanProblem
 
@@ -28,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TOPIC, ACL, PARTITIONS = "topic", "acl", "partitions"
-KINDS = {ResourceType.BROKER: "broker", ResourceType.GROUP: "group"}
+KINDS = {ConfigResourceType.BROKER: "broker", ConfigResourceType.GROUP: "group"}
 """Whose settings a plan may hold besides those of its topics."""
 _NOT_BLAMED = (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
 _OF_THE_WHOLE = ErrorCode.NOT_CONTROLLER
@@ -171,9 +164,9 @@ def _parts(image: MetadataImage, plan: Any) -> list[_Part]:
         else:
             if wanted.partitions not in (-1, topic.partitions):
                 grown.append(_Part(TOPIC, wanted.name, MorePartitions(wanted.name, wanted.partitions)))
-            altered += _settings(image, TOPIC, ConfigResource(ResourceType.TOPIC, wanted.name), wanted.settings)
+            altered += _settings(image, TOPIC, ConfigResource(ConfigResourceType.TOPIC, wanted.name), wanted.settings)
     for wanted in plan.resources:
-        kind = ResourceType(wanted.resource_type)
+        kind = ConfigResourceType(wanted.resource_type)
         altered += _settings(image, KINDS[kind], ConfigResource(kind, wanted.resource_name), wanted.settings)
     there = set(image.acls.values())
     revoked: dict[Acl, _Part] = {}
@@ -224,7 +217,7 @@ def _changes(plan: Any, before: MetadataImage, after: MetadataImage) -> Iterable
     for wanted in plan.topics:
         yield from _topic_changes(wanted, before.topics_by_name.get(wanted.name), after.topics_by_name.get(wanted.name))
     for wanted in plan.resources:
-        kind = ResourceType(wanted.resource_type)
+        kind = ConfigResourceType(wanted.resource_type)
         resource = ConfigResource(kind, wanted.resource_name)
         held, holds = before.configs.get(resource, NOTHING), after.configs.get(resource, NOTHING)
         yield from _setting_changes(KINDS[kind], wanted.resource_name, held, holds, wanted.settings)

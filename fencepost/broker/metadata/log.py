@@ -18,11 +18,10 @@ from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.metadata.snapshots import begin_behind_snapshot
 from fencepost.coordinator.metadata.ports import LoggedBatch
-from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC
 from fencepost.coordinator.ports import LogSuperseded, LogUnreadable, LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import METADATA_TOPIC, TopicPartition
 
 METADATA_PARTITION = TopicPartition(METADATA_TOPIC, 0)
 METADATA_TOPIC_ID = bytes(15) + b"\x01"

@@ -1,28 +1,9 @@
 """The operations a client may do on a resource, as the bit field of Metadata and DescribeCluster (KIP-430)."""
 
-from enum import IntEnum
+from fencepost.protocol.admin_enums import AclOperation
 
 NOT_ASKED = -(2**31)
 """What the field holds when the client did not ask."""
-
-
-class AclOperation(IntEnum):
-    """Operations under the numbers of the ACL APIs."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
-    """On a transactional id, beside WRITE, for who asks for a transaction without a timeout (KIP-939, row T22)."""
 
 
 def _bits(*operations: AclOperation) -> int:

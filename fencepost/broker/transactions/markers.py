@@ -5,10 +5,9 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from fencepost.broker.ports import HasClock, HasFlusher, HasGroups, HasMetrics, HasPartitions
-from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC
 from fencepost.coordinator.ports import Marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.broker.log.results import Ticket

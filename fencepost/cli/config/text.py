@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.plain_text import table
 from fencepost.cli.setting_changes import is_without_effect, shown_value
-from fencepost.client.admin.types import ConfigSource
+from fencepost.protocol.admin_enums import ConfigSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fencepost.cli.plain_text import shown_id
 from fencepost.client.admin.security_types import ScramMechanism, acl_of, named
 from fencepost.client.admin.types import HIDDEN, is_secret
-from fencepost.coordinator.metadata.image import ConfigResource, ResourceType
+from fencepost.coordinator.metadata.image import ConfigResource
+from fencepost.protocol.admin_enums import ConfigResourceType
 
 if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
 
 ALL_BROKERS = "all"
 SECTIONS = {
-    ResourceType.TOPIC: "topics",
-    ResourceType.BROKER: "brokers",
-    ResourceType.GROUP: "groups",
-    ResourceType.CLIENT_METRICS: "client-metrics",
+    ConfigResourceType.TOPIC: "topics",
+    ConfigResourceType.BROKER: "brokers",
+    ConfigResourceType.GROUP: "groups",
+    ConfigResourceType.CLIENT_METRICS: "client-metrics",
 }
 """Where the settings of a kind of resource stand."""
 Leaf = str | int | float | bool | list[Any] | dict[str, Any] | None
@@ -56,8 +57,8 @@ def root(image: "MetadataImage") -> Folder:
                 {shown_id(key): topic for key, topic in image.topics_by_id.items()}, lambda topic: topic.name
             ),
             "brokers": lambda: _brokers(image),
-            "groups": lambda: _configured(image, ResourceType.GROUP),
-            "client-metrics": lambda: _configured(image, ResourceType.CLIENT_METRICS),
+            "groups": lambda: _configured(image, ConfigResourceType.GROUP),
+            "client-metrics": lambda: _configured(image, ConfigResourceType.CLIENT_METRICS),
             "features": lambda: _of(image.features, lambda level: level),
             "producer-ids": lambda: _folder({"next": lambda: image.next_producer_id}),
             "acls": lambda: _of({shown_id(key): rule for key, rule in image.acls.items()}, _acl),
@@ -130,7 +131,7 @@ def _partition(one: "PartitionImage") -> Leaf:
     return told
 
 
-def _configured(image: "MetadataImage", kind: ResourceType) -> Folder:
+def _configured(image: "MetadataImage", kind: ConfigResourceType) -> Folder:
     """What has settings, and nothing else is known of."""
     found = {resource.name: entries for resource, entries in image.configs.items() if resource.type is kind}
     return _of(found, lambda entries: _folder({"configs": lambda: _settings(entries)}))
@@ -138,7 +139,7 @@ def _configured(image: "MetadataImage", kind: ResourceType) -> Folder:
 
 def _brokers(image: "MetadataImage") -> Folder:
     names = {str(number) for number in image.brokers}
-    names |= {resource.name for resource in image.configs if resource.type is ResourceType.BROKER}
+    names |= {resource.name for resource in image.configs if resource.type is ConfigResourceType.BROKER}
     return _of({name or ALL_BROKERS: name for name in names}, lambda name: _broker(image, name))
 
 
@@ -147,7 +148,7 @@ def _broker(image: "MetadataImage", name: str) -> Folder:
     registered = image.brokers.get(int(name)) if name.isdigit() else None
     if registered is not None:
         told["registration"] = lambda: plain(registered)
-    configs = image.configs.get(ConfigResource(ResourceType.BROKER, name))
+    configs = image.configs.get(ConfigResource(ConfigResourceType.BROKER, name))
     if configs:
         told["configs"] = lambda: _settings(configs)
     return _folder(told)

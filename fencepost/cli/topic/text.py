@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.cli.connect import command_for
 from fencepost.cli.plain_text import cell, counted, shown_id, table
-from fencepost.client.admin.types import ConfigSource
+from fencepost.protocol.admin_enums import ConfigSource
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:

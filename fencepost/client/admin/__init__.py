@@ -26,7 +26,6 @@ from fencepost.client.admin.security_types import (
     DEFAULT,
     Acl,
     AclFilter,
-    AclOperation,
     AclPermission,
     PatternType,
     QuotaEntity,
@@ -39,7 +38,6 @@ from fencepost.client.admin.security_types import (
 )
 from fencepost.client.admin.types import (
     ConfigEntry,
-    ConfigSource,
     ConfigSynonym,
     CreatedTopic,
     GroupDescription,
@@ -59,6 +57,7 @@ from fencepost.client.admin.types import (
     Verdict,
     WaitingGroup,
 )
+from fencepost.protocol.admin_enums import AclOperation, ConfigSource
 
 __all__ = [
     "ANY",

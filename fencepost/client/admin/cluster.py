@@ -1,7 +1,7 @@
 """Administering the cluster: brokers, features, the quorum, directories, elections and replicas that move."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Any
 
 from fencepost.client.admin.cluster_types import (
     BrokerInfo,
@@ -15,6 +15,7 @@ from fencepost.client.admin.cluster_types import (
 from fencepost.client.admin.requests import AdminRequests, ToBroker, failure, is_unsupported
 from fencepost.client.errors import KafkaError, code_of
 from fencepost.client.group.requests import by_topic
+from fencepost.protocol.admin_enums import UpgradeType
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest
@@ -28,10 +29,8 @@ from fencepost.protocol.messages.api35_describe_log_dirs import DescribableLogDi
 from fencepost.protocol.messages.api55_describe_quorum import DescribeQuorumRequest, PartitionData, TopicData
 from fencepost.protocol.messages.api57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from fencepost.protocol.messages.api60_describe_cluster import DescribeClusterRequest
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import METADATA_TOPIC, TopicPartition
 
-UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
-METADATA_TOPIC: Final = "__cluster_metadata"
 _FENCED_SINCE, _FEATURES_SINCE, _VALIDATE_SINCE = 2, 3, 1
 
 
@@ -128,7 +127,9 @@ class ClusterAdmin:
         A lower level than now needs `downgrade`, one that loses metadata `unsafe` (Kafka 3.3). Raises KafkaError
         (INVALID_UPDATE_VERSION, FEATURE_UPDATE_FAILED, ...).
         """
-        way = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE if downgrade else UPGRADE
+        way = UpgradeType.UPGRADE
+        if downgrade or unsafe:
+            way = UpgradeType.UNSAFE_DOWNGRADE if unsafe else UpgradeType.SAFE_DOWNGRADE
         key = FeatureUpdateKey(
             feature=name, max_version_level=level, allow_downgrade=downgrade or unsafe, upgrade_type=way
         )

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 from fencepost.client.admin.requests import AdminRequests, Route, ToBroker, failure, is_unsupported
 from fencepost.client.admin.topics import NO_TOPIC
-from fencepost.client.admin.types import ConfigEntry, ConfigSource, ConfigSynonym
+from fencepost.client.admin.types import ConfigEntry, ConfigSynonym
 from fencepost.client.errors import KafkaError
+from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType, ConfigSource
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from fencepost.protocol.messages.api33_alter_configs import AlterableConfig as WholeConfig
@@ -19,13 +20,12 @@ from fencepost.protocol.messages.api44_incremental_alter_configs import (
 )
 from fencepost.protocol.messages.api74_list_config_resources import ListConfigResourcesRequest
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-KINDS: Final = {
-    TOPIC: "topic", BROKER: "broker", BROKER_LOGGER: "broker_logger", CLIENT_METRICS: "client_metrics", GROUP: "group"
-}  # fmt: skip
-SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+KINDS: Final = {int(kind): kind.name.lower() for kind in ConfigResourceType}
 _DOCUMENTATION_SINCE, _GROUPS_SINCE = 3, 4
-_OWN: Final = {TOPIC: ConfigSource.TOPIC, BROKER: ConfigSource.BROKER}
+_OWN: Final[dict[int, ConfigSource]] = {
+    ConfigResourceType.TOPIC: ConfigSource.TOPIC,
+    ConfigResourceType.BROKER: ConfigSource.BROKER,
+}
 Changes = list[tuple[str, int, str | None]]
 
 
@@ -81,9 +81,12 @@ class ConfigAdmin:
         with the changes, so that whoever changes others at the same time loses. Raises KafkaError (INVALID_CONFIG).
         """
         kind, name = _resource(topic, broker, group)
-        steps: Changes = [(key, DELETE if value is None else SET, value) for key, value in (changes or {}).items()]
-        steps += [(key, APPEND, value) for key, value in (append or {}).items()]
-        steps += [(key, SUBTRACT, value) for key, value in (subtract or {}).items()]
+        steps: Changes = [
+            (key, ConfigOperation.DELETE if value is None else ConfigOperation.SET, value)
+            for key, value in (changes or {}).items()
+        ]
+        steps += [(key, ConfigOperation.APPEND, value) for key, value in (append or {}).items()]
+        steps += [(key, ConfigOperation.SUBTRACT, value) for key, value in (subtract or {}).items()]
         what = f"changing settings of {name!r}"
         request = IncrementalAlterConfigsRequest(
             resources=[
@@ -113,17 +116,21 @@ class ConfigAdmin:
         self, node: int | None, kind: int, name: str, steps: Changes, validate_only: bool
     ) -> KafkaError | None:
         """The same for brokers before KIP-339: whatever the resource has of its own, with the changes, as a whole."""
-        there = await (self.configs(topic=name) if kind == TOPIC else self.configs(broker=int(name) if name else ""))
+        there = await (
+            self.configs(topic=name)
+            if kind == ConfigResourceType.TOPIC
+            else self.configs(broker=int(name) if name else "")
+        )
         own = {key: entry.value for key, entry in there.items() if entry.source == _OWN[kind] and not entry.sensitive}
         for key, way, value in steps:
-            if way == DELETE:
+            if way == ConfigOperation.DELETE:
                 own.pop(key, None)
-            elif way == SET:
+            elif way == ConfigOperation.SET:
                 own[key] = value
             else:
                 before = there[key].value if key in there else None
                 listed = [part for part in (before or "").split(",") if part and part != value]
-                own[key] = ",".join([*listed, value or ""] if way == APPEND else listed)
+                own[key] = ",".join([*listed, value or ""] if way == ConfigOperation.APPEND else listed)
         entries = [WholeConfig(name=key, value=value) for key, value in own.items()]
         request = AlterConfigsRequest(
             resources=[WholeResource(resource_type=kind, resource_name=name, configs=entries)],
@@ -161,7 +168,11 @@ class ConfigAdmin:
 
 
 def _resource(topic: str | None, broker: int | str | None, group: str | None) -> tuple[int, str]:
-    given = [(TOPIC, topic), (BROKER, None if broker is None else str(broker)), (GROUP, group)]
+    given = [
+        (ConfigResourceType.TOPIC, topic),
+        (ConfigResourceType.BROKER, None if broker is None else str(broker)),
+        (ConfigResourceType.GROUP, group),
+    ]
     named = [(kind, name) for kind, name in given if name is not None]
     if len(named) != 1:
         raise KafkaError("name either a topic, a broker or a group")

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fencepost.client.admin.plan_types import ClusterPlan, WantedAcl, WantedConfigs, WantedTopic
-from fencepost.client.admin.security_types import Acl, AclOperation, AclPermission, PatternType, ResourceType
+from fencepost.client.admin.security_types import Acl, AclPermission, PatternType, ResourceType
 from fencepost.client.errors import ConfigError
+from fencepost.protocol.admin_enums import AclOperation
 
 E = TypeVar("E", AclOperation, AclPermission, PatternType)
 

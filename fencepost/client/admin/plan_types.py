@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from fencepost.client.admin.security_types import Acl
-from fencepost.client.admin.types import ConfigSource
+from fencepost.protocol.admin_enums import ConfigSource
 
 Settings = Mapping[str, str | None]
 NOTHING: Settings = MappingProxyType({})

@@ -3,6 +3,8 @@
 from enum import Enum, IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
+from fencepost.protocol.admin_enums import AclOperation
+
 N = TypeVar("N", bound=IntEnum)
 
 
@@ -35,27 +37,6 @@ class PatternType(IntEnum):
     MATCH = 2
     LITERAL = 3
     PREFIXED = 4
-
-
-class AclOperation(IntEnum):
-    """What an access rule is about to allow or deny. ANY stands in filters only."""
-
-    UNKNOWN = 0
-    ANY = 1
-    ALL = 2
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    CREATE_TOKENS = 13
-    DESCRIBE_TOKENS = 14
-    TWO_PHASE_COMMIT = 15
 
 
 class AclPermission(IntEnum):

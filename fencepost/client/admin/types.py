@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from enum import Enum, IntEnum
+from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -40,20 +40,6 @@ class CreatedTopic(NamedTuple):
     topic_id: bytes
     partitions: int
     replication_factor: int
-
-
-class ConfigSource(IntEnum):
-    """Where a setting comes from, with Kafka's numbers (KIP-226)."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    BROKER = 2
-    ALL_BROKERS = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
 
 
 class ConfigSynonym(NamedTuple):

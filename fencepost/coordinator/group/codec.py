@@ -23,6 +23,7 @@ from fencepost.coordinator.group.records import (
 )
 from fencepost.coordinator.group.state import Member
 from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.varints import Malformed, get_varint
 
 KeyValue: TypeAlias = tuple[bytes | None, bytes | None]
 
@@ -257,13 +258,11 @@ class _Reader:
         return {self._varint(): self._take(self._varint()) for _ in range(self._varint())}
 
     def _varint(self) -> int:
-        value = 0
-        for shift in range(0, 35, 7):
-            byte = self._take(1)[0]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value
-        raise ValueError("a varint longer than five bytes")
+        try:
+            value, self._at = get_varint(self._data, self._at)
+        except (IndexError, Malformed) as error:
+            raise ValueError("a varint that is cut off or too long") from error
+        return value
 
     def _take(self, size: int) -> bytes:
         end = self._at + size

@@ -16,10 +16,10 @@ from fencepost.coordinator.group.positions import GroupPositions
 from fencepost.coordinator.group.shard_state import GroupRecords
 from fencepost.coordinator.group.shards import GroupRuntime, GroupShard, GroupShards
 from fencepost.coordinator.group.timers import TimerKey
-from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC
 from fencepost.coordinator.ports import Clock, CoordinatorLogs, LogWriteFailed, TopicView
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import GROUP_TOPIC
 
 logger = logging.getLogger(__name__)
 

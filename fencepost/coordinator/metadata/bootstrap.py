@@ -5,9 +5,9 @@ from fencepost.coordinator.metadata.controller import TopicController
 from fencepost.coordinator.metadata.features import BOOTSTRAP
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE
 from fencepost.coordinator.metadata.ports import ClusterFacts
-from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, TRANSACTION_TOPIC
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import FeatureLevelRecord, MetadataEntry
+from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC
 
 
 def internal_topics(facts: ClusterFacts) -> list[NewTopic]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import NamedTuple
 
+from fencepost.protocol.admin_enums import UpgradeType
 from fencepost.protocol.errors import ErrorCode
 
 NO_ID = bytes(16)
@@ -69,15 +69,6 @@ class MorePartitions:
     assignments: tuple[tuple[int, ...], ...] | None = None
 
 
-class ConfigOperation(IntEnum):
-    """What to do with one configuration (KIP-339)."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
-
-
 class ConfigEdit(NamedTuple):
     """One change of one configuration; the operation's number as it came."""
 
@@ -94,14 +85,6 @@ class ConfigEdits:
     resource_name: str
     edits: tuple[ConfigEdit, ...]
     replace_all: bool = False
-
-
-class UpgradeType(IntEnum):
-    """Whether a feature may only rise, or also fall (KIP-584)."""
-
-    UPGRADE = 1
-    SAFE_DOWNGRADE = 2
-    UNSAFE_DOWNGRADE = 3
 
 
 class FeatureUpdate(NamedTuple):

@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from fencepost.coordinator.decision import Decision
-from fencepost.coordinator.metadata.commands import DONE, ConfigEdit, ConfigEdits, ConfigOperation, Outcome
-from fencepost.coordinator.metadata.image import NOTHING, ConfigResource, MetadataImage, ResourceType
+from fencepost.coordinator.metadata.commands import DONE, ConfigEdit, ConfigEdits, Outcome
+from fencepost.coordinator.metadata.image import NOTHING, ConfigResource, MetadataImage
 from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
+from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import ConfigRecord, MetadataRecord
 
@@ -69,24 +70,24 @@ class ConfigController:
     def _resource(self, image: MetadataImage, change: ConfigEdits) -> ConfigResource | Outcome:
         name = change.resource_name
         match change.resource_type:
-            case ResourceType.TOPIC:
+            case ConfigResourceType.TOPIC:
                 problem = topic_name_problem(name)
                 if problem is not None:
                     return Outcome(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
                 if name not in image.topics_by_name:
                     return Outcome(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist.")
-                return ConfigResource(ResourceType.TOPIC, name)
-            case ResourceType.BROKER:
+                return ConfigResource(ConfigResourceType.TOPIC, name)
+            case ConfigResourceType.BROKER:
                 wrong = broker_name_problem(name, self._facts.node_id)
-                return wrong or ConfigResource(ResourceType.BROKER, name)
-            case ResourceType.GROUP:
+                return wrong or ConfigResource(ConfigResourceType.BROKER, name)
+            case ConfigResourceType.GROUP:
                 if not name:
                     return Outcome(ErrorCode.INVALID_REQUEST, "Default group resources are not allowed.")
-                return ConfigResource(ResourceType.GROUP, name)
-            case ResourceType.CLIENT_METRICS:
+                return ConfigResource(ConfigResourceType.GROUP, name)
+            case ConfigResourceType.CLIENT_METRICS:
                 if not name:
                     return Outcome(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
-                return ConfigResource(ResourceType.CLIENT_METRICS, name)
+                return ConfigResource(ConfigResourceType.CLIENT_METRICS, name)
             case other:
                 return Outcome(ErrorCode.INVALID_REQUEST, f"Unknown resource type {other}")
 
@@ -102,7 +103,7 @@ class ConfigController:
             return edit.value
         if not self._rules.is_list(resource.type, edit.name):
             why = f"Can't {operation.name} to key {edit.name} because its type is not LIST."
-            if resource.type is ResourceType.BROKER:
+            if resource.type is ConfigResourceType.BROKER:
                 why = f"Config value {operation.name.lower()} is not allowed for config key: {edit.name}"
             return Outcome(ErrorCode.INVALID_CONFIG, why)
         start = current if current is not None else self._rules.default_text(image, resource.type, edit.name)
@@ -115,11 +116,11 @@ class ConfigController:
         return ",".join(members)
 
     def _set_problem(self, resource: ConfigResource, configs: Mapping[str, str], unset: set[str]) -> Outcome | None:
-        if resource.type is ResourceType.TOPIC:
+        if resource.type is ConfigResourceType.TOPIC:
             problem, code = self._rules.topic_problem(configs), ErrorCode.INVALID_CONFIG
-        elif resource.type is ResourceType.CLIENT_METRICS:
+        elif resource.type is ConfigResourceType.CLIENT_METRICS:
             return self._rules.client_metrics_problem(configs)
-        elif resource.type is ResourceType.GROUP:
+        elif resource.type is ConfigResourceType.GROUP:
             problem, code = self._rules.group_problem(configs), ErrorCode.INVALID_CONFIG
         else:  # Kafka answers INVALID_REQUEST here and knows that it should not (KAFKA-13609)
             problem, code = self._rules.broker_problem({**dict.fromkeys(unset), **configs}), ErrorCode.INVALID_REQUEST

@@ -15,9 +15,10 @@ from fencepost.coordinator.metadata.commands import (
     TopicRef,
 )
 from fencepost.coordinator.metadata.features import DIRECTORIES_SINCE
-from fencepost.coordinator.metadata.image import METADATA_VERSION, MetadataImage, ResourceType, TopicImage
+from fencepost.coordinator.metadata.image import METADATA_VERSION, MetadataImage, TopicImage
 from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules, IdSource
-from fencepost.coordinator.metadata.topic_names import METADATA_TOPIC, colliding_name, topic_name_problem
+from fencepost.coordinator.metadata.topic_names import colliding_name, topic_name_problem
+from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import (
     UNASSIGNED_DIRECTORY,
@@ -30,6 +31,7 @@ from fencepost.protocol.metadata_records import (
     TopicRecord,
     record_count,
 )
+from fencepost.protocol.topics import METADATA_TOPIC
 
 Topics = Decision[MetadataEntry, list[CreatedTopic], None]
 
@@ -89,7 +91,7 @@ class TopicController:
         configs = {name: value for name, value in topic.configs.items() if value is not None}
         # Kafka's order: the topic, its settings, its partitions
         records: list[MetadataEntry] = [TopicRecord(topic.name, topic_id)]
-        records += [ConfigRecord(ResourceType.TOPIC, topic.name, name, value) for name, value in configs.items()]
+        records += [ConfigRecord(ConfigResourceType.TOPIC, topic.name, name, value) for name, value in configs.items()]
         records += _partitions(image, topic_id, 0, placed)
         return CreatedTopic(topic.name, DONE, topic_id, len(placed), len(placed[0]), configs), records
 

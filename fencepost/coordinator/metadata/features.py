@@ -5,8 +5,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fencepost.coordinator.decision import Decision
-from fencepost.coordinator.metadata.commands import DONE, FeatureUpdate, Outcome, UpgradeType
+from fencepost.coordinator.metadata.commands import DONE, FeatureUpdate, Outcome
 from fencepost.coordinator.metadata.image import GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION, MetadataImage
+from fencepost.protocol.admin_enums import UpgradeType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import FeatureLevelRecord, MetadataRecord
 

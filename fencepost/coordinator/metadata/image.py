@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
 
 from fencepost.coordinator.metadata.topic_names import is_internal
+from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.metadata_record_types import RegisterBrokerRecord, RegisterControllerRecord
 
 FIRST_PRODUCER_ID = 1
@@ -17,19 +17,14 @@ GROUP_VERSION = "group.version"
 """1: groups of the consumer protocol (KIP-848)."""
 
 
-class ResourceType(IntEnum):
-    """What a configuration belongs to, under the numbers of the configuration APIs."""
-
-    TOPIC = 2
-    BROKER = 4
-    CLIENT_METRICS = 16
-    GROUP = 32
+STORED_RESOURCES = frozenset(ConfigResourceType) - {ConfigResourceType.BROKER_LOGGER}
+"""What the metadata keeps settings of. Levels of loggers end with the process."""
 
 
 class ConfigResource(NamedTuple):
     """A topic, a group, a subscription of client metrics, one broker (its id as text), or all (BROKER, no name)."""
 
-    type: ResourceType
+    type: ConfigResourceType
     name: str
 
 
@@ -124,19 +119,19 @@ class MetadataImage:
 
     def topic_config(self, name: str) -> Mapping[str, str]:
         """What was set on a topic."""
-        return self.configs.get(ConfigResource(ResourceType.TOPIC, name), NOTHING)
+        return self.configs.get(ConfigResource(ConfigResourceType.TOPIC, name), NOTHING)
 
     def group_config(self, group_id: str) -> Mapping[str, str]:
         """What was set at run time on a group."""
-        return self.configs.get(ConfigResource(ResourceType.GROUP, group_id), NOTHING)
+        return self.configs.get(ConfigResource(ConfigResourceType.GROUP, group_id), NOTHING)
 
     def client_metrics_config(self, name: str) -> Mapping[str, str]:
         """What was set at run time on a subscription of client metrics (KIP-714)."""
-        return self.configs.get(ConfigResource(ResourceType.CLIENT_METRICS, name), NOTHING)
+        return self.configs.get(ConfigResource(ConfigResourceType.CLIENT_METRICS, name), NOTHING)
 
     def broker_config(self, name: str) -> Mapping[str, str]:
         """What was set at run time on a broker, or, for an empty name, on all."""
-        return self.configs.get(ConfigResource(ResourceType.BROKER, name), NOTHING)
+        return self.configs.get(ConfigResource(ConfigResourceType.BROKER, name), NOTHING)
 
 
 EMPTY_IMAGE = MetadataImage()

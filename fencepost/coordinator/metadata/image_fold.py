@@ -18,12 +18,13 @@ from fencepost.coordinator.metadata.delta import (
 )
 from fencepost.coordinator.metadata.image import (
     NOTHING,
+    STORED_RESOURCES,
     ConfigResource,
     MetadataImage,
     PartitionImage,
-    ResourceType,
     TopicImage,
 )
+from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -168,10 +169,9 @@ class ImageFold:
             ]
 
     def _set_config(self, offset: int, record: ConfigRecord) -> None:
-        try:
-            resource = ConfigResource(ResourceType(record.resource_type), record.resource_name)
-        except ValueError:
-            raise MetadataCorrupt(offset, f"resource type {record.resource_type} is unknown") from None
+        if record.resource_type not in STORED_RESOURCES:
+            raise MetadataCorrupt(offset, f"resource type {record.resource_type} is unknown")
+        resource = ConfigResource(ConfigResourceType(record.resource_type), record.resource_name)
         if resource not in self._configs:
             self._configs[resource] = dict(self.image.configs.get(resource, NOTHING))
         if record.value is None:
@@ -187,7 +187,7 @@ class ImageFold:
         before = self.image.topics_by_id.get(record.topic_id)
         if before is not None:
             self._removed[record.topic_id] = before
-        self._configs[ConfigResource(ResourceType.TOPIC, name)] = {}
+        self._configs[ConfigResource(ConfigResourceType.TOPIC, name)] = {}
 
     def apply(self, offset: int) -> MetadataDelta:
         """The step to the image with all records in it, up to `offset`.
@@ -232,10 +232,10 @@ class ImageFold:
         for topic_id, draft in self._drafts.items():
             if draft.beyond or not draft.partitions:
                 raise MetadataCorrupt(offset, f"the partitions of topic {draft.name} are not 0 to n")
-            entries = configs.get(ConfigResource(ResourceType.TOPIC, draft.name), NOTHING)
+            entries = configs.get(ConfigResource(ConfigResourceType.TOPIC, draft.name), NOTHING)
             changed.append(TopicImage(draft.name, topic_id, tuple(draft.partitions), entries))
         for resource in self._configs:
-            topic = self.image.topics_by_name.get(resource.name) if resource.type is ResourceType.TOPIC else None
+            topic = self.image.topics_by_name.get(resource.name) if resource.type is ConfigResourceType.TOPIC else None
             if topic is not None and topic.topic_id not in self._drafts and topic.topic_id not in self._removed:
                 changed.append(replace(topic, configs=configs.get(resource, NOTHING)))
         return changed
@@ -252,7 +252,7 @@ class ImageFold:
             if topic.configs != before.configs:
                 changes.append(TopicConfigChanged(topic))
         for resource, entries in self._configs.items():
-            if resource.type is ResourceType.BROKER and entries != self.image.configs.get(resource, NOTHING):
+            if resource.type is ConfigResourceType.BROKER and entries != self.image.configs.get(resource, NOTHING):
                 changes.append(BrokerConfigChanged(resource.name))
         if image.features != self.image.features:
             changes.append(FeaturesChanged(image.features))

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, Protocol
 
 from fencepost.coordinator.metadata.commands import Outcome
 from fencepost.coordinator.metadata.delta import Change
-from fencepost.coordinator.metadata.image import MetadataImage, ResourceType
+from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.ports import Ticket
+from fencepost.protocol.admin_enums import ConfigResourceType
 
 Observer = Callable[[Sequence[Change]], None]
 """Told of changes once they are durable and in the image, in order; it must not block."""
@@ -101,11 +102,11 @@ class ConfigRules(Protocol):
         """Why this set of run-time broker configurations is impossible, or None; a value of None takes one away."""
         ...
 
-    def is_list(self, kind: ResourceType, name: str) -> bool:
+    def is_list(self, kind: ConfigResourceType, name: str) -> bool:
         """Whether APPEND and SUBTRACT make sense for a configuration."""
         ...
 
-    def default_text(self, image: MetadataImage, kind: ResourceType, name: str) -> str | None:
+    def default_text(self, image: MetadataImage, kind: ConfigResourceType, name: str) -> str | None:
         """What holds where nothing was set: the broker's value for a topic's configuration, or a setting's default."""
         ...
 

@@ -4,9 +4,8 @@ import re
 from collections.abc import Mapping
 from itertools import product
 
-GROUP_TOPIC = "__consumer_offsets"
-TRANSACTION_TOPIC = "__transaction_state"
-METADATA_TOPIC = "__cluster_metadata"
+from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC
+
 INTERNAL_TOPICS = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 LENGTH_MAX = 249
 _SEPARATORS = re.compile("[._]")

@@ -5,7 +5,6 @@ from collections.abc import Collection
 
 import trio
 
-from fencepost.coordinator.metadata.topic_names import GROUP_TOPIC, TRANSACTION_TOPIC
 from fencepost.coordinator.partitioning import partition_for
 from fencepost.coordinator.ports import (
     Clock,
@@ -29,7 +28,7 @@ from fencepost.coordinator.txn.state import Completed, Ongoing
 from fencepost.coordinator.txn.store import TxnRuntime, TxnShard, TxnStore
 from fencepost.coordinator.txn.tallies import Tallies
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC, TopicPartition
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from fencepost.client.errors import (
     OutcomeUnknown,
 )
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
 from fencepost.spark_connector.sink.commit_marker import BatchId, Marker, find_marker, is_done
 from fencepost.spark_connector.sink.encode import SinkError
 from fencepost.spark_connector.sink.message import Packed
@@ -26,7 +26,7 @@ from fencepost.spark_connector.sink.options import SinkOptions
 log = logging.getLogger(__name__)
 
 _ATTEMPTS = 3
-_WITHOUT_A_TOPIC = TopicPartition("__consumer_offsets", 0)
+_WITHOUT_A_TOPIC = TopicPartition(GROUP_TOPIC, 0)
 _HOPELESS = frozenset(
     {
         ErrorCode.MESSAGE_TOO_LARGE,

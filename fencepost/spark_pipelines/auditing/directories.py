@@ -19,12 +19,11 @@ from fencepost.broker.log.verify.directory import DirectoryCheck
 from fencepost.broker.log.verify.files import ReadSegment, file_names, load, segment_bases
 from fencepost.broker.log.verify.report import Report
 from fencepost.broker.verification import knowledge_of
-from fencepost.coordinator.metadata.topic_names import TRANSACTION_TOPIC
 from fencepost.coordinator.txn import codec
 from fencepost.coordinator.txn.state import Dead, Ongoing, PrepareAbort, PrepareCommit
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc
 from fencepost.protocol.records import decode_records
-from fencepost.protocol.topics import TopicPartition
+from fencepost.protocol.topics import TRANSACTION_TOPIC, TopicPartition
 from fencepost.spark_pipelines.auditing.facts import Fact, damage, fact_of, indexed
 from fencepost.spark_pipelines.auditing.plan import Plan, SegmentPiece
 from fencepost.spark_pipelines.auditing.rules import Bounds, Owner

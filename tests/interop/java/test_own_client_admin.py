@@ -16,7 +16,6 @@ from fencepost.client.admin.security_types import (
     DEFAULT,
     Acl,
     AclFilter,
-    AclOperation,
     AclPermission,
     PatternType,
     QuotaEntity,
@@ -26,7 +25,8 @@ from fencepost.client.admin.security_types import (
     ScramMechanism,
     ScramUpsertion,
 )
-from fencepost.client.admin.types import ConfigSource, NewTopic
+from fencepost.client.admin.types import NewTopic
+from fencepost.protocol.admin_enums import AclOperation, ConfigSource
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
 

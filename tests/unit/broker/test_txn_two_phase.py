@@ -4,8 +4,8 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.broker.metadata.operations import AclOperation
 from fencepost.broker.network.dispatch import UnservedRequest
+from fencepost.protocol.admin_enums import AclOperation
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
 from fencepost.protocol.topics import TopicPartition

@@ -13,8 +13,8 @@ from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.network.context import Endpoint, RequestContext
 from fencepost.broker.network.reply import Durable
 from fencepost.broker.node import Node
-from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, ConfigOperation
-from fencepost.coordinator.metadata.image import ResourceType
+from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits
+from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType
 from fencepost.protocol.control_records import read_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
@@ -210,7 +210,7 @@ async def add_offsets(on: TxnNode, version: int, held: Identity) -> int:
 
 async def alter_broker(on: TxnNode, name: str, value: str) -> None:
     """IncrementalAlterConfigs of the one broker."""
-    edits = ConfigEdits(ResourceType.BROKER, "1", (ConfigEdit(name, ConfigOperation.SET, value),))
+    edits = ConfigEdits(ConfigResourceType.BROKER, "1", (ConfigEdit(name, ConfigOperation.SET, value),))
     [outcome] = await on.node.metadata.alter_configs([edits])
     assert outcome.code is ErrorCode.NONE, outcome.message
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from fencepost.broker.config.entries import broker_entries
-from fencepost.broker.config.topic_config import NO_DYNAMIC, ConfigSource
+from fencepost.broker.config.topic_config import NO_DYNAMIC
 from fencepost.broker.config.without_effect import WITHOUT_EFFECT
+from fencepost.protocol.admin_enums import ConfigSource
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.metadata.wire import NodeDouble, ask, messages, node, versions
 
@@ -73,7 +74,7 @@ async def test_d2_what_has_no_effect_says_so(caplog: pytest.LogCaptureFixture) -
     assert await alter(on, BROKER, "", ("num.io.threads", SET, "16")) == (0, None)
     assert "setting has no effect here name=num.io.threads value=16" in caplog.text
     found = (await described(on, BROKER, "1"))["num.io.threads"]
-    assert (found.value, found.config_source) == ("16", ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG)
+    assert (found.value, found.config_source) == ("16", ConfigSource.ALL_BROKERS)
     assert found.documentation.startswith("No effect here: ")
     assert [origin.value for origin in found.synonyms] == ["16", "8"]
     assert (await described(on, BROKER, ""))["num.io.threads"].value == "16"

@@ -7,12 +7,10 @@ from fencepost.broker.config.topic_rules import TopicRules
 from fencepost.coordinator.metadata.commands import (
     ConfigEdit,
     ConfigEdits,
-    ConfigOperation,
     FeatureUpdate,
     MorePartitions,
     NewTopic,
     TopicRef,
-    UpgradeType,
 )
 from fencepost.coordinator.metadata.config_controller import ConfigController
 from fencepost.coordinator.metadata.controller import TopicController
@@ -20,6 +18,7 @@ from fencepost.coordinator.metadata.features import update_features
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.ports import ClusterFacts
 from fencepost.coordinator.metadata.transactions import MetadataLoader
+from fencepost.protocol.admin_enums import ConfigOperation, UpgradeType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import (
     ConfigRecord,

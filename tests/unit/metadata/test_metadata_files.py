@@ -15,13 +15,14 @@ from fencepost.broker.metadata import snapshots as metadata_snapshots
 from fencepost.broker.metadata.reader import METADATA_DIRECTORY, MetadataReader, NoMetadataLog
 from fencepost.broker.node import Node
 from fencepost.broker.verification import verify
-from fencepost.coordinator.metadata.commands import FeatureUpdate, MorePartitions, NewTopic, TopicRef, UpgradeType
+from fencepost.coordinator.metadata.commands import FeatureUpdate, MorePartitions, NewTopic, TopicRef
 from fencepost.coordinator.metadata.history import Verdict
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.image_fold import ImageFold
 from fencepost.coordinator.metadata.ports import Bounds
 from fencepost.coordinator.metadata.snapshot import read_snapshot
 from fencepost.coordinator.ports import LogWriteFailed
+from fencepost.protocol.admin_enums import UpgradeType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import (
     BeginTransactionRecord,

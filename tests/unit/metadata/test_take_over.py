@@ -15,11 +15,12 @@ from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID, MetadataPartitionLog
-from fencepost.coordinator.metadata.commands import FeatureUpdate, MorePartitions, NewTopic, TopicRef, UpgradeType
+from fencepost.coordinator.metadata.commands import FeatureUpdate, MorePartitions, NewTopic, TopicRef
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.ports import Bounds
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.ports import LogWriteFailed
+from fencepost.protocol.admin_enums import UpgradeType
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_records import (
     AbortTransactionRecord,

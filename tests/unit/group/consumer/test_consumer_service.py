@@ -9,8 +9,9 @@ from trio.testing import MockClock
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply
 from fencepost.coordinator.group.state import Empty
-from fencepost.coordinator.metadata.image import ConfigResource, MetadataImage, ResourceType
+from fencepost.coordinator.metadata.image import ConfigResource, MetadataImage
 from fencepost.coordinator.ports import LogWriteFailed
+from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.group import kit
 from tests.unit.group.consumer.kit import assignment, reported
@@ -131,7 +132,7 @@ class TestSettingsOfOneGroup:
     def world_with(self, config: GroupConfig, **texts: str) -> World:
         names = {name.replace("_", "."): text for name, text in texts.items()}
         topics = kit.Topics("t")
-        configs = {ConfigResource(ResourceType.GROUP, "g"): names}
+        configs = {ConfigResource(ConfigResourceType.GROUP, "g"): names}
 
         class Set(kit.Topics):
             @property

@@ -1,0 +1,45 @@
+"""Numbers of a varying length, as bytes: lengths of the flexible protocol (KIP-482), and the fields of records."""
+
+
+class Malformed(Exception):
+    """The bytes are no message. Who reads them says in its own error which field they are."""
+
+
+_SMALL = [bytes((number,)) for number in range(128)]
+
+
+def put_varint(number: int) -> bytes:
+    """Encode `number`, which is not negative, in base 128; small ones come from a table."""
+    if number < 128:
+        return _SMALL[number]
+    out = bytearray()
+    while number > 127:
+        out.append(number & 127 | 128)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def get_varint(b: bytes | memoryview, o: int) -> tuple[int, int]:
+    """A varint of at most five bytes at `o`, and where it ends. Raises Malformed, or IndexError at the end."""
+    number = shift = 0
+    while True:
+        byte = b[o]
+        o += 1
+        number |= (byte & 127) << shift
+        if byte < 128:
+            break
+        shift += 7
+        if shift > 28:
+            raise Malformed("varint")
+    if number > 0xFFFFFFFF:
+        raise Malformed("varint")
+    return number, o
+
+
+def put_signed_varint(number: int) -> bytes:
+    """Encode a signed number as a record does (zigzag). Raises OverflowError outside of 64 bits."""
+    zigzag = number << 1 if number >= 0 else ~(number << 1)
+    if zigzag >> 64:
+        raise OverflowError(f"{number} does not fit 64 bits")
+    return put_varint(zigzag)
