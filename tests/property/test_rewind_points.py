@@ -3,9 +3,10 @@ been answered the moment its offset was taken."""
 
 from typing import NamedTuple
 
-from fencepost.client.core.going_back import GoingBack, Story
 from hypothesis import given
 from hypothesis import strategies as st
+
+from fencepost.client.core.rewind_points import RewindPoint, RewindPoints
 
 Event = tuple[str, int]
 EVENTS = st.lists(
@@ -17,7 +18,7 @@ EVENTS = st.lists(
 class Commit(NamedTuple):
     """One that is under way, and where in the history its offset was taken."""
 
-    story: Story
+    point: RewindPoint
     offset: int
     since: int
 
@@ -38,7 +39,7 @@ def told(begin: int, position: int, history: list[Event]) -> tuple[int, bool]:
 
 @given(EVENTS)
 def test_an_answer_may_come_at_any_time(events: list[Event]) -> None:
-    back = GoingBack()
+    back = RewindPoints()
     back.begin(0)
     position = 0
     start = (0, 0)  # where the true story begins: the committed offset, and the position at that moment
@@ -60,10 +61,10 @@ def test_an_answer_may_come_at_any_time(events: list[Event]) -> None:
         elif what in ("answer", "refuse") and under_way:
             commit = under_way.pop(number % len(under_way))
             if what == "answer":
-                back.keep(commit.story)
+                back.keep(commit.point)
                 start, since = (commit.offset, positions[commit.since]), commit.since
             else:
-                back.drop(commit.story)
+                back.drop(commit.point)
         elif what == "abort":
             back.back()
             assert back.point is not None
