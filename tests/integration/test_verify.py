@@ -60,5 +60,5 @@ def test_a_flipped_bit_is_named_and_costs_one_partition(data: Path, tmp_path: Pa
 
     with BrokerProcess(tmp_path / "work", data_dir=data, settings=SETTINGS) as broker:
         log = broker.log()
-        assert log.count("__transaction_state-0 can not be replayed") == 1
+        assert log.count("__transaction_state-0 cannot be replayed") == 1
         assert broker.stop() == 0

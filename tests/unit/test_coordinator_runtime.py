@@ -302,7 +302,7 @@ async def test_an_unreadable_log_costs_its_own_ids_only(world: World, caplog: py
     assert world.shard.refusal is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert world.shard.state == []
     assert world.events == ["loaded [7]"]
-    assert "can not be replayed" in caplog.text
+    assert "cannot be replayed" in caplog.text
     world.log.damaged = False
     await world.runtime.load(world.partition)
     assert world.shard.state == [1, 2], "repaired, it can be loaded while the process lives"

@@ -193,7 +193,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
 
     def _fail(self, shard: Shard[StateT, RecordT], error: LogUnreadable) -> None:
         logger.error(
-            "%s-%d can not be replayed: requests for its ids fail with COORDINATOR_NOT_AVAILABLE and nothing of it"
+            "%s-%d cannot be replayed: requests for its ids fail with COORDINATOR_NOT_AVAILABLE and nothing of it"
             " changes until it is repaired, all other partitions work: %s; see `fencepost verify`, restore the file"
             " from a backup and start again",
             self.topic,

@@ -41,8 +41,8 @@ async def test_a_lost_coordinator_partition_costs_its_own_ids_only(data: Path, c
     assert seen.positions["readers"] is None
     assert (seen.committed, seen.uncommitted) == (good.committed, good.uncommitted)
     errors = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
-    assert sum("__transaction_state-0 can not be replayed" in line for line in errors) == 1
-    assert sum("__consumer_offsets-0 can not be replayed" in line for line in errors) == 1
+    assert sum("__transaction_state-0 cannot be replayed" in line for line in errors) == 1
+    assert sum("__consumer_offsets-0 cannot be replayed" in line for line in errors) == 1
     node = damage.node_over(data)
     async with trio.open_nursery() as nursery:
         await nursery.start(node.run)
