@@ -19,7 +19,7 @@ from fencepost.protocol.batch_header import (
     CorruptBatch,
     pack_header,
 )
-from fencepost.protocol.varints import put_signed_varint
+from fencepost.protocol.varints import put_signed_varint, put_varint
 
 _NO_TIMESTAMP_MS = -1
 _VARINT_BITS_MAX = 63
@@ -89,7 +89,8 @@ def filtered(
     )
     parts: list[bytes | bytearray] = []
     for record in kept:
-        time = put_signed_varint(record.timestamp_ms - delete_horizon_ms)
+        delta = record.timestamp_ms - delete_horizon_ms  # of two numbers of 64 bits: it may need one bit more
+        time = put_varint(delta << 1 if delta >= 0 else ~(delta << 1))
         parts += (
             put_signed_varint(1 + len(time) + record.end - record.rest),
             b"\0",

@@ -114,8 +114,11 @@ class SharedLogs:
 
     def __init__(self) -> None:
         self.logs = {0: SharedLog(), 1: SharedLog()}
+        self.out_of_descriptors = False
 
     def log(self, partition: int) -> SharedLog:
+        if self.out_of_descriptors:
+            raise LogUnreadable("too many open files")
         return self.logs[partition]
 
     def existing(self) -> Collection[int]:
@@ -306,6 +309,35 @@ async def test_an_unreadable_log_costs_its_own_ids_only(world: World, caplog: py
     world.log.damaged = False
     await world.runtime.load(world.partition)
     assert world.shard.state == [1, 2], "repaired, it can be loaded while the process lives"
+
+
+async def test_a_first_use_that_fails_is_tried_again_by_the_next_request(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A moment without descriptors must not cost the partition until the next start."""
+    world.logs.out_of_descriptors = True
+    replies: list[object] = []
+    await world.run(1, replies)
+    assert replies == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert "cannot be opened: too many open files" in caplog.text
+    world.logs.out_of_descriptors = False
+    assert world.shard.refusal is ErrorCode.NONE
+
+
+async def test_a_decision_is_announced_before_it_is_durable(world: World, nursery: trio.Nursery) -> None:
+    """A group's timers start then: a flush may take longer than a session."""
+    announced: list[int] = []
+
+    async def run() -> None:
+        await world.runtime.run(
+            NAME, lambda state, now_ms: Decision(7, (7,)), decided=lambda decision: announced.append(decision.reply)
+        )
+
+    nursery.start_soon(run)
+    await trio.testing.wait_all_tasks_blocked()
+    assert announced == [7]
+    assert not world.log.open[-1].is_durable
+    nursery.cancel_scope.cancel()
 
 
 async def test_what_was_noted_is_appended_before_the_shard_goes(world: World) -> None:

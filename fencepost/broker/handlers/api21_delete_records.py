@@ -51,6 +51,9 @@ async def _delete(node: _Broker, tp: TopicPartition, offset: int) -> DeleteRecor
         code, start = ErrorCode.POLICY_VIOLATION, UNKNOWN_LOW_WATERMARK
     else:
         await node.commit.flush_all([log])
-        code, start = await in_threads(log.trimmer.deleting_records(offset), node.upkeep_threads)
+        if log.disowned:  # deleted meanwhile
+            code, start = node.absence(tp), UNKNOWN_LOW_WATERMARK
+        else:
+            code, start = await in_threads(log.trimmer.deleting_records(offset), node.upkeep_threads)
     low_watermark = start if code is ErrorCode.NONE else UNKNOWN_LOW_WATERMARK
     return DeleteRecordsPartitionResult(partition_index=tp.partition, low_watermark=low_watermark, error_code=code)

@@ -21,12 +21,10 @@ Handler = Callable[["Node", Any, "RequestContext"], Reply]
 PROMPT = frozenset(
     {
         ApiKey.PRODUCE,
-        ApiKey.LIST_OFFSETS,
         ApiKey.FIND_COORDINATOR,
         ApiKey.HEARTBEAT,
         ApiKey.SASL_HANDSHAKE,
         ApiKey.API_VERSIONS,
-        ApiKey.OFFSET_FOR_LEADER_EPOCH,
         ApiKey.SASL_AUTHENTICATE,
         ApiKey.DESCRIBE_PRODUCERS,
     }

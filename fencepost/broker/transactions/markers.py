@@ -85,11 +85,15 @@ class Markers:
         node.metrics.markers_written += len(appended.tickets)
         return appended
 
+    def _loss(self, ticket: "Ticket") -> ErrorCode:
+        """Why a marker that was appended never becomes durable: its topic was deleted, or a flush failed."""
+        return self._node.absence(ticket.log.tp) if ticket.log.disowned else ErrorCode.KAFKA_STORAGE_ERROR
+
     def _finished(self, appended: _Appended, marker: Marker, changed: bool) -> Mapping[TopicPartition, ErrorCode]:
         node, results = self._node, appended.results
         for tp, ticket in appended.tickets.items():
             if changed:
-                results[tp] = ticket.error if ticket.is_settled else ErrorCode.KAFKA_STORAGE_ERROR
+                results[tp] = ticket.error if ticket.is_settled else self._loss(ticket)
             if results[tp] is not ErrorCode.NONE:
                 logger.warning("marker lost partition=%s code=%s", tp, results[tp].name)
             elif tp.topic == GROUP_TOPIC:

@@ -39,10 +39,11 @@ class GroupPositions:
                 command.group_id,
                 lambda state, now_ms: decide_commit(state, command, self.config, now_ms, self._topics.topic_id),
                 command.producer,
+                # A commit is a sign of life when it arrives: the flush may take longer than a session.
+                lambda decision: self._effects.set_timers(command.group_id, decision.then),
             )
         except LogWriteFailed as failed:
             return [coordinator_error(failed.code)] * len(command.items)
-        self._effects.set_timers(command.group_id, decision.then)
         self._tallies.committed_offsets += len(decision.log)
         return decision.reply
 

@@ -121,11 +121,16 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         return ErrorCode.NONE if shard is None else shard.refusal
 
     def _first_use(self, partition: int) -> Shard[StateT, RecordT]:
-        shard = self._shard(partition)
         try:
-            self._open(shard, self._logs.log(partition), self._machine.empty())
+            log = self._logs.log(partition)
         except LogUnreadable as error:
-            self._fail(shard, error)
+            # Nothing was ever written there, so nothing can be lost. The next request tries again.
+            logger.error("%s-%d cannot be opened: %s; its requests fail until it can", self.topic, partition, error)
+            refusing = Shard(partition, self._clock, self._machine)
+            refusing.close(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(error))
+            return refusing
+        shard = self._shard(partition)
+        self._open(shard, log, self._machine.empty())
         return shard
 
     def _shard(self, partition: int) -> Shard[StateT, RecordT]:
@@ -256,15 +261,17 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         name: str,
         decide: Callable[[StateT, int], Decision[RecordT, ReplyT, EffectT]],
         producer: ProducerTag | None = None,
+        decided: Callable[[Decision[RecordT, ReplyT, EffectT]], None] = lambda decision: None,
     ) -> Decision[RecordT, ReplyT, EffectT]:
         """Run a command against the shard of an id; return when its reply may leave and its duties may begin.
 
-        A command whose append another writer overtook is decided again, on what is in the log then. Raises
-        LogWriteFailed.
+        `decided` is called when the decision is in the log, and before it is durable. A command whose append another
+        writer overtook is decided again, on what is in the log then. Raises LogWriteFailed.
         """
         while True:
             shard = self.shard_of(name)
             decision, ticket = shard.decide(decide, producer)
+            decided(decision)
             try:
                 await ticket.durable()
             except LogSuperseded:

@@ -34,6 +34,22 @@ async def test_wait_returns_when_durable_and_not_before():
         nursery.cancel_scope.cancel()
 
 
+async def test_a_throttled_writer_of_a_deleted_log_is_let_go(monkeypatch):
+    """No round takes the bytes of a deleted log any more, so a writer that waited for that would wait for ever."""
+    monkeypatch.setattr(commit_module, "BACKLOG_BYTES", 100)
+    logs = directory_over(SlowDisk(), "fsync")
+    log = logs.create(TP, TOPIC_ID, LogConfig())
+    commit = LogFlusher("fsync")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(commit.run)
+        send(log, batch(count=10))
+        assert commit.over_backlog([log])
+        logs.delete(TP)
+        with trio.fail_after(5):
+            await commit.throttle([log])
+        nursery.cancel_scope.cancel()
+
+
 async def test_who_asks_during_a_round_waits_for_the_next_and_rounds_are_shared():
     disk = SlowDisk()
     log = over(disk, durability="fsync")

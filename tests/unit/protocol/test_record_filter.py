@@ -49,6 +49,15 @@ def test_what_stays_is_decoded_as_before_also_with_a_delete_horizon(horizon_ms: 
     )
 
 
+def test_the_oldest_timestamp_there_is_gets_a_delete_horizon_as_well() -> None:
+    """Its distance from the horizon needs more than 64 bits, and a client may send it: compaction must go on."""
+    data = bytes(build_batch([(-(1 << 63), b"k", None, ())]))
+    header = read_header(data)
+    _, rebuilt = packed(*filtered(header, data[61:], list(scan(data[61:], header)), 1_700_000_000_000))
+    [record] = decode_records(rebuilt, 0, read_header(rebuilt))
+    assert record.timestamp_ms == -(1 << 63)
+
+
 def test_bytes_that_no_text_codec_reads_stay_as_they_are() -> None:
     """A header key that is not UTF-8 would be changed by decoding and encoding it again."""
     data = bytearray(batch())

@@ -220,7 +220,7 @@ class LogFlusher:
             self._asked.set()
 
     async def _catch_up(self, log: PartitionLog) -> None:
-        while self._over_backlog(log) and not log.offline and not self._ended:
+        while self._over_backlog(log) and not (log.offline or log.disowned or self._ended):
             await (self._written_back if self._lazy else self._enlist(log).done).wait()
 
     async def write_back(self, log: PartitionLog) -> None:
