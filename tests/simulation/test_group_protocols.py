@@ -18,6 +18,7 @@ from fencepost.coordinator.group.consumer import migration, offsets, reconcile
 from fencepost.coordinator.group.consumer_service import ConsumerGroups
 from fencepost.coordinator.group.offsets import OffsetStore
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import GROUP_TOPIC
 from tests.simulation.group_world import run_group_world
 from tests.simulation.spoilt_offsets import (
     positions_are_told_while_a_transaction_decides,
@@ -82,10 +83,17 @@ def epochs_begin_anew_with_the_broker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answers_leave_before_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def durable(_ticket: LogTicket) -> None:
-        pass
+    """Of groups alone: without metadata and transactions on the disk, the worlds end before they show anything."""
+    waits, is_durable = LogTicket.durable, LogTicket.is_durable
 
-    monkeypatch.setattr(LogTicket, "is_durable", True)
+    def of_group(ticket: LogTicket) -> bool:
+        return ticket._ticket.log.tp.topic == GROUP_TOPIC
+
+    async def durable(ticket: LogTicket) -> None:
+        if not of_group(ticket):
+            await waits(ticket)
+
+    monkeypatch.setattr(LogTicket, "is_durable", property(lambda ticket: of_group(ticket) or is_durable.fget(ticket)))
     monkeypatch.setattr(LogTicket, "durable", durable)
 
 
