@@ -26,8 +26,14 @@ def markers_before_prepare() -> None:
     """Markers are written as soon as Prepare is appended, not when it is durable (T7)."""
     complete = Completions._complete
 
-    async def hasty(self: Any, duty: Any, end_offset: int) -> None:
-        await complete(self, duty, 0)
+    class Durable:
+        is_durable = True
+
+        async def durable(self) -> None:
+            await trio.lowlevel.checkpoint()
+
+    async def hasty(self: Any, duty: Any, ticket: Any, completion: Any) -> None:
+        await complete(self, duty, Durable(), completion)  # type: ignore[arg-type]
 
     Completions._complete = hasty  # type: ignore[method-assign]
 
@@ -55,10 +61,10 @@ def nobody_verifies() -> None:
 def no_timeouts() -> None:
     """Nobody looks at the deadlines of transactions (T10)."""
 
-    async def sleep(self: Any) -> None:
-        await trio.sleep_forever()
+    async def nothing(self: Any, transactional_id: str) -> None:
+        await trio.lowlevel.checkpoint()
 
-    TransactionService._abort_the_late = sleep  # type: ignore[method-assign]
+    TransactionService.expire = nothing  # type: ignore[method-assign]
 
 
 SPOILT: dict[str, Callable[[], None]] = {

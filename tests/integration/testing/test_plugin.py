@@ -190,7 +190,9 @@ import fencepost.testing.plugin
 print(sorted(set(sys.modules) - before))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert done.stdout.strip() == str(["fencepost", "fencepost.testing", "fencepost.testing.plugin"])
+    assert done.stdout.strip() == str(
+        ["fencepost", "fencepost.testing", "fencepost.testing.plugin", "fencepost.version"]
+    )
 
 
 def test_a_broker_in_a_script_needs_no_pytest() -> None:
