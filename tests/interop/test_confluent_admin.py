@@ -131,10 +131,10 @@ def test_settings_of_a_topic_d2(admin: AdminClient, bootstrap: str, name: str) -
     told = settings(admin, ResourceType.TOPIC, name)
     assert (told["max.message.bytes"].value, told["max.message.bytes"].source) == (
         "3600000",
-        ConfigSource.TOPIC.value,
+        ConfigSource.DYNAMIC_TOPIC_CONFIG.value,
     )
     policy = told["cleanup.policy"]
-    assert (policy.value, policy.source, policy.is_default) == ("delete", ConfigSource.DEFAULT.value, True)
+    assert (policy.value, policy.source, policy.is_default) == ("delete", ConfigSource.DEFAULT_CONFIG.value, True)
     assert list(policy.synonyms) == ["log.cleanup.policy"]
     to = AlterConfigOpType
     alter(admin, name, ("max.message.bytes", "77", to.SET), ("cleanup.policy", "compact", to.APPEND))
