@@ -111,10 +111,12 @@ class ResponseQueue:
 class Unsettled:
     """What the responses of one connection wait for: the newest ticket of each log."""
 
-    __slots__ = ("_newest", "_node")
+    __slots__ = ("_asker", "_newest", "_node")
 
     def __init__(self, node: "Node") -> None:
         self._node = node
+        self._asker = object()
+        """Stands for this connection where the flusher remembers it: it refers to nothing that would outlive it."""
         self._newest: dict[PartitionLog, Ticket] = {}
 
     def add(self, tickets: "Collection[Ticket]") -> None:
@@ -131,7 +133,7 @@ class Unsettled:
             return False  # their responses are to be revised
         if all(map(commit.is_settled, newest.values())):
             return True
-        return commit.settle_here(self, newest) and all(map(commit.is_settled, newest.values()))
+        return commit.settle_here(self._asker, newest) and all(map(commit.is_settled, newest.values()))
 
     def clear(self) -> None:
         """Wait for nothing any more."""

@@ -102,8 +102,7 @@ class LogFlusher:
         self._asked = trio.Event()
         self._threads: FlushThreads = threads or SyncThreads()
         self._waiting = False
-        self._last_asker = 0
-        """The id of who asked last for a round on the spot; the object itself would outlive its connection here."""
+        self._last_asker: object = None
         self._failures: list[tuple[PartitionLog, OSError]] = []
         self._lazy = durability == "os"
         self._unflushed = Unflushed(bytes_max() if unflushed_bytes_max is None else unflushed_bytes_max)
@@ -165,8 +164,8 @@ class LogFlusher:
         Alone is who asked last time, too, while nobody waits: he would gain nothing by a round shared with others, and
         saves the way to the task that runs the rounds. With False, or for logs gone offline, `wait` tells the rest.
         """
-        alone = id(asker) == self._last_asker
-        self._last_asker = id(asker)
+        alone = asker is self._last_asker
+        self._last_asker = asker
         if not alone or self._lazy or self._waiting or self._ended or self._asked.is_set():
             return False
         logs = [log for log in logs if not (log.offline or log.disowned)]
