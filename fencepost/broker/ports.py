@@ -14,12 +14,14 @@ if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig
     from fencepost.broker.log.directory import LogDirectory
     from fencepost.broker.log.durability.flusher import LogFlusher
+    from fencepost.broker.log.durability.large_writes import LargeWrites
     from fencepost.broker.log.durability.sync_threads import FlushThreads
     from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.log.results import Ticket
     from fencepost.broker.metadata.answers import MetadataAnswers
     from fencepost.broker.metrics.counters import Metrics
     from fencepost.broker.partitions import Leader
+    from fencepost.broker.purgatory import Purgatory
     from fencepost.coordinator.group.service import GroupService
     from fencepost.coordinator.metadata.service import MetadataService
     from fencepost.coordinator.ports import Clock
@@ -101,6 +103,24 @@ class HasUpkeepThreads(Protocol):
     @property
     def upkeep_threads(self) -> "FlushThreads":
         """The threads."""
+        ...
+
+
+class HasLargeWrites(Protocol):
+    """What writes large batches."""
+
+    @property
+    def large_writes(self) -> "LargeWrites":
+        """The thread that puts a large batch into its file before it is appended."""
+        ...
+
+
+class HasPurgatory(Protocol):
+    """The requests that wait for a partition to move."""
+
+    @property
+    def purgatory(self) -> "Purgatory":
+        """Parked fetches, and lookups that wait for bytes."""
         ...
 
 
