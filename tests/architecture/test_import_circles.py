@@ -14,7 +14,6 @@ PAIRS = {
 
 TO_BREAK = [
     {"log.late_appends", "log.partition", "log.reading", "log.results", "log.trimming"},
-    {"log.storage.disk_file", "log.storage.file_jobs", "log.storage.files"},
     {"network.connection", "network.dispatch", "network.response_queue", "network.server", "node"},
 ]
 """Larger circles of the broker. A file may leave this list, and none may come into it."""

@@ -3,9 +3,10 @@
 import errno
 import logging
 import os
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
+from fencepost.broker.log.storage.disk import Disk
 from fencepost.broker.log.storage.file_sync import FileRelief, FileSync
 from fencepost.broker.log.storage.staged import PIECE_BYTES, Staged
 from fencepost.broker.log.storage.store import (
@@ -19,16 +20,26 @@ from fencepost.broker.log.storage.store import (
     SyncTask,
 )
 
-if TYPE_CHECKING:
-    from fencepost.broker.log.storage.files import FileStore
-
 logger = logging.getLogger(__name__)
+
+
+class _Directory(Protocol):
+    """The directory that the file is in (`FileStore`)."""
+
+    disk: Disk
+    changes: int
+    """Names made, changed or taken away so far."""
+
+    @property
+    def place(self) -> str: ...
+
+    def make(self) -> None: ...
 
 
 class DiskFile:
     """A file on disk behind the `StoredFile` port; opened on first use, at most one descriptor at a time."""
 
-    def __init__(self, directory: "FileStore", name: str, pool: DescriptorPool) -> None:
+    def __init__(self, directory: _Directory, name: str, pool: DescriptorPool) -> None:
         self._directory = directory
         self._disk = directory.disk
         self._path = f"{directory.place}/{name}"

@@ -4,13 +4,14 @@ import errno
 import logging
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 from fencepost.broker.log.storage.data_directory import make_data_directory
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
 from fencepost.broker.log.storage.disk import SYSTEM_DISK, Disk, remove_tree
 from fencepost.broker.log.storage.disk_file import DiskFile
-from fencepost.broker.log.storage.file_jobs import DirectorySync, LateSync, Removal, Replacement, TreeRemoval
+from fencepost.broker.log.storage.file_jobs import Deletion, FileJob
 from fencepost.broker.log.storage.store import Bytes, FlushFailed, Store, StoredFile, SyncTask
 
 _READ_BYTES = 1 << 20
@@ -119,7 +120,7 @@ class FileStore:
 
     def replacement(self, name: str, data: Bytes) -> SyncTask:
         self.make()
-        return Replacement(self, name, data)
+        return FileJob(partial(self.put, name, data))
 
     def put(self, name: str, data: Bytes) -> None:
         """Put a file in place and return when it is durable; callable from any thread, since it counts no change."""
@@ -145,7 +146,7 @@ class FileStore:
             except OSError:
                 self.remove(name)  # a disk so full that it takes no new name is just where space must be freed
                 continue
-            found.append(Removal(self, name + _DELETED))
+            found.append(Deletion(partial(self.unlink, name + _DELETED)))
         return found
 
     def unlink(self, name: str) -> None:
@@ -166,7 +167,7 @@ class FileStore:
                 self.rename_child(name, via)
             except FileNotFoundError:
                 return []
-        return [TreeRemoval(self, via)]
+        return [Deletion(partial(self._remove_tree, via, self.changes))]
 
     def rename_child(self, name: str, to: str) -> None:
         self.disk.rename(self._path_of(name), self._path_of(to))
@@ -174,7 +175,7 @@ class FileStore:
         self.changes += 1
 
     def late_targets(self, names: Iterable[str]) -> list[SyncTask]:
-        return [LateSync(self, name) for name in names]
+        return [FileJob(partial(self.sync_file, name)) for name in names]
 
     def sync_file(self, name: str) -> None:
         """Make what was written to a file durable, if it is there; callable from any thread. Raises OSError."""
@@ -193,7 +194,7 @@ class FileStore:
     def entry_targets(self) -> list[SyncTask]:
         sync_targets: list[SyncTask] = []
         if self.changes != self._durable_changes:
-            sync_targets.append(DirectorySync(self))
+            sync_targets.append(FileJob(partial(self.sync_entries, self.changes)))
         if self._parent is not None:
             sync_targets += self._parent.entry_targets()
         return sync_targets
@@ -230,6 +231,11 @@ class FileStore:
         except FileNotFoundError:
             pass  # gone already, which was the wish
 
-    def remove_tree(self, name: str) -> None:
-        """Delete a directory with all that is in it; callable from any thread. Raises OSError."""
+    def _remove_tree(self, name: str, changes: int) -> None:
+        """Delete a directory, renamed by these `changes`, with all that is in it; callable from any thread.
+
+        The new name is durable first: were it lost and the deletions not, the next start would find half of a
+        directory. Raises OSError.
+        """
+        self.sync_entries(changes)
         remove_tree(self.disk, self._path_of(name))

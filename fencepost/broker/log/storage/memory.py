@@ -3,7 +3,9 @@
 import errno
 import os
 from collections.abc import Iterable, Mapping
+from functools import partial
 
+from fencepost.broker.log.storage.file_jobs import FileJob
 from fencepost.broker.log.storage.store import NEVER_WRITTEN, Bytes, Piece, Staging, Store, StoredFile, SyncTask
 
 
@@ -66,18 +68,6 @@ class MemoryFile:
         """Nothing is held open."""
 
 
-class _Replacement:
-    """A small file that waits to be put in place."""
-
-    def __init__(self, store: "MemoryStore", name: str, data: Bytes) -> None:
-        self._store = store
-        self._name = name
-        self._data = data
-
-    def sync(self) -> None:
-        self._store.replace(self._name, self._data, durable=True)
-
-
 class MemoryStore:
     """A directory of `MemoryFile`s; what is durable here is what the process lives to see."""
 
@@ -122,7 +112,7 @@ class MemoryStore:
         self.files[name] = fresh
 
     def replacement(self, name: str, data: Bytes) -> SyncTask:
-        return _Replacement(self, name, data)
+        return FileJob(partial(self.replace, name, data, durable=True))
 
     def removals(self, names: Iterable[str]) -> list[SyncTask]:
         for name in names:
