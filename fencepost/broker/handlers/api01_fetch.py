@@ -5,7 +5,7 @@ here is a full one: session id 0 is always answered, which KIP-227 allows), v9 l
 answers a diverging epoch, v13 names topics by id, v16 says where the leader is.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 import trio
 
@@ -15,20 +15,21 @@ from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Ready, Reply, Response
 from fencepost.broker.partitions import Leader
+from fencepost.broker.ports import HasConfig, HasMetadata, HasMetrics, HasPartitions, HasPurgatory
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import (
     AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
     FetchResponse,
+    FetchTopic,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
 )
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 ZSTD_SINCE = 10
 TOPIC_ID_SINCE = 13
@@ -37,8 +38,10 @@ WAIT_MS_MAX = 600_000
 """Nobody is kept longer than a silent connection is by default, whatever he asks for."""
 NO_SESSION_EPOCHS = (0, -1)
 """A session that begins (0) or ends (-1): both are full fetches."""
-_response, _topic_response, _partition_data = FetchResponse, FetchableTopicResponse, PartitionData
-"""The values' own classes: called once for each partition, without the way through the declarations."""
+
+
+class _Broker(HasConfig, HasMetadata, HasMetrics, HasPartitions, HasPurgatory, Protocol):
+    """What this handler asks of the broker."""
 
 
 class _Read:
@@ -46,25 +49,25 @@ class _Read:
 
     __slots__ = ("ask", "diverging", "error", "log", "tp")
 
-    def __init__(self, tp: TopicPartition, ask: Any, log: PartitionLog | None) -> None:
+    def __init__(self, tp: TopicPartition, ask: FetchPartition, log: PartitionLog | None) -> None:
         self.tp = tp
         self.ask = ask
         self.log = log
         self.error = ErrorCode.NONE
-        self.diverging: Any = None
+        self.diverging: EpochEndOffset | None = None
 
 
 class _Fetch:
     """A fetch that may be tried twice: at once, and when what it waited for has come."""
 
-    def __init__(self, node: "Node", request: Any, context: RequestContext) -> None:
+    def __init__(self, node: _Broker, request: FetchRequest, context: RequestContext) -> None:
         self._node = node
         self._version = context.api_version
         self._context = context
         self._bytes_max = max(0, min(request.max_bytes, node.config.fetch_max_bytes))
         self._bytes_min = min(request.min_bytes, self._bytes_max)
         self.isolation = IsolationLevel(request.isolation_level)
-        self.topics: list[tuple[Any, str, list[_Read]]] = []
+        self.topics: list[tuple[FetchTopic, str, list[_Read]]] = []
         self.missing: list[Missing] = []
         """What the last `read` found to be on its way."""
         self._endpoints: dict[int, NodeEndpoint] = {}
@@ -92,7 +95,7 @@ class _Fetch:
                     total += min(log.readable_bytes(offset, isolation), read.ask.partition_max_bytes)
                 except (OSError, CorruptLogFile):
                     return True  # the read that follows meets the same fault, and reports it
-        return arrived and bool(total >= self._bytes_min)
+        return arrived and total >= self._bytes_min
 
     def read(self) -> tuple[Response, bool]:
         """Read all partitions; return the answer, and whether it should be sent without waiting any longer."""
@@ -113,13 +116,13 @@ class _Fetch:
                     settled = True
                     failed += answer.error_code != ErrorCode.NONE
             self._count(name, reads, read_bytes - before, failed)
-            responses.append(_topic_response(topic=name, topic_id=ask.topic_id, partitions=answers))
-        response = _response(responses=responses)
-        if self._version >= ENDPOINTS_SINCE:
+            responses.append(FetchableTopicResponse(topic=name, topic_id=ask.topic_id, partitions=answers))
+        response = FetchResponse(responses=responses)
+        if self._endpoints and self._version >= ENDPOINTS_SINCE:
             response.node_endpoints = list(self._endpoints.values())
         return response, settled or read_bytes >= self._bytes_min
 
-    def _resolve(self, request: Any) -> None:
+    def _resolve(self, request: FetchRequest) -> None:
         node = self._node
         for topic in request.topics:
             name, unknown = topic.topic, False
@@ -157,7 +160,7 @@ class _Fetch:
         elif epoch < ask.last_fetched_epoch or end_offset < ask.fetch_offset:
             read.diverging = EpochEndOffset(epoch=epoch, end_offset=end_offset)
 
-    def _read_partition(self, read: _Read, left: int, at_least_one: bool) -> tuple[Any, int]:
+    def _read_partition(self, read: _Read, left: int, at_least_one: bool) -> tuple[PartitionData, int]:
         """The answer for one partition and the bytes of records in it."""
         log, ask, error = read.log, read.ask, read.error
         if log is None or error is not ErrorCode.NONE:
@@ -172,7 +175,7 @@ class _Fetch:
         aborted = None
         if result.aborted is not None:
             aborted = [AbortedTransaction(producer_id=pid, first_offset=first) for pid, first in result.aborted]
-        answer = _partition_data(
+        answer = PartitionData(
             partition_index=ask.partition,
             high_watermark=result.high_watermark,
             last_stable_offset=result.last_stable_offset,
@@ -183,7 +186,7 @@ class _Fetch:
         )
         return answer, result.size_bytes
 
-    def _error_answer(self, read: _Read, error: ErrorCode) -> Any:
+    def _error_answer(self, read: _Read, error: ErrorCode) -> PartitionData:
         answer = PartitionData(partition_index=read.ask.partition, error_code=error, high_watermark=-1, records=b"")
         if error in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER):
             leader = self._node.leader_of(read.tp) or (None if read.log is None else self._own(read.log))
@@ -210,7 +213,7 @@ class _Fetch:
         counters.failed_fetch_requests += failed
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
+def handle(node: _Broker, request: FetchRequest, context: RequestContext) -> Reply:
     """Read at once; where that is too little, a coroutine that waits for more up to `max_wait_ms` and reads again."""
     if request.session_id != 0 and request.session_epoch not in NO_SESSION_EPOCHS:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
@@ -223,7 +226,7 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
     return _read_later(node, fetch, min(request.max_wait_ms, WAIT_MS_MAX))
 
 
-async def _read_later(node: "Node", fetch: _Fetch, max_wait_ms: int) -> Ready:
+async def _read_later(node: _Broker, fetch: _Fetch, max_wait_ms: int) -> Ready:
     purgatory, deadline = node.purgatory, trio.current_time() + max_wait_ms / 1000
     with purgatory.park(fetch.logs) as parked:
         while True:

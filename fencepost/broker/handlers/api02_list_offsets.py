@@ -8,7 +8,7 @@ versions). v1 answers one offset and its timestamp, v2 brings isolation, v4 lead
 import logging
 from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from fencepost.broker.durable_ends import at_durable_ends
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
@@ -18,16 +18,16 @@ from fencepost.broker.log.results import ReadMissed
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Reply, Response
+from fencepost.broker.ports import HasFlusher, HasPartitions, HasPurgatory
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import (
+    ListOffsetsPartition,
     ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,11 @@ _Found = tuple[int, int, int]
 """Timestamp, offset and leader epoch."""
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
+class _Broker(HasFlusher, HasPartitions, HasPurgatory, Protocol):
+    """What this handler asks of the broker."""
+
+
+def handle(node: _Broker, request: ListOffsetsRequest, context: RequestContext) -> Reply:
     """Answer each partition for itself, once its log's end is durable."""
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
         raise CloseConnection(f"isolation level {request.isolation_level} does not exist")
@@ -49,7 +53,12 @@ def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
 
 
 def _answer_all(
-    node: "Node", request: Any, context: RequestContext, asked: list[TopicPartition], *, patient: bool = True
+    node: _Broker,
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    asked: list[TopicPartition],
+    *,
+    patient: bool = True,
 ) -> Response | Coroutine[Any, Any, Response]:
     """A partition named twice is an error of its own, as in Kafka. Where bytes have to come first, a coroutine."""
     try:
@@ -59,7 +68,7 @@ def _answer_all(
 
 
 async def _answer_when_arrived(
-    node: "Node", request: Any, context: RequestContext, asked: list[TopicPartition], missed: ReadMissed
+    node: _Broker, request: ListOffsetsRequest, context: RequestContext, asked: list[TopicPartition], missed: ReadMissed
 ) -> Response:
     log, missing = missed.log, missed.missing
     with node.purgatory.park([log]) as parked:
@@ -69,7 +78,7 @@ async def _answer_when_arrived(
 
 
 def _answers(
-    node: "Node", request: Any, context: RequestContext, asked: list[TopicPartition], patient: bool
+    node: _Broker, request: ListOffsetsRequest, context: RequestContext, asked: list[TopicPartition], patient: bool
 ) -> Response:
     isolation = IsolationLevel(request.isolation_level)
     twice = {tp for tp in asked if asked.count(tp) > 1} if len(set(asked)) < len(asked) else set()
@@ -86,11 +95,18 @@ def _answers(
     return ListOffsetsResponse(topics=topics)
 
 
-def _refuse(ask: Any, error: ErrorCode) -> Any:
+def _refuse(ask: ListOffsetsPartition, error: ErrorCode) -> ListOffsetsPartitionResponse:
     return ListOffsetsPartitionResponse(partition_index=ask.partition_index, error_code=error)
 
 
-def _answer(node: "Node", tp: TopicPartition, ask: Any, isolation: IsolationLevel, version: int, patient: bool) -> Any:
+def _answer(
+    node: _Broker,
+    tp: TopicPartition,
+    ask: ListOffsetsPartition,
+    isolation: IsolationLevel,
+    version: int,
+    patient: bool,
+) -> ListOffsetsPartitionResponse:
     log = node.partition(tp)
     if log is None:
         return _refuse(ask, node.absence(tp))

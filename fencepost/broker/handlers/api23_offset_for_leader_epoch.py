@@ -4,31 +4,35 @@ v0-4 are served; librdkafka asks with v2 exactly. v1 answers the epoch, too, v2 
 """
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Protocol
 
 from fencepost.broker.durable_ends import at_durable_ends
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
+from fencepost.broker.ports import HasFlusher, HasPartitions
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
     EpochEndOffset,
+    OffsetForLeaderEpochRequest,
     OffsetForLeaderEpochResponse,
+    OffsetForLeaderPartition,
     OffsetForLeaderTopicResult,
 )
 from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
+
+class _Broker(HasFlusher, HasPartitions, Protocol):
+    """What this handler asks of the broker."""
 
 
-def handle(node: "Node", request: Any, _context: RequestContext) -> Reply:
+def handle(node: _Broker, request: OffsetForLeaderEpochRequest, _context: RequestContext) -> Reply:
     """Answer the end of the asked epoch, or of the largest one before it, once each log's end is durable."""
     asked = [TopicPartition(topic.topic, ask.partition) for topic in request.topics for ask in topic.partitions]
     return at_durable_ends(node, map(node.partition, asked), partial(_answer_all, node, request))
 
 
-def _answer_all(node: "Node", request: Any) -> OffsetForLeaderEpochResponse:
+def _answer_all(node: _Broker, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(
@@ -40,7 +44,7 @@ def _answer_all(node: "Node", request: Any) -> OffsetForLeaderEpochResponse:
     )
 
 
-def _answer(node: "Node", tp: TopicPartition, ask: Any) -> EpochEndOffset:
+def _answer(node: _Broker, tp: TopicPartition, ask: OffsetForLeaderPartition) -> EpochEndOffset:
     log = node.partition(tp)
     if log is None:
         return EpochEndOffset(partition=tp.partition, error_code=node.absence(tp))
