@@ -43,41 +43,12 @@ if TYPE_CHECKING:
     from fencepost.protocol.errors import ErrorCode
     from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
-_HOME = {
-    "AbortableError": "client",
-    "Admin": "client",
-    "AuthenticationError": "client",
-    "AuthorizationError": "client",
-    "Client": "client",
-    "CommittedOffset": "client",
-    "ConfigError": "client",
-    "Consumer": "client",
-    "ConsumerBatch": "client",
-    "ConsumerRecord": "client",
-    "Delivery": "client",
-    "DeliveryError": "client",
+_ELSEWHERE = {
     "ErrorCode": "protocol.errors",
-    "FatalError": "client",
-    "FencedError": "client",
-    "GroupMetadata": "client",
     "IsolationLevel": "protocol.topics",
-    "ItemErrors": "client",
-    "KafkaError": "client",
-    "OAuthToken": "client",
-    "OutcomeUnknown": "client",
-    "PreparedTransaction": "client",
-    "Producer": "client",
-    "ReadError": "client",
-    "RecordMetadata": "client",
-    "RetriableError": "client",
-    "SerializationError": "client",
     "TopicPartition": "protocol.topics",
-    "Transaction": "client",
-    "TransactionTooLarge": "client",
-    "TransactionalProducer": "client",
-    "TwoPhaseProducer": "client",
-    "WholeTransaction": "client",
 }
+"""What is not in `client`."""
 
 __all__ = [
     "AbortableError",
@@ -118,15 +89,14 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module 'fencepost' has no attribute {name!r}")
     from importlib import import_module
 
-    found = getattr(import_module(f"fencepost.{home}"), name)
+    found = getattr(import_module(f"fencepost.{_ELSEWHERE.get(name, 'client')}"), name)
     globals()[name] = found
     return found
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *__all__})

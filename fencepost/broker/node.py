@@ -56,7 +56,7 @@ from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import BrokerEndpoint
+from fencepost.protocol.metadata_record_types import BrokerEndpoint
 from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC, TopicPartition
 
 logger = logging.getLogger(__name__)

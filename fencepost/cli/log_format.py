@@ -26,7 +26,6 @@ class JsonFormatter(logging.Formatter):
     """One JSON object with time, level, logger, message and, where there is one, the traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
         entry = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),

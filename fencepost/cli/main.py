@@ -25,7 +25,6 @@ class LazyGroup(click.Group):
     """Knows its commands by name, so that starting one does not pay for the imports of the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, sorted."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:

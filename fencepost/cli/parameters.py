@@ -21,7 +21,6 @@ class SettingType(click.ParamType):  # type: ignore[type-arg]
     name = "name=value"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Setting:
-        """Split at the first equals sign."""
         if isinstance(value, Setting):
             return value
         name, equals, text = str(value).partition("=")

@@ -132,7 +132,6 @@ def steps_text(steps: Sequence[Step]) -> str:
 
 
 def step_json(step: Step, dry_run: bool) -> dict[str, Any]:
-    """One change as an object."""
     return {
         "subject": step.subject,
         "name": step.name,

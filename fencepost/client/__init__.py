@@ -3,43 +3,45 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.client.admin import Admin, ItemErrors
-    from fencepost.client.client import Client
-    from fencepost.client.consumer.consumed import ConsumerBatch, ConsumerRecord
-    from fencepost.client.consumer.consumer import Consumer
-    from fencepost.client.consumer.positions import OffsetAndTimestamp
-    from fencepost.client.consumer.read_errors import (
-        CorruptRecords,
-        DeserializationFailed,
-        LogTruncated,
-        OffsetOutOfRange,
-        ReadError,
-    )
-    from fencepost.client.consumer.whole_transactions import TransactionTooLarge, WholeTransaction, WholeTransactions
-    from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
-    from fencepost.client.core.sasl import OAuthToken
-    from fencepost.client.errors import (
-        AbortableError,
-        AuthenticationError,
-        AuthorizationError,
-        ConfigError,
-        ConnectionLost,
-        DeliveryError,
-        FatalError,
-        FencedError,
-        KafkaError,
-        OutcomeUnknown,
-        RetriableError,
-    )
-    from fencepost.client.group.interest import Interest
-    from fencepost.client.producer.deliveries import Delivery, RecordMetadata
-    from fencepost.client.producer.metrics import ProducerMetrics
-    from fencepost.client.producer.producer import Producer
-    from fencepost.client.serializers import SerializationError
-    from fencepost.client.transactions.open_transaction import PreparedTransaction
-    from fencepost.client.transactions.producer import TransactionalProducer
-    from fencepost.client.transactions.transaction import Transaction
-    from fencepost.client.transactions.two_phase import TwoPhaseProducer
+    from fencepost.client.admin import Admin as Admin
+    from fencepost.client.admin import ItemErrors as ItemErrors
+    from fencepost.client.client import Client as Client
+    from fencepost.client.consumer.consumed import ConsumerBatch as ConsumerBatch
+    from fencepost.client.consumer.consumed import ConsumerRecord as ConsumerRecord
+    from fencepost.client.consumer.consumer import Consumer as Consumer
+    from fencepost.client.consumer.positions import OffsetAndTimestamp as OffsetAndTimestamp
+    from fencepost.client.consumer.read_errors import CorruptRecords as CorruptRecords
+    from fencepost.client.consumer.read_errors import DeserializationFailed as DeserializationFailed
+    from fencepost.client.consumer.read_errors import LogTruncated as LogTruncated
+    from fencepost.client.consumer.read_errors import OffsetOutOfRange as OffsetOutOfRange
+    from fencepost.client.consumer.read_errors import ReadError as ReadError
+    from fencepost.client.consumer.whole_transactions import TransactionTooLarge as TransactionTooLarge
+    from fencepost.client.consumer.whole_transactions import WholeTransaction as WholeTransaction
+    from fencepost.client.consumer.whole_transactions import WholeTransactions as WholeTransactions
+    from fencepost.client.core.group_types import CommittedOffset as CommittedOffset
+    from fencepost.client.core.group_types import GroupMetadata as GroupMetadata
+    from fencepost.client.core.sasl import OAuthToken as OAuthToken
+    from fencepost.client.errors import AbortableError as AbortableError
+    from fencepost.client.errors import AuthenticationError as AuthenticationError
+    from fencepost.client.errors import AuthorizationError as AuthorizationError
+    from fencepost.client.errors import ConfigError as ConfigError
+    from fencepost.client.errors import ConnectionLost as ConnectionLost
+    from fencepost.client.errors import DeliveryError as DeliveryError
+    from fencepost.client.errors import FatalError as FatalError
+    from fencepost.client.errors import FencedError as FencedError
+    from fencepost.client.errors import KafkaError as KafkaError
+    from fencepost.client.errors import OutcomeUnknown as OutcomeUnknown
+    from fencepost.client.errors import RetriableError as RetriableError
+    from fencepost.client.group.interest import Interest as Interest
+    from fencepost.client.producer.deliveries import Delivery as Delivery
+    from fencepost.client.producer.deliveries import RecordMetadata as RecordMetadata
+    from fencepost.client.producer.metrics import ProducerMetrics as ProducerMetrics
+    from fencepost.client.producer.producer import Producer as Producer
+    from fencepost.client.serializers import SerializationError as SerializationError
+    from fencepost.client.transactions.open_transaction import PreparedTransaction as PreparedTransaction
+    from fencepost.client.transactions.producer import TransactionalProducer as TransactionalProducer
+    from fencepost.client.transactions.transaction import Transaction as Transaction
+    from fencepost.client.transactions.two_phase import TwoPhaseProducer as TwoPhaseProducer
 
 _HOME = {
     "AbortableError": "errors",
@@ -83,47 +85,7 @@ _HOME = {
     "WholeTransactions": "consumer.whole_transactions",
 }
 
-__all__ = [
-    "AbortableError",
-    "Admin",
-    "AuthenticationError",
-    "AuthorizationError",
-    "Client",
-    "CommittedOffset",
-    "ConfigError",
-    "ConnectionLost",
-    "Consumer",
-    "ConsumerBatch",
-    "ConsumerRecord",
-    "CorruptRecords",
-    "Delivery",
-    "DeliveryError",
-    "DeserializationFailed",
-    "FatalError",
-    "FencedError",
-    "GroupMetadata",
-    "Interest",
-    "ItemErrors",
-    "KafkaError",
-    "LogTruncated",
-    "OAuthToken",
-    "OffsetAndTimestamp",
-    "OffsetOutOfRange",
-    "OutcomeUnknown",
-    "PreparedTransaction",
-    "Producer",
-    "ProducerMetrics",
-    "ReadError",
-    "RecordMetadata",
-    "RetriableError",
-    "SerializationError",
-    "Transaction",
-    "TransactionTooLarge",
-    "TransactionalProducer",
-    "TwoPhaseProducer",
-    "WholeTransaction",
-    "WholeTransactions",
-]
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

@@ -18,8 +18,8 @@ from fencepost.client.config import (
     from_dotted,
     parse,
 )
+from fencepost.client.core.partitioner import Random
 from fencepost.client.network.cluster import Cluster
-from fencepost.client.network.retry import Random
 from fencepost.client.network.security import ssl_context
 from fencepost.client.network.wire import Dial, open_socket
 

@@ -22,7 +22,6 @@ def option(default: Any, convert: Convert, *, secret: bool = False) -> Any:
 
 
 def boolean(value: Any) -> bool:
-    """True, False, "true" or "false"."""
     if isinstance(value, bool):
         return value
     if isinstance(value, str) and value.lower() in ("true", "false"):
@@ -31,8 +30,6 @@ def boolean(value: Any) -> bool:
 
 
 def integer(low: int, high: int = 2**31 - 1) -> Convert:
-    """A whole number within bounds."""
-
     def convert(value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int | str | float):
             raise ValueError("must be a whole number")
@@ -58,19 +55,16 @@ def choice(*allowed: str) -> Convert:
 
 
 def text(value: Any) -> str:
-    """A string with something in it."""
     if not isinstance(value, str) or not value:
         raise ValueError("must be a string that is not empty")
     return value
 
 
 def secret(value: Any) -> Secret:
-    """A string that is not to be shown."""
     return Secret(text(value))
 
 
 def function(value: Any) -> Any:
-    """Anything that can be called."""
     if not callable(value):
         raise ValueError("must be a function")
     return value

@@ -46,7 +46,6 @@ class BatchGroup:
     bounds: list[tuple[int, int]]
 
     def add(self, header: BatchHeader, at: int, end: int) -> None:
-        """One more batch, whose records reach from `at` to `end`."""
         self.batches.append(header)
         self.bounds.append((at, end))
 

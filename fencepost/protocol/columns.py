@@ -13,24 +13,11 @@ from fencepost.protocol.column_types import (
     Column,
     Lists,
     RecordColumns,
-    arrow_numbers,
-    arrow_text,
     headers_type,
 )
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.plain_columns import columns_by_numpy
 from fencepost.protocol.records import unpack_records
-
-__all__ = [
-    "ALL_FIELDS",
-    "GROUP_BYTES",
-    "MAX_OFFSET",
-    "RecordColumns",
-    "arrow_numbers",
-    "arrow_text",
-    "headers_type",
-    "iter_columns",
-]
 
 GROUP_BYTES = 32 << 20
 """Unpacked bytes after which compressed batches are handed on, so that a fetch of bombs stays small in memory."""

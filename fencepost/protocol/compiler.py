@@ -60,7 +60,6 @@ class Source:
         return name
 
     def put(self, depth: int, line: str) -> None:
-        """Add a line."""
         self.lines.append("    " * depth + line)
 
 

@@ -10,8 +10,6 @@ from fencepost.protocol.varints import Malformed, get_varint
 _START = struct.Struct(">hhih")
 _CORRELATION = struct.Struct(">i")
 NULL_CLIENT_ID = -1
-MINIMUM_SIZE = 8
-"""A request header of version 0 (no client id); nothing shorter is a request."""
 
 
 class RequestHeader(NamedTuple):
@@ -77,7 +75,6 @@ def write_request_header(api: Api, version: int, correlation_id: int, client_id:
 
 
 def write_response_header(api: Api, version: int, correlation_id: int) -> bytes:
-    """The header of a response."""
     tags = b"\0" if api.response_header_version(version) else b""
     return _CORRELATION.pack(correlation_id) + tags
 

@@ -5,39 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from fencepost.protocol.metadata_record_types import (
-    UNASSIGNED_DIRECTORY,
-    AbortTransactionRecord,
-    AccessControlEntryRecord,
-    BeginTransactionRecord,
-    BrokerEndpoint,
-    BrokerFeature,
-    BrokerRegistrationChangeRecord,
-    ClearElrRecord,
-    ClientQuotaRecord,
-    ConfigRecord,
-    EndTransactionRecord,
-    FeatureLevelRecord,
-    FenceBrokerRecord,
-    MetadataEntry,
-    MetadataRecord,
-    NoOpRecord,
-    PartitionChangeRecord,
-    PartitionRecord,
-    PartitionRun,
-    ProducerIdsRecord,
-    QuotaEntity,
-    RegisterBrokerRecord,
-    RegisterControllerRecord,
-    RemoveAccessControlEntryRecord,
-    RemoveTopicRecord,
-    RemoveUserScramCredentialRecord,
-    TopicRecord,
-    UnfenceBrokerRecord,
-    UnregisterBrokerRecord,
-    UserScramCredentialRecord,
-    record_count,
-)
+from fencepost.protocol import metadata_record_types as types
 from fencepost.protocol.schema import (
     Array,
     Bool,
@@ -59,45 +27,6 @@ from fencepost.protocol.schema import (
     Uuid,
 )
 from fencepost.protocol.varints import Malformed, get_varint, put_varint
-
-__all__ = [
-    "UNASSIGNED_DIRECTORY",
-    "AbortTransactionRecord",
-    "AccessControlEntryRecord",
-    "BeginTransactionRecord",
-    "BrokerEndpoint",
-    "BrokerFeature",
-    "BrokerRegistrationChangeRecord",
-    "ClearElrRecord",
-    "ClientQuotaRecord",
-    "ConfigRecord",
-    "EndTransactionRecord",
-    "FeatureLevelRecord",
-    "FenceBrokerRecord",
-    "MetadataEntry",
-    "MetadataRecord",
-    "MetadataRecordError",
-    "NoOpRecord",
-    "PartitionChangeRecord",
-    "PartitionRecord",
-    "PartitionRun",
-    "ProducerIdsRecord",
-    "QuotaEntity",
-    "RegisterBrokerRecord",
-    "RegisterControllerRecord",
-    "RemoveAccessControlEntryRecord",
-    "RemoveTopicRecord",
-    "RemoveUserScramCredentialRecord",
-    "TopicRecord",
-    "UnfenceBrokerRecord",
-    "UnregisterBrokerRecord",
-    "UserScramCredentialRecord",
-    "decode_metadata_record",
-    "decode_metadata_records",
-    "encode_metadata_record",
-    "encode_metadata_records",
-    "record_count",
-]
 
 FRAME_VERSION = 1
 _PARTITION_ID = 3
@@ -129,7 +58,11 @@ def _form(api_key: int, made: type[Any], written: int, *fields: Any, versions: t
 _ENDPOINT = Struct("BrokerEndpoint", "name" / String, "host" / String, "port" / Uint16, "security_protocol" / Int16)
 _FEATURE = Struct("BrokerFeature", "name" / String, "min_supported_version" / Int16, "max_supported_version" / Int16)
 _ENTITY = Struct("QuotaEntity", "entity_type" / String, "entity_name" / Field(String, nullable=0))
-_STRUCTS: dict[type[Any], StructType] = {BrokerEndpoint: _ENDPOINT, BrokerFeature: _FEATURE, QuotaEntity: _ENTITY}
+_STRUCTS: dict[type[Any], StructType] = {
+    types.BrokerEndpoint: _ENDPOINT,
+    types.BrokerFeature: _FEATURE,
+    types.QuotaEntity: _ENTITY,
+}
 _PARTS: dict[str, type[Any]] = {struct.__name__: made for made, struct in _STRUCTS.items()}
 
 
@@ -141,7 +74,7 @@ def _changed(tag: int, kind: Any, since: int = 0) -> Field:
 _FORMS = (
     _form(
         0,
-        RegisterBrokerRecord,
+        types.RegisterBrokerRecord,
         3,
         "broker_id" / Int32,
         "is_migrating_zk_broker" / Since(2, Bool),
@@ -156,11 +89,11 @@ _FORMS = (
         "cordoned_log_dirs" / _changed(1, Uuid, 4),
         versions=(0, 4),
     ),
-    _form(1, UnregisterBrokerRecord, 0, "broker_id" / Int32, "broker_epoch" / Int64),
-    _form(2, TopicRecord, 0, "name" / String, "topic_id" / Uuid),
+    _form(1, types.UnregisterBrokerRecord, 0, "broker_id" / Int32, "broker_epoch" / Int64),
+    _form(2, types.TopicRecord, 0, "name" / String, "topic_id" / Uuid),
     _form(
         3,
-        PartitionRecord,
+        types.PartitionRecord,
         1,
         "partition_id" / Field(Int32, default=-1),
         "topic_id" / Uuid,
@@ -179,7 +112,7 @@ _FORMS = (
     ),
     _form(
         4,
-        ConfigRecord,
+        types.ConfigRecord,
         0,
         "resource_type" / Int8,
         "resource_name" / String,
@@ -188,7 +121,7 @@ _FORMS = (
     ),
     _form(
         5,
-        PartitionChangeRecord,
+        types.PartitionChangeRecord,
         1,
         "partition_id" / Field(Int32, default=-1),
         "topic_id" / Uuid,
@@ -203,12 +136,12 @@ _FORMS = (
         "directories" / _changed(8, Uuid, 1),
         versions=(0, 2),
     ),
-    _form(7, FenceBrokerRecord, 0, "id" / Int32, "epoch" / Int64),
-    _form(8, UnfenceBrokerRecord, 0, "id" / Int32, "epoch" / Int64),
-    _form(9, RemoveTopicRecord, 0, "topic_id" / Uuid),
+    _form(7, types.FenceBrokerRecord, 0, "id" / Int32, "epoch" / Int64),
+    _form(8, types.UnfenceBrokerRecord, 0, "id" / Int32, "epoch" / Int64),
+    _form(9, types.RemoveTopicRecord, 0, "topic_id" / Uuid),
     _form(
         11,
-        UserScramCredentialRecord,
+        types.UserScramCredentialRecord,
         0,
         "name" / String,
         "mechanism" / Int8,
@@ -217,11 +150,13 @@ _FORMS = (
         "server_key" / Bytes,
         "iterations" / Int32,
     ),
-    _form(12, FeatureLevelRecord, 0, "name" / String, "feature_level" / Int16),
-    _form(14, ClientQuotaRecord, 0, "entity" / Array(_ENTITY), "key" / String, "value" / Float64, "remove" / Bool),
+    _form(12, types.FeatureLevelRecord, 0, "name" / String, "feature_level" / Int16),
+    _form(
+        14, types.ClientQuotaRecord, 0, "entity" / Array(_ENTITY), "key" / String, "value" / Float64, "remove" / Bool
+    ),
     _form(
         15,
-        ProducerIdsRecord,
+        types.ProducerIdsRecord,
         0,
         "broker_id" / Int32,
         "broker_epoch" / Field(Int64, default=-1),
@@ -229,7 +164,7 @@ _FORMS = (
     ),
     _form(
         17,
-        BrokerRegistrationChangeRecord,
+        types.BrokerRegistrationChangeRecord,
         2,
         "broker_id" / Int32,
         "broker_epoch" / Int64,
@@ -241,7 +176,7 @@ _FORMS = (
     ),
     _form(
         18,
-        AccessControlEntryRecord,
+        types.AccessControlEntryRecord,
         0,
         "id" / Uuid,
         "resource_type" / Int8,
@@ -252,15 +187,15 @@ _FORMS = (
         "operation" / Int8,
         "permission_type" / Int8,
     ),
-    _form(19, RemoveAccessControlEntryRecord, 0, "id" / Uuid),
-    _form(20, NoOpRecord, 0),
-    _form(22, RemoveUserScramCredentialRecord, 0, "name" / String, "mechanism" / Int8),
-    _form(23, BeginTransactionRecord, 0, "name" / Field(String, nullable=0, default=None, tag=0)),
-    _form(24, EndTransactionRecord, 0),
-    _form(28, ClearElrRecord, 0, "topic_name" / String),
+    _form(19, types.RemoveAccessControlEntryRecord, 0, "id" / Uuid),
+    _form(20, types.NoOpRecord, 0),
+    _form(22, types.RemoveUserScramCredentialRecord, 0, "name" / String, "mechanism" / Int8),
+    _form(23, types.BeginTransactionRecord, 0, "name" / Field(String, nullable=0, default=None, tag=0)),
+    _form(24, types.EndTransactionRecord, 0),
+    _form(28, types.ClearElrRecord, 0, "topic_name" / String),
     _form(
         27,
-        RegisterControllerRecord,
+        types.RegisterControllerRecord,
         0,
         "controller_id" / Int32,
         "incarnation_id" / Uuid,
@@ -268,7 +203,7 @@ _FORMS = (
         "end_points" / Array(_ENDPOINT),
         "features" / Array(_FEATURE),
     ),
-    _form(25, AbortTransactionRecord, 0, "reason" / Field(String, nullable=0, default=None, tag=0)),
+    _form(25, types.AbortTransactionRecord, 0, "reason" / Field(String, nullable=0, default=None, tag=0)),
 )
 _BY_TYPE = {form.made: form for form in _FORMS}
 _BY_KEY = {form.api_key: form for form in _FORMS}
@@ -278,22 +213,22 @@ _LATE_FIELDS = ("eligible_leader_replicas", "last_known_elr", "cordoned_log_dirs
 """Only what has something in one of these is written in the version after the one that we write (KIP-966, KIP-1066)."""
 
 
-def encode_metadata_record(record: MetadataRecord) -> bytes:
+def encode_metadata_record(record: types.MetadataRecord) -> bytes:
     """The value of a metadata log record: frame version 1, type and version as unsigned varints, then the body."""
     form = _BY_TYPE[type(record)]
     version = form.version
     if any(getattr(record, name, None) is not None for name in _LATE_FIELDS):
         version += 1
-    elif isinstance(record, PartitionRecord) and not record.directories:
+    elif isinstance(record, types.PartitionRecord) and not record.directories:
         version = 0  # directories came with version 1 (KIP-858)
-    elif isinstance(record, RegisterBrokerRecord) and not record.log_dirs and not record.is_migrating_zk_broker:
+    elif isinstance(record, types.RegisterBrokerRecord) and not record.log_dirs and not record.is_migrating_zk_broker:
         version = 1  # directories came with version 3: software of an older metadata.version reads it, too
     value = form.message(**{name: _to_wire(getattr(record, name)) for name in form.message.fields})
     head = put_varint(FRAME_VERSION) + put_varint(form.api_key) + put_varint(version)
     return head + form.message.encode(value, version)
 
 
-def decode_metadata_record(data: bytes | memoryview) -> MetadataRecord:
+def decode_metadata_record(data: bytes | memoryview) -> types.MetadataRecord:
     """The record in `data`, to its last byte. Raises MetadataRecordError for any other frame, type, version or body."""
     frame, at = _varint(data, 0)
     if frame != FRAME_VERSION:
@@ -311,7 +246,7 @@ def decode_metadata_record(data: bytes | memoryview) -> MetadataRecord:
     except DecodeError as error:
         raise MetadataRecordError(str(error)) from error
     fields = {name: _from_wire(getattr(value, name)) for name in form.message.fields}
-    record: MetadataRecord = form.made(**fields)
+    record: types.MetadataRecord = form.made(**fields)
     return record
 
 
@@ -340,16 +275,16 @@ def _varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
         raise MetadataRecordError("the head of a metadata record is cut off or too long") from error
 
 
-def encode_metadata_records(entries: Iterable[MetadataEntry]) -> list[bytes]:
+def encode_metadata_records(entries: Iterable[types.MetadataEntry]) -> list[bytes]:
     """As `encode_metadata_record`, for many; partitions that differ in their number only are encoded once."""
     found: list[bytes] = []
-    like: PartitionRecord | None = None
+    like: types.PartitionRecord | None = None
     head = tail = b""
     for entry in entries:
-        if not isinstance(entry, PartitionRecord | PartitionRun):
+        if not isinstance(entry, types.PartitionRecord | types.PartitionRun):
             found.append(encode_metadata_record(entry))
             continue
-        record, length = (entry.first, entry.length) if isinstance(entry, PartitionRun) else (entry, 1)
+        record, length = (entry.first, entry.length) if isinstance(entry, types.PartitionRun) else (entry, 1)
         if like is None or like[1:] != record[1:]:
             like, frame = record, encode_metadata_record(record)
             head, tail = frame[:_PARTITION_ID], frame[_AFTER_PARTITION_ID:]
@@ -358,7 +293,7 @@ def encode_metadata_records(entries: Iterable[MetadataEntry]) -> list[bytes]:
     return found
 
 
-def decode_metadata_records(values: Sequence[bytes]) -> Iterator[MetadataEntry]:
+def decode_metadata_records(values: Sequence[bytes]) -> Iterator[types.MetadataEntry]:
     """The records in `values`; partitions numbered in a row, and else alike, as one run.
 
     Raises MetadataRecordError once it comes to bytes that are no record; what came before it was yielded.
@@ -378,12 +313,12 @@ def decode_metadata_records(values: Sequence[bytes]) -> Iterator[MetadataEntry]:
         most = min(end, start + 0x7FFF_FFFF - number + 1)
         while place < most and values[place] == head + (number + place - start).to_bytes(4, "big", signed=True) + tail:
             place += 1
-        yield first if place == start + 1 else PartitionRun(first, place - start)
+        yield first if place == start + 1 else types.PartitionRun(first, place - start)
 
 
 @lru_cache(maxsize=1024)
-def _partition_like(head: bytes, rest: bytes) -> PartitionRecord:
+def _partition_like(head: bytes, rest: bytes) -> types.PartitionRecord:
     """The partition of a frame that has zeros for its number and topic; brokers have few different ones."""
     record = decode_metadata_record(head + bytes(_AFTER_TOPIC_ID - _PARTITION_ID) + rest)
-    assert isinstance(record, PartitionRecord)
+    assert isinstance(record, types.PartitionRecord)
     return record

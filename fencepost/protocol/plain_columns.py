@@ -59,7 +59,6 @@ def _places(group: BatchGroup) -> Places:
 
 
 def _per_record(group: BatchGroup, numbers: list[int]) -> Ints:
-    """A number of each batch, for each of its records."""
     import numpy as np
 
     counts = [header.record_count for header in group.batches]

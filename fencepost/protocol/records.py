@@ -21,7 +21,6 @@ NewRecord = tuple[int, bytes | None, bytes | None, Iterable[tuple[str, bytes | N
 """(timestamp in epoch ms, key, value, headers): a record that has no offset yet."""
 
 MIN_RECORD_BYTES = 7
-MAX_OVERHEAD_BYTES = 1 + 5 + 10 + 5 + 5 + 5 + 5
 
 
 class Record(NamedTuple):
@@ -325,11 +324,3 @@ def _encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
     for key, value in pairs:
         parts += (_sized(key.encode()), _sized(value))
     return b"".join(parts)
-
-
-def size_bound(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]] = ()) -> int:
-    """The most bytes one record can take uncompressed, for producers that fill a batch up to a size."""
-    size = MAX_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
-    for name, content in headers:
-        size += 10 + len(name.encode()) + len(content or b"")
-    return size

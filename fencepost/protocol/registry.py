@@ -43,7 +43,6 @@ class Api:
 
     @cached_property
     def name(self) -> str:
-        """Kafka's name of the API."""
         return self.key.api_name
 
     @property
@@ -64,13 +63,11 @@ class Api:
 
     @cached_property
     def request(self) -> type[RequestValue[Any]]:
-        """The request's declaration."""
         message: type[RequestValue[Any]] = getattr(self.module, f"{self.name}Request")
         return message
 
     @cached_property
     def response(self) -> type[ResponseValue]:
-        """The response's declaration."""
         message: type[ResponseValue] = getattr(self.module, f"{self.name}Response")
         return message
 

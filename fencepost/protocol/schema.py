@@ -99,11 +99,9 @@ class Field(Construct):
         self.default = default_of(self) if default is UNSET else default
 
     def exists(self, version: int) -> bool:
-        """Whether the field is part of `version`."""
         return self.since <= version <= self.until
 
     def is_tagged(self, version: int) -> bool:
-        """Whether the field is a tagged one in `version`."""
         return self.tag is not None and version >= self.tagged_since
 
 

@@ -161,7 +161,6 @@ class Stream(Mirror):
         self._owner = owner
 
     def __iter__(self) -> Self:
-        """Itself."""
         return self
 
     def __next__(self) -> Any:

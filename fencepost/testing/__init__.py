@@ -7,11 +7,13 @@ plugin at each start, in runs that need no broker, too.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.testing.broker import Broker
-    from fencepost.testing.faults import Fault
-    from fencepost.testing.log_view import Batch, LoggedRecord, LogView
-    from fencepost.testing.loop_thread import BrokerGone
-    from fencepost.testing.lso_holders import OpenTransaction
+    from fencepost.testing.broker import Broker as Broker
+    from fencepost.testing.faults import Fault as Fault
+    from fencepost.testing.log_view import Batch as Batch
+    from fencepost.testing.log_view import LoggedRecord as LoggedRecord
+    from fencepost.testing.log_view import LogView as LogView
+    from fencepost.testing.loop_thread import BrokerGone as BrokerGone
+    from fencepost.testing.lso_holders import OpenTransaction as OpenTransaction
 
 _HOME = {
     "Batch": "log_view",
@@ -23,7 +25,7 @@ _HOME = {
     "OpenTransaction": "lso_holders",
 }
 
-__all__ = ["Batch", "Broker", "BrokerGone", "Fault", "LogView", "LoggedRecord", "OpenTransaction"]
+__all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:

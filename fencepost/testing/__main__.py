@@ -10,7 +10,6 @@ PLATFORM_BYTES = 1 if sys.platform == "darwin" else 1024
 
 
 def main() -> None:
-    """Measure and print."""
     began = time.perf_counter()
     from fencepost.testing.broker import Broker
 

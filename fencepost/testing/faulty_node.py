@@ -56,7 +56,6 @@ class WatchedThreads(SyncThreads):
         self.waiting = 0
 
     async def sync(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
-        """As SyncThreads does."""
         self.waiting += 1
         try:
             return await super().sync(sync_targets)
@@ -73,7 +72,6 @@ class Hold:
         self.released = trio.Event()
 
     def release(self) -> None:
-        """Let it go on."""
         self.released.set()
 
     async def stand(self) -> None:
@@ -93,7 +91,6 @@ class StoppableMarkers(Markers):
     async def write_markers(
         self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode]:
-        """As Markers does."""
         write = partial(super().write_markers, marker)
         hold = self.holds.pop(marker.producer_id, None)
         if hold is None:

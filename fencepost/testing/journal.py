@@ -43,7 +43,6 @@ class Journal(logging.Handler):
         return iter(tuple(self._events))
 
     def note(self, text: str) -> None:
-        """Something happened."""
         self._events.append(Event(time.monotonic() - self._began, text))
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -33,9 +33,7 @@ class JumpingClock(trio.abc.Clock):
         """It runs already."""
 
     def current_time(self) -> float:
-        """The same as `monotonic`."""
         return self.monotonic()
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
-        """Seconds until then."""
         return deadline - self.monotonic() if deadline != math.inf else math.inf

@@ -5,14 +5,14 @@ from typing import Any
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     MetadataRecord,
     RegisterBrokerRecord,
-    decode_metadata_record,
 )
+from fencepost.protocol.metadata_records import decode_metadata_record
 from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.records import decode_records
 from tests.kit.broker_process import BrokerProcess

@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader
-from fencepost.protocol.columns import RecordColumns, iter_columns
+from fencepost.protocol.column_types import RecordColumns
+from fencepost.protocol.columns import iter_columns
 from fencepost.protocol.record_batch import CorruptBatch, build_batch, read_header
 from fencepost.protocol.records import Record, decode_records, decode_unpacked, encode_records
 from tests.kit.record_code import COMPILED, needs_compiled, take

@@ -11,7 +11,7 @@ from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, Mor
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.ports import Bounds
 from fencepost.coordinator.metadata.transactions import MetadataLoader
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
@@ -21,9 +21,8 @@ from fencepost.protocol.metadata_records import (
     ProducerIdsRecord,
     RemoveTopicRecord,
     TopicRecord,
-    decode_metadata_record,
-    encode_metadata_record,
 )
+from fencepost.protocol.metadata_records import decode_metadata_record, encode_metadata_record
 from tests.unit.metadata.kit import Cluster, MemoryLog, PowerCut, started
 
 SMALL = Bounds(append_records_max=3)

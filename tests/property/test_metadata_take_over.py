@@ -20,7 +20,7 @@ from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.metadata.snapshot import read_snapshot, snapshot_parts
 from fencepost.coordinator.metadata.transactions import MetadataLoader
 from fencepost.coordinator.ports import LogWriteFailed
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,
@@ -32,9 +32,8 @@ from fencepost.protocol.metadata_records import (
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
-    decode_metadata_record,
-    decode_metadata_records,
 )
+from fencepost.protocol.metadata_records import decode_metadata_record, decode_metadata_records
 from tests.unit.metadata.kit import Ids, MemoryLog, PowerCut, build
 
 CONFIG = load_config(assignments=["offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1"])

@@ -40,11 +40,9 @@ class TopicRules:
         return self.started_with.with_dynamic(cluster, node) if node or cluster else self.started_with
 
     def topic_problem(self, configs: Mapping[str, str]) -> str | None:
-        """Why this whole set of a topic's configurations is INVALID_CONFIG, or None."""
         return topic_problem(configs)
 
     def group_problem(self, configs: Mapping[str, str]) -> str | None:
-        """Why this whole set of a group's configurations is INVALID_CONFIG, or None."""
         from fencepost.broker.config.group_settings import group_problem  # here: it is seldom asked for
 
         return group_problem(configs, self.started_with)
@@ -64,7 +62,6 @@ class TopicRules:
         return None
 
     def is_list(self, kind: ConfigResourceType, name: str) -> bool:
-        """Whether a configuration is a list."""
         if kind is ConfigResourceType.TOPIC:
             return name in TOPIC_SETTINGS and TOPIC_SETTINGS[name].setting.kind is Kind.LIST
         return kind is ConfigResourceType.BROKER and name in SETTINGS and SETTINGS[name].kind is Kind.LIST

@@ -76,7 +76,6 @@ def encoded_topic(topic: TopicImage, version: int, operations: int) -> bytes:
 
 
 def partition_value(number: int, partition: PartitionImage) -> Any:
-    """A partition as it is answered."""
     return MetadataResponsePartition(
         partition_index=number,
         leader_id=partition.leader,
@@ -103,7 +102,6 @@ def _around_topics(response: Any, version: int) -> tuple[bytes, bytes]:
 
 
 def _count(number: int, version: int) -> bytes:
-    """The length of an array."""
     return put_varint(number + 1) if version >= 9 else number.to_bytes(4, "big")
 
 

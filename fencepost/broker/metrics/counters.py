@@ -44,7 +44,6 @@ class Metrics:
         self.markers_written = 0
 
     def topic(self, name: str) -> TopicCounters:
-        """The counters of a topic that exists."""
         return self.topics[name]
 
     def forget_topic(self, name: str) -> None:

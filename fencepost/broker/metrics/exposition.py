@@ -88,7 +88,6 @@ class BrokerCollector(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """All families."""
         yield from self._topics()
         yield from self._cluster()
         yield from self._connections()

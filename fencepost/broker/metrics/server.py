@@ -37,7 +37,6 @@ class MetricsServer:
         return Endpoint(*self._listeners[0].socket.getsockname()[:2])
 
     async def run(self) -> NoReturn:
-        """Serve until cancelled."""
         await trio.serve_listeners(self._serve, self._listeners)
 
     async def _serve(self, stream: trio.SocketStream) -> None:

@@ -77,7 +77,6 @@ def cluster_json(
 
 
 def brokers_text(told: "ClusterDescription") -> str:
-    """One line for each broker."""
     rows = []
     for one in told.brokers:
         notes = ["controller"] if one.broker_id == told.controller_id else []
@@ -87,12 +86,10 @@ def brokers_text(told: "ClusterDescription") -> str:
 
 
 def broker_json(one: "BrokerInfo", controller_id: int) -> dict[str, Any]:
-    """One broker as an object."""
     return {**one._asdict(), "controller": one.broker_id == controller_id}
 
 
 def features_text(told: "FeatureLevels") -> str:
-    """One line for each feature."""
     if not told.finalized and not told.supported:
         return "The broker tells of no features."
     rows = []
@@ -103,7 +100,6 @@ def features_text(told: "FeatureLevels") -> str:
 
 
 def features_json(told: "FeatureLevels") -> dict[str, Any]:
-    """Features as an object."""
     return {
         "epoch": told.epoch,
         "features": {
@@ -120,7 +116,6 @@ def features_json(told: "FeatureLevels") -> dict[str, Any]:
 
 
 def log_dirs_text(found: "Mapping[int, tuple[LogDir, ...]]") -> str:
-    """One line for each directory."""
     rows = [
         (
             broker,
@@ -153,7 +148,6 @@ def sizes_text(found: "Mapping[int, tuple[LogDir, ...]]", by_partition: bool) ->
 
 
 def log_dir_json(broker: int, one: "LogDir") -> dict[str, Any]:
-    """One directory as an object."""
     return {
         "broker": broker,
         "path": one.path,
@@ -195,11 +189,9 @@ def elections_json(
 
 
 def moves_text(found: "Mapping[TopicPartition, Reassignment]") -> str:
-    """One line for each partition."""
     rows = [(places([p]), *(",".join(map(str, ids)) for ids in move)) for p, move in sorted(found.items())]
     return table(("PARTITION", "REPLICAS", "COMING", "GOING"), rows)
 
 
 def moves_json(found: "Mapping[TopicPartition, Reassignment]") -> list[dict[str, Any]]:
-    """The same as objects."""
     return [{"partition": json_value(p), **json_value(move)} for p, move in sorted(found.items())]

@@ -44,7 +44,6 @@ def _notes(entry: "ConfigEntry") -> str:
 
 
 def entries_text(entries: "Iterable[ConfigEntry]") -> str:
-    """One line for each setting."""
     rows = [(e.name, shown_value(e.value, e.sensitive), source_of(e.source), _notes(e)) for e in entries]
     return table(("SETTING", "VALUE", "FROM", ""), rows)
 
@@ -68,7 +67,6 @@ def explained_text(entries: "Iterable[ConfigEntry]") -> str:
 
 
 def entry_json(entry: "ConfigEntry") -> dict[str, Any]:
-    """One setting as an object."""
     return {
         "name": entry.name,
         "value": entry.value,

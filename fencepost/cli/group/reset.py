@@ -7,7 +7,7 @@ import click
 from fencepost.cli.connect import ask, broker_options, command_for, tell_json
 from fencepost.cli.group.known import CLIENT_ID
 from fencepost.cli.parameters import PLACE, DurationType, MomentType, Place
-from fencepost.cli.places import chosen_of
+from fencepost.cli.places import partitions_of
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
@@ -65,7 +65,7 @@ def reset(
 
         await _refuse_if_read(admin, group_id, bootstrap)
         committed = await admin.group_offsets(group_id)
-        wanted = sorted(committed) if everywhere else await _partitions(admin, places)
+        wanted = sorted(committed) if everywhere else await partitions_of(admin, places)
         if not wanted:
             raise KafkaError(f"group {group_id!r} has committed nothing; name the topics it is to read")
         found = await moves(parts_of(admin), wanted, committed, kind, value)
@@ -114,17 +114,3 @@ async def _refuse_if_read(admin: "Admin", group_id: str, bootstrap: str) -> None
             f"group {group_id!r} is {told.state} with {counted(len(told.members), 'member')}: stop them first\n"
             f"  who they are: {command_for(bootstrap, 'group', 'describe', group_id)}"
         )
-
-
-async def _partitions(admin: "Admin", places: tuple[Place, ...]) -> Any:
-    """The partitions meant. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
-    from fencepost.client.admin.client import parts_of
-    from fencepost.client.admin.why import check_exists
-    from fencepost.protocol.topics import TopicPartition
-
-    described = await admin.describe_topics(*{place.topic for place in places})
-    there = [TopicPartition(name, n) for name, topic in described.items() for n in range(len(topic.partitions))]
-    for topic, number in places:
-        if number is not None:
-            await check_exists(parts_of(admin), TopicPartition(topic, number))
-    return chosen_of(places, there)

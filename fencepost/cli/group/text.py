@@ -79,7 +79,6 @@ def _records(one: "PartitionLag") -> str | int:
 
 
 def lag_json(name: str, one: "PartitionLag") -> dict[str, Any]:
-    """One partition of a group as an object."""
     return {
         "group": name,
         "partition": f"{one.partition.topic}:{one.partition.partition}",

@@ -148,7 +148,6 @@ def _fields(record: Any, without: tuple[str, ...]) -> str:
 
 
 def moment_json(one: "Moment") -> dict[str, Any]:
-    """One moment as an object."""
     entries = [{"offset": entry.offset, "type": _kind(entry.entry), **_open(entry.entry)} for entry in one.entries]
     return {
         "first_offset": one.first_offset,

@@ -101,7 +101,6 @@ class Shell:
         """Of `_offset`: what the last command has read no other reads again."""
 
     def tell(self, words: list[str]) -> None:
-        """Run one command."""
         if words[0] == HISTORY:
             _echo(self._history(words[1:]))
             return

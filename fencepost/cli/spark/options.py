@@ -26,7 +26,6 @@ class Setting(click.ParamType):  # type: ignore[type-arg]
     name = "name=value"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
-        """Split at the first equals sign."""
         name, equals, rest = str(value).partition("=")
         if not equals or not name.strip():
             self.fail(f"{value!r} is no setting; write it as NAME=VALUE", param, ctx)

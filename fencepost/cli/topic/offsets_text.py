@@ -46,7 +46,6 @@ def extents_text(found: "Sequence[Extent]", by_time: bool) -> str:
 
 
 def extent_json(one: Extent, by_time: bool) -> dict[str, Any]:
-    """One partition as an object."""
     told = {
         "partition": places([one.partition]),
         "first": one.first,
@@ -76,7 +75,6 @@ def cuts_text(cuts: "Sequence[Cut]") -> str:
 
 
 def cut_json(cut: Cut, dry_run: bool) -> dict[str, Any]:
-    """One partition as an object."""
     return {
         "partition": places([cut.partition]),
         "began_at": cut.first,

@@ -57,7 +57,6 @@ def _step(one: "PlannedChange") -> str:
 
 
 def applied_json(done: "Applied", dry_run: bool) -> dict[str, Any]:
-    """All changes as an object."""
     return {"changes": [one._asdict() for one in done.changes], "atomic": done.atomic, "dry_run": dry_run}
 
 

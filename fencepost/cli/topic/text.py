@@ -50,13 +50,11 @@ def _lacking(one: "TopicDescription") -> int:
 
 
 def list_text(found: "Sequence[TopicDescription]") -> str:
-    """One line for each topic."""
     rows = [(one.name, len(one.partitions), _replicas(one), _lacking(one)) for one in found]
     return table(("TOPIC", "PARTITIONS", "REPLICAS", "NOT IN SYNC"), rows)
 
 
 def summary_json(one: "TopicDescription") -> dict[str, Any]:
-    """One topic of a list."""
     return {
         "name": one.name,
         "topic_id": shown_id(one.topic_id),
@@ -96,7 +94,6 @@ def describe_text(one: "TopicDescription", configs: "Mapping[str, ConfigEntry]",
 
 
 def describe_json(one: "TopicDescription", configs: "Mapping[str, ConfigEntry]") -> dict[str, Any]:
-    """One topic as an object."""
     return {
         **summary_json(one),
         "configs": {e.name: e.value for e in configs.values() if e.source == ConfigSource.TOPIC},
@@ -156,7 +153,6 @@ def outcome_text(one: Outcome, done: str, dry_run: bool) -> str:
 
 
 def outcome_json(one: Outcome, done: str, dry_run: bool) -> dict[str, Any]:
-    """One topic's outcome as an object."""
     code = None if one.error is None or one.error.code is None else one.error.code.name
     return {
         "topic": one.name,

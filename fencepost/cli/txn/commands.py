@@ -22,7 +22,6 @@ class PlaceType(click.ParamType):  # type: ignore[type-arg]
     name = "topic:partition"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "TopicPartition":
-        """Split at the last colon."""
         from fencepost.protocol.topics import TopicPartition
 
         topic, colon, number = str(value).rpartition(":")

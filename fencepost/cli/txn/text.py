@@ -32,7 +32,6 @@ def client_of(story: "TransactionStory | None") -> str:
 
 
 def describe_text(told: "TransactionListing", now_ms: int) -> str:
-    """One transactional id in full."""
     story = told.story
     facts = [
         ("transactional.id", cell(told.transactional_id)),

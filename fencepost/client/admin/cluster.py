@@ -214,7 +214,6 @@ class _Itself(ToBroker):
         super().__init__(cluster, -1)
 
     async def node(self, item: Any) -> int | None:
-        """The item."""
         return int(item)
 
 

@@ -163,7 +163,6 @@ async def _fetch(admin: AdminParts, partition: TopicPartition, offset: int, size
 
 
 async def existing(admin: AdminParts, partitions: Collection[TopicPartition]) -> list[TopicPartition]:
-    """Those of the partitions that are there."""
     topics = await admin.topics.describe_topics()
     return [p for p in sorted(partitions) if p.topic in topics and p.partition < len(topics[p.topic].partitions)]
 

@@ -35,7 +35,6 @@ class _Step:
         self.changes = changes
 
     def run(self, admin: AdminParts, validate_only: bool) -> Awaitable[object]:
-        """Make it, or have it checked."""
         raise NotImplementedError
 
 
@@ -177,7 +176,6 @@ def _torn(plan: ClusterPlan) -> dict[str, KafkaError]:
 
 
 async def _there(admin: AdminParts, names: list[str]) -> Mapping[str, TopicDescription]:
-    """Those of the topics that there are."""
     if not names:
         return {}
     try:

@@ -38,7 +38,6 @@ class ToBroker(Route):
         self._broker = broker
 
     async def node(self, item: Any) -> int | None:
-        """That broker."""
         return self._broker
 
     async def lost(self, item: Any, error: KafkaError) -> None:
@@ -58,7 +57,6 @@ class ToController(Route):
         return known if known in self._cluster.brokers else None
 
     async def lost(self, item: Any, error: KafkaError) -> None:
-        """NOT_CONTROLLER, or nobody answered."""
         if error.code in (ErrorCode.NOT_CONTROLLER, ErrorCode.NETWORK_EXCEPTION):
             await self._cluster.refresh()
 
@@ -190,17 +188,14 @@ class AdminRequests:
 
     @property
     def any_broker(self) -> Route:
-        """To any broker."""
         return Route(self.cluster)
 
     @property
     def controller(self) -> Route:
-        """To the controller."""
         return ToController(self.cluster)
 
     @property
     def leader(self) -> Route:
-        """To the leader of each item, a partition."""
         return ToLeader(self.cluster)
 
 
@@ -234,5 +229,4 @@ def is_unsupported(error: KafkaError) -> bool:
 
 
 def _silent(what: str, node: int | None, item: Any) -> KafkaError:
-    """The broker did not answer for an item."""
     return KafkaError(f"{what}: the broker says nothing about {item!s}", code=ErrorCode.UNKNOWN_SERVER_ERROR, node=node)

@@ -7,8 +7,8 @@ from typing import Any
 from fencepost.client.admin.item_errors import ItemErrors
 from fencepost.client.admin.requests import AdminRequests, failure
 from fencepost.client.admin.types import CreatedTopic, NewTopic, TopicDescription
+from fencepost.client.core.partitions import PartitionInfo
 from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
-from fencepost.client.network.cluster import PartitionInfo
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic

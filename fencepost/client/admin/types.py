@@ -6,7 +6,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from fencepost.client.network.cluster import PartitionInfo
+from fencepost.client.core.partitions import PartitionInfo
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 

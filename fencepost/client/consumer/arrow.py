@@ -12,7 +12,8 @@ from fencepost.client.consumer.chunk import Chunk
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.reader import Reader
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
-from fencepost.protocol.columns import ALL_FIELDS, RecordColumns, arrow_numbers, arrow_text, headers_type, iter_columns
+from fencepost.protocol.column_types import ALL_FIELDS, RecordColumns, arrow_numbers, arrow_text, headers_type
+from fencepost.protocol.columns import iter_columns
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.topics import TopicPartition
 

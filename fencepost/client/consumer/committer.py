@@ -219,7 +219,6 @@ class Promise:
         self._pending.clear()
 
     def keep(self) -> None:
-        """They are committed."""
         progress = self._progress
         if progress.units is not None:
             progress.units.committed()

@@ -7,8 +7,9 @@ import trio
 
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.fetch_session import SessionRequest
+from fencepost.client.core.partitions import NO_LEADER
 from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
-from fencepost.client.network.cluster import NO_LEADER, Cluster
+from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic

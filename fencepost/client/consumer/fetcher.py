@@ -13,8 +13,9 @@ from fencepost.client.consumer.metrics import FetchMetrics
 from fencepost.client.consumer.position_finder import Committed, PositionFinder
 from fencepost.client.core.fetch_budget import FetchBudget, Frame
 from fencepost.client.core.fetch_session import NO_TOPIC_ID, FetchSession, SessionRequest, Wanted
+from fencepost.client.core.partitions import NO_LEADER
 from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
-from fencepost.client.network.cluster import NO_LEADER, Cluster
+from fencepost.client.network.cluster import Cluster
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.retry import Backoff
 from fencepost.protocol.errors import ErrorCode
@@ -129,7 +130,6 @@ class Fetcher:
                 raise state.trouble
 
     async def run(self) -> None:
-        """Fetch until cancelled."""
         async with trio.open_nursery() as nursery:
             while True:
                 self._wake = trio.Event()

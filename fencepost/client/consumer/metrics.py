@@ -44,7 +44,6 @@ class FetchMetrics:
         self.throttle_max_ms = max(self.throttle_max_ms, throttle_ms)
 
     def committed(self, latency_s: float) -> None:
-        """Offsets were committed."""
         self.commits += 1
         self.commit_latency_s += latency_s
 

@@ -33,9 +33,7 @@ class UnitPositions(Protocol):
         """It is unknown what is committed."""
         ...
 
-    def close(self) -> None:
-        """The consumer is closed."""
-        ...
+    def close(self) -> None: ...
 
 
 class Progress:

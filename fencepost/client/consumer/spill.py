@@ -50,7 +50,6 @@ class Spill:
         return held
 
     def get(self, held: Held) -> bytes:
-        """The bytes."""
         if not isinstance(held, Spilled):
             return held
         assert self._file is not None
@@ -58,7 +57,6 @@ class Spill:
         return self._file.read(held.size_bytes)
 
     def free(self, held: Held) -> None:
-        """They are not wanted any more."""
         if not isinstance(held, Spilled):
             self.memory_bytes -= len(held)
             return

@@ -234,13 +234,11 @@ class ClassicMember:
             self._lost = False
 
     def taken(self, partitions: Collection[TopicPartition]) -> None:
-        """These are read now."""
         self.owned |= set(partitions)
 
     # -- what the program and the cluster bring
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """The program wants these topics, or its pattern fits these."""
         if frozenset(topics) != self.topics:
             self.topics = frozenset(topics)
             self.rejoin("it wants other topics")

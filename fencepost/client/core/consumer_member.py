@@ -123,7 +123,6 @@ class ConsumerMember:
         return None if name is None else TopicPartition(name, place[1])
 
     def beat(self) -> Beat:
-        """The next heartbeat."""
         owned = frozenset(self._owned)
         if self.epoch == JOIN:
             return Beat(self.member_id, JOIN, self.wish, frozenset())
@@ -172,7 +171,6 @@ class ConsumerMember:
         self._said_wish = self._said_owned = None
 
     def named(self, names: Mapping[bytes, str]) -> None:
-        """The names of topics by their ids."""
         self._names.update(names)
 
     def given_up(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
@@ -188,7 +186,6 @@ class ConsumerMember:
             self._lost = False
 
     def taken(self, partitions: Collection[TopicPartition]) -> None:
-        """These are read now."""
         for place in self._target or ():
             partition = self._partition(place)
             if partition in partitions and partition is not None:
@@ -197,11 +194,9 @@ class ConsumerMember:
     # -- what the program brings
 
     def subscribe(self, wish: Wish) -> None:
-        """The program wants something else."""
         self.wish = wish
 
     def refused(self, epoch: int, code: ErrorCode) -> None:
-        """A commit of that epoch was refused."""
         if epoch == self.epoch and code in _FENCED:
             self.expelled()
 

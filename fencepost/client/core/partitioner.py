@@ -23,9 +23,7 @@ can not be written to at the moment.
 class Random(Protocol):
     """The one thing asked of a random source: a float in [0, 1). `random.Random(seed)` fits."""
 
-    def random(self) -> float:
-        """The next number."""
-        ...
+    def random(self) -> float: ...
 
 
 def murmur2(key: bytes) -> int:
@@ -59,7 +57,6 @@ class KeyHashes:
         self._known: dict[bytes, int] = {}
 
     def partition(self, key: bytes) -> int:
-        """The partition of a key."""
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _CACHE_LIMIT:

@@ -49,7 +49,6 @@ class PlainExchange:
         self._message = f"\0{username}\0{password}".encode()
 
     def first(self) -> bytes:
-        """The one message."""
         return self._message
 
     def step(self, challenge: bytes) -> None:
@@ -63,11 +62,9 @@ class ScramExchange:
         self._scram = Scram(mechanism, username, password, nonce)
 
     def first(self) -> bytes:
-        """Who we are."""
         return self._scram.first()
 
     def step(self, challenge: bytes) -> bytes | None:
-        """Our proof, then None once the broker has given its own."""
         answer = self._scram.step(challenge)
         return None if self._scram.finished else answer
 
@@ -86,7 +83,6 @@ class OAuthExchange:
         self._refused: bytes | None = None
 
     def first(self) -> bytes:
-        """The token."""
         return self._message
 
     def step(self, challenge: bytes) -> bytes | None:

@@ -31,7 +31,6 @@ class Turnover:
         return max(now, self._ended_at + self.pause_s)
 
     def began(self, now: float) -> None:
-        """It begins."""
         self._began_at = now
 
     def acknowledged(self, seconds: float) -> None:

@@ -176,7 +176,6 @@ class Assembler:
 
     @property
     def partitions(self) -> list[TopicPartition]:
-        """What is read."""
         return list(self._logs)
 
     # -- what is seen

@@ -104,7 +104,6 @@ class Membership(ABC):
             await self._moved.wait()
 
     def subscribe(self, interest: Interest) -> None:
-        """Want something else from now on."""
         self._interest = interest
         self._subscribed()
         self._happened()

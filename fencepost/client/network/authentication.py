@@ -6,11 +6,11 @@ from typing import Any
 
 import trio
 
+from fencepost.client.core.partitioner import Random
 from fencepost.client.core.sasl import OAUTHBEARER, Exchange, OAuthToken, SaslError, exchange_for
 from fencepost.client.core.scram import HASHES, ScramError
 from fencepost.client.errors import AuthenticationError, KafkaError, RetriableError, code_of
 from fencepost.client.network.connection import Connection
-from fencepost.client.network.retry import Random
 from fencepost.client.network.security import SecurityConfig
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode

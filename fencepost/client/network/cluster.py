@@ -10,14 +10,12 @@ import trio
 
 from fencepost.client.background import Background
 from fencepost.client.config import ClientConfig
-from fencepost.client.core.partitions import NO_LEADER as NO_LEADER
-from fencepost.client.core.partitions import PartitionInfo as PartitionInfo
-from fencepost.client.core.partitions import TopicInfo as TopicInfo
-from fencepost.client.core.partitions import newer_of
+from fencepost.client.core.partitioner import Random
+from fencepost.client.core.partitions import NO_LEADER, PartitionInfo, TopicInfo, newer_of
 from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.connections import Address, Connections
-from fencepost.client.network.retry import Random, RetryPolicy
+from fencepost.client.network.retry import RetryPolicy
 from fencepost.client.network.wire import Dial, open_socket
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
@@ -90,7 +88,6 @@ class Cluster:
         self._connections.release(purpose)
 
     def close(self) -> None:
-        """Close every connection."""
         self._connections.close()
 
     async def any_connection(self) -> Connection:

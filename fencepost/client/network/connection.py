@@ -17,7 +17,7 @@ from fencepost.client.errors import (
     code_of,
 )
 from fencepost.client.network.frames import FRAMES
-from fencepost.client.network.pending import Pending as Pending
+from fencepost.client.network.pending import Pending
 from fencepost.client.network.wire import Wire
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode

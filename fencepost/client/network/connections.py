@@ -8,11 +8,12 @@ import trio
 
 from fencepost.client.background import Background
 from fencepost.client.config import ClientConfig
+from fencepost.client.core.partitioner import Random
 from fencepost.client.errors import AuthenticationError, ConnectionLost
 from fencepost.client.network.authentication import authenticate, keep_authenticated
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.diagnosis import security_protocol_of
-from fencepost.client.network.retry import Backoff, Random
+from fencepost.client.network.retry import Backoff
 from fencepost.client.network.wire import Dial, HandshakeEnded, PlainWire, TlsWire, Wire
 
 Address = tuple[str, int]
@@ -43,7 +44,6 @@ class Reach:
         self.retry_at = trio.current_time() + self._backoff.next_delay()
 
     def worked(self) -> None:
-        """A broker answered."""
         self._failures = 0
         self.mute_ends = 0
         self.ever = True
@@ -204,7 +204,6 @@ class Connections:
             del self._connecting[key]
 
     def close(self, why: str = "the client was closed") -> None:
-        """Close every connection."""
         for connection in self._open.values():
             connection.close(why)
         self._open.clear()

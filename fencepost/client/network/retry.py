@@ -2,22 +2,15 @@
 
 import math
 from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import trio
 
+from fencepost.client.core.partitioner import Random
 from fencepost.client.errors import KafkaError, RetriableError
 
 T = TypeVar("T")
 _JITTER = 0.2
-
-
-class Random(Protocol):
-    """The one thing asked of a random source: a float in [0, 1). `random.Random(seed)` fits."""
-
-    def random(self) -> float:
-        """The next number."""
-        ...
 
 
 class Backoff:
@@ -40,7 +33,6 @@ class Backoff:
         self._attempt = 0
 
     async def pause(self) -> None:
-        """Sleep for the next delay."""
         await trio.sleep(self.next_delay())
 
 
@@ -53,7 +45,6 @@ class RetryPolicy:
         self.first_ms, self.last_ms, self.deadline_ms, self.random = first_ms, last_ms, deadline_ms, random
 
     def backoff(self) -> Backoff:
-        """A fresh row of pauses."""
         return Backoff(self.first_ms, self.last_ms, self.random)
 
     async def run(

@@ -57,7 +57,6 @@ class SecurityConfig:
 
     @property
     def tls(self) -> bool:
-        """Whether connections are encrypted."""
         return self.security_protocol in (SSL, SASL_SSL)
 
     @property

@@ -68,7 +68,6 @@ class PlainWire:
         return True
 
     def close(self) -> None:
-        """Close the socket."""
         trio.lowlevel.notify_closing(self.socket)
         self.socket.close()
 
@@ -108,7 +107,6 @@ class TlsWire:
                     raise HandshakeEnded("it was closed during the TLS handshake: is that listener one of TLS?")
 
     def recv_into(self, into: Any) -> int:
-        """As `Wire.recv_into`."""
         while True:
             try:
                 return self._tls.read(len(into), into)  # type: ignore[return-value] # a number, with a buffer
@@ -122,7 +120,6 @@ class TlsWire:
                 return 0
 
     def send(self, parts: Sequence[Any]) -> int:
-        """As `Wire.send`."""
         if not self.flush():
             raise BlockingIOError
         first = parts[0]
@@ -143,7 +140,6 @@ class TlsWire:
         return taken
 
     def flush(self) -> bool:
-        """As `Wire.flush`."""
         while True:
             if not self._rest:
                 self._rest = memoryview(self._leaving.read())

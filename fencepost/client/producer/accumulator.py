@@ -159,13 +159,7 @@ class Accumulator:
         self.active: dict[TopicPartition, Queue] = {}
         self.changed: Callable[[], None] = lambda: None
 
-    @property
-    def used_bytes(self) -> int:
-        """How many bytes are taken."""
-        return self.memory.used
-
     def queue(self, partition: TopicPartition) -> Queue:
-        """What is held for a partition."""
         queue = self.queues.get(partition)
         if queue is None:
             queue = self.queues[partition] = PartitionQueue(partition)

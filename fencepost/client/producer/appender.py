@@ -8,8 +8,9 @@ import trio
 
 from fencepost.client.config import ProducerConfig
 from fencepost.client.core.partitioner import StickyPartition
+from fencepost.client.core.partitions import PartitionInfo
 from fencepost.client.errors import KafkaError, RetriableError
-from fencepost.client.network.cluster import Cluster, PartitionInfo
+from fencepost.client.network.cluster import Cluster
 from fencepost.client.producer.accumulator import HEADER_BYTES, RECORD_OVERHEAD, Accumulator, Batch, NewRecord
 from fencepost.client.producer.metrics import ProducerMetrics
 from fencepost.client.producer.record_serializer import NO_HEADERS, Headers, RecordSerializer, headers_size

@@ -7,8 +7,6 @@ import trio
 
 
 class _Waiter:
-    """One task that waits for room."""
-
     __slots__ = ("granted", "size_bytes", "woken")
 
     def __init__(self, size_bytes: int) -> None:

@@ -75,7 +75,6 @@ class Counters:
         self.queue_max_s = max(self.queue_max_s, seconds)
 
     def answered(self, seconds: float, throttle_ms: int) -> None:
-        """A request was answered."""
         self.responses += 1
         self.latency_s += seconds
         self.latency_max_s = max(self.latency_max_s, seconds)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from fencepost.client.core.partitioner import KeyHashes, Load, StickyPartition
-from fencepost.client.network.cluster import TopicInfo
+from fencepost.client.core.partitions import TopicInfo
 from fencepost.client.producer.accumulator import Accumulator, Queue
 from fencepost.protocol.topics import TopicPartition
 
@@ -30,7 +30,6 @@ class Route:
         self._queues: list[Queue | None] = [None] * self.count
 
     def queue(self, number: int) -> Queue:
-        """The queue of a partition by its number."""
         queue = self._queues[number]
         if queue is None:
             queue = self._queues[number] = self._accumulator.queue(TopicPartition(self.info.name, number))

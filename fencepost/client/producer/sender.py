@@ -9,9 +9,10 @@ from typing import Any
 import trio
 
 from fencepost.client.config import ProducerConfig
+from fencepost.client.core.partitions import NO_LEADER
 from fencepost.client.core.sequences import Verdict
 from fencepost.client.errors import AuthorizationError, ConnectionLost, FatalError, KafkaError, RetriableError, code_of
-from fencepost.client.network.cluster import NO_LEADER, Cluster
+from fencepost.client.network.cluster import Cluster
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.pending import Pending
 from fencepost.client.network.retry import Backoff

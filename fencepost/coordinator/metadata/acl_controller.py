@@ -7,7 +7,7 @@ from fencepost.coordinator.metadata.commands import DONE, Outcome
 from fencepost.coordinator.metadata.image import Acl, MetadataImage
 from fencepost.coordinator.metadata.ports import IdSource
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     AccessControlEntryRecord,
     MetadataRecord,
     RemoveAccessControlEntryRecord,

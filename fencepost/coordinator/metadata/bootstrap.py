@@ -6,7 +6,7 @@ from fencepost.coordinator.metadata.features import BOOTSTRAP
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE
 from fencepost.coordinator.metadata.ports import ClusterFacts
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import FeatureLevelRecord, MetadataEntry
+from fencepost.protocol.metadata_record_types import FeatureLevelRecord, MetadataEntry
 from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC
 
 

@@ -10,7 +10,7 @@ from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import ConfigRecord, MetadataRecord
+from fencepost.protocol.metadata_record_types import ConfigRecord, MetadataRecord
 
 Configs = Decision[MetadataRecord, list[Outcome], None]
 

@@ -20,7 +20,7 @@ from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules, IdSo
 from fencepost.coordinator.metadata.topic_names import colliding_name, topic_name_problem
 from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     UNASSIGNED_DIRECTORY,
     ConfigRecord,
     MetadataEntry,

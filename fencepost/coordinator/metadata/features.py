@@ -9,7 +9,7 @@ from fencepost.coordinator.metadata.commands import DONE, FeatureUpdate, Outcome
 from fencepost.coordinator.metadata.image import GROUP_VERSION, METADATA_VERSION, TRANSACTION_VERSION, MetadataImage
 from fencepost.protocol.admin_enums import UpgradeType
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import FeatureLevelRecord, MetadataRecord
+from fencepost.protocol.metadata_record_types import FeatureLevelRecord, MetadataRecord
 
 METADATA_LEVELS = MappingProxyType(
     {

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from fencepost.coordinator.metadata.delta import MetadataDelta
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, MetadataImage
 from fencepost.coordinator.metadata.transactions import MetadataLoader
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,

@@ -19,18 +19,16 @@ from fencepost.coordinator.metadata.ports import Bounds, LoggedBatch, MetadataLo
 from fencepost.coordinator.metadata.transactions import MetadataLoader, OpenTransaction
 from fencepost.coordinator.ports import Clock, LogSuperseded, LogWriteFailed, Ticket
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
     MetadataEntry,
-    MetadataRecordError,
     NoOpRecord,
     PartitionRun,
-    decode_metadata_records,
-    encode_metadata_records,
     record_count,
 )
+from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_records, encode_metadata_records
 
 FAILOVER = "Controller failover"
 """The reason in the Abort of what another controller, or an earlier life, has left open; Kafka's words."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from fencepost.coordinator.metadata.features import SUPPORTED
-from fencepost.protocol.metadata_records import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
+from fencepost.protocol.metadata_record_types import BrokerEndpoint, BrokerFeature, RegisterBrokerRecord
 
 
 @dataclass(frozen=True, slots=True)

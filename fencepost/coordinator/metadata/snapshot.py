@@ -16,23 +16,21 @@ from fencepost.coordinator.metadata.features import DIRECTORIES_SINCE, ELIGIBLE_
 from fencepost.coordinator.metadata.image import FIRST_PRODUCER_ID, METADATA_VERSION, MetadataImage, TopicImage
 from fencepost.coordinator.metadata.transactions import image_of_snapshot
 from fencepost.protocol.control_records import ControlType, control_type
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
     MetadataEntry,
-    MetadataRecordError,
     PartitionRecord,
     PartitionRun,
     ProducerIdsRecord,
     QuotaEntity,
     TopicRecord,
     UserScramCredentialRecord,
-    decode_metadata_records,
-    encode_metadata_records,
     record_count,
 )
+from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_records, encode_metadata_records
 from fencepost.protocol.record_batch import CONTROL_BIT, BatchHeader, CorruptBatch, build_batch, check_crc, iter_headers
 from fencepost.protocol.records import decode_records
 

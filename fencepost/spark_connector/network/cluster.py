@@ -49,7 +49,6 @@ class Cluster:
         """Which topic of that name was there when it was last asked for (KIP-516); brokers before 2.8 do not tell."""
 
     def close(self) -> None:
-        """End all connections."""
         self.forget()
 
     def forget(self) -> None:

@@ -31,7 +31,6 @@ class BlockingTls(TlsWire):
                 return
 
     def recv_into(self, into: memoryview) -> int:
-        """As of a socket. Raises Refused for an alert, OSError."""
         try:
             return super().recv_into(into)
         except AuthenticationError as error:

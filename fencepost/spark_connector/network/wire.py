@@ -31,8 +31,6 @@ _HIGHEST_VERSION = {"Fetch": 12, "OffsetCommit": 9}
 
 
 class Address(NamedTuple):
-    """Where a broker listens."""
-
     host: str
     port: int
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.protocol.columns import RecordColumns, arrow_numbers, headers_type
+from fencepost.protocol.column_types import RecordColumns, arrow_numbers, headers_type
 from fencepost.protocol.topics import TopicPartition
 
 

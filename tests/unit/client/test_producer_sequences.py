@@ -181,7 +181,7 @@ async def test_the_buffer_holds_back_the_program(script: Script) -> None:
     async with client(broker) as kafka, kafka.producer(**small) as producer, producer.batch() as batch:
         for n in range(200):
             await batch.send("t", b"%0100d" % n)
-            held.append(producer._appender.accumulator.used_bytes)
+            held.append(producer._appender.accumulator.memory.used)
     assert max(held) < 2048 + 200
     assert broker.logs[0] == [b"%0100d" % n for n in range(200)]
 

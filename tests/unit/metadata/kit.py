@@ -12,7 +12,8 @@ from fencepost.coordinator.metadata.ports import Bounds, LoggedBatch, Snapshots
 from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.ports import LogSuperseded, LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import MetadataRecord, decode_metadata_record, encode_metadata_record
+from fencepost.protocol.metadata_record_types import MetadataRecord
+from fencepost.protocol.metadata_records import decode_metadata_record, encode_metadata_record
 from tests.kit.clocks import StillClock
 
 NODE_ID = 1

@@ -20,7 +20,7 @@ from fencepost.coordinator.metadata.ports import ClusterFacts
 from fencepost.coordinator.metadata.transactions import MetadataLoader
 from fencepost.protocol.admin_enums import ConfigOperation, UpgradeType
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     ConfigRecord,
     FeatureLevelRecord,
     PartitionRecord,

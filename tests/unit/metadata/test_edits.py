@@ -13,7 +13,7 @@ from fencepost.coordinator.metadata.edits import CreateAcl, DeleteAcl, EditsCont
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, Acl, MetadataImage
 from fencepost.coordinator.metadata.ports import Bounds
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import BeginTransactionRecord, EndTransactionRecord
+from fencepost.protocol.metadata_record_types import BeginTransactionRecord, EndTransactionRecord
 from tests.unit.metadata.kit import CLUSTER_ID, PowerCut, started, user_topics
 
 ALLOW = Acl(2, "a", 3, "User:ann", "*", 3, 3)

@@ -24,7 +24,7 @@ from fencepost.coordinator.metadata.snapshot import read_snapshot
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.protocol.admin_enums import UpgradeType
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     BeginTransactionRecord,
     BrokerEndpoint,
     BrokerFeature,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,
@@ -16,7 +16,6 @@ from fencepost.protocol.metadata_records import (
     FeatureLevelRecord,
     FenceBrokerRecord,
     MetadataRecord,
-    MetadataRecordError,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
@@ -32,11 +31,14 @@ from fencepost.protocol.metadata_records import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
+    record_count,
+)
+from fencepost.protocol.metadata_records import (
+    MetadataRecordError,
     decode_metadata_record,
     decode_metadata_records,
     encode_metadata_record,
     encode_metadata_records,
-    record_count,
 )
 
 ID = bytes(range(16))

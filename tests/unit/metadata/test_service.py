@@ -19,7 +19,7 @@ from fencepost.coordinator.metadata.delta import FeaturesChanged, MetadataCorrup
 from fencepost.coordinator.metadata.ports import Bounds
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,

@@ -13,7 +13,7 @@ from fencepost.coordinator.metadata.snapshot import (
 )
 from fencepost.coordinator.metadata.transactions import MetadataLoader
 from fencepost.protocol.control_records import ControlType, control_type
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
     BeginTransactionRecord,
@@ -31,9 +31,9 @@ from fencepost.protocol.metadata_records import (
     RegisterBrokerRecord,
     TopicRecord,
     UserScramCredentialRecord,
-    encode_metadata_records,
     record_count,
 )
+from fencepost.protocol.metadata_records import encode_metadata_records
 from fencepost.protocol.record_batch import build_batch, iter_headers
 
 ID = b"i" * 16

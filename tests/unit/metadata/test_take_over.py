@@ -22,7 +22,7 @@ from fencepost.coordinator.metadata.service import MetadataService
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.protocol.admin_enums import UpgradeType
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,

@@ -12,7 +12,7 @@ from fencepost.coordinator.metadata.delta import (
     TopicDeleted,
 )
 from fencepost.coordinator.metadata.transactions import MetadataLoader, OpenTransaction
-from fencepost.protocol.metadata_records import (
+from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     ConfigRecord,
