@@ -28,7 +28,7 @@ from fencepost.broker.log.durability.large_writes import LargeWrites
 from fencepost.broker.log.durability.sync_threads import FlushThreads, SyncThreads
 from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.results import Ticket
+from fencepost.broker.log.results import FlushedLog, Ticket
 from fencepost.broker.log.storage.store import Store
 from fencepost.broker.metadata.answers import MetadataAnswers
 from fencepost.broker.metadata.identity import cluster_id_of, new_topic_id
@@ -230,7 +230,7 @@ class Node:
                 changed = True
         return changed
 
-    def _log_lost(self, log: PartitionLog, error: OSError) -> None:
+    def _log_lost(self, log: FlushedLog, error: OSError) -> None:
         """A log went offline. The broker can do without, except for the metadata. Raises `error` then."""
         if log is self._metadata_log:
             raise error

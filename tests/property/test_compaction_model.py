@@ -17,6 +17,7 @@ from fencepost.broker.log.compaction.record_work import Offload
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
+from tests.kit.trimming import delete_records
 from tests.unit.log.compaction_kit import COMPACT, HOUR_MS, Pair, batches, begin, keyed, seen, segments_of
 from tests.unit.log.kit import COMMITTED, NOW_MS, TOPIC_ID, TP, crashed, directory_over, send, settle
 
@@ -175,7 +176,7 @@ class CompactionMachine(RuleBasedStateMachine):
     @rule(back=st.integers(0, 12))
     def delete_records(self, back: int) -> None:
         offset = max(0, self.high - back)
-        code, start = self.log.trimmer.delete_records(offset)
+        code, start = delete_records(self.log, offset)
         self.start = max(self.start, offset)
         assert (code, start) == (ErrorCode.NONE, self.start)
 

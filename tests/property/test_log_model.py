@@ -19,6 +19,7 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader, iter_headers
+from tests.kit.trimming import delete_records, housekeep
 from tests.property.log_model import Model, ModelBatch
 from tests.unit.log.kit import (
     COMMITTED,
@@ -188,7 +189,7 @@ class LogMachine(RuleBasedStateMachine):
     @rule()
     def housekeep(self) -> None:
         first_offset, ends = self._segments()
-        self.log.trimmer.housekeep(self.now_ms)
+        housekeep(self.log, self.now_ms)
         self.model.expire(PRODUCERS, self.now_ms, self.config.producer_id_expiration_ms)
         self.model.retain(first_offset, ends, self.config, self.now_ms)
 
@@ -201,7 +202,7 @@ class LogMachine(RuleBasedStateMachine):
     def delete_records(self, back: int) -> None:
         offset = max(0, self.model.high - back)
         first_offset, ends = self._segments()
-        code, start = self.log.trimmer.delete_records(offset)
+        code, start = delete_records(self.log, offset)
         if offset > self.model.start:
             self.model.start = offset
             self.model.retain(first_offset, ends, replace(self.config, retention_ms=-1), self.now_ms)

@@ -26,6 +26,7 @@ from fencepost.protocol.record_batch import assign_offset, build_batch
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.disk_faults import Fault
 from tests.kit.sim_disk import SimDisk
+from tests.kit.trimming import delete_records
 
 NOW_MS = 1_700_000_000_000
 DATA = Path("/data")
@@ -247,7 +248,7 @@ class World:
         if log is None:
             return
         span = log.high_watermark - log.log_start_offset
-        code, start = log.trimmer.delete_records(log.log_start_offset + int(span * share))
+        code, start = delete_records(log, log.log_start_offset + int(span * share))
         if code:
             assert code is ErrorCode.KAFKA_STORAGE_ERROR, code
             self.refused += 1

@@ -14,7 +14,6 @@ from fencepost.broker.durable_ends import at_durable_ends
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.results import ReadMissed
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Reply, Response
@@ -40,6 +39,15 @@ _Found = tuple[int, int, int]
 """Timestamp, offset and leader epoch."""
 
 
+class _Missed(Exception):
+    """An answer needs bytes of `log` that are on their way."""
+
+    def __init__(self, log: PartitionLog, missing: Missing) -> None:
+        super().__init__(f"bytes of {log.tp} are not here yet")
+        self.log = log
+        self.missing = missing
+
+
 class _Broker(HasFlusher, HasPartitions, HasPurgatory, Protocol):
     """What this handler asks of the broker."""
 
@@ -63,12 +71,16 @@ def _answer_all(
     """A partition named twice is an error of its own, as in Kafka. Where bytes have to come first, a coroutine."""
     try:
         return _answers(node, request, context, asked, patient)
-    except ReadMissed as missed:
+    except _Missed as missed:
         return _answer_when_arrived(node, request, context, asked, missed)
 
 
 async def _answer_when_arrived(
-    node: _Broker, request: ListOffsetsRequest, context: RequestContext, asked: list[TopicPartition], missed: ReadMissed
+    node: _Broker,
+    request: ListOffsetsRequest,
+    context: RequestContext,
+    asked: list[TopicPartition],
+    missed: _Missed,
 ) -> Response:
     log, missing = missed.log, missed.missing
     with node.purgatory.park([log]) as parked:
@@ -120,7 +132,7 @@ def _answer(
         return _refuse(ask, ErrorCode.UNSUPPORTED_VERSION)
     try:
         timestamp, offset, epoch = _find(log, ask.timestamp, isolation)
-    except ReadMissed:
+    except _Missed:
         if patient:
             raise
         return _refuse(ask, ErrorCode.REQUEST_TIMED_OUT)
@@ -149,7 +161,7 @@ def _find(log: PartitionLog, timestamp: int, isolation: IsolationLevel) -> _Foun
     else:
         found = log.offset_for_timestamp(timestamp, isolation)
     if isinstance(found, Missing):
-        raise ReadMissed(log, found)
+        raise _Missed(log, found)
     return (UNKNOWN, UNKNOWN, UNKNOWN) if found is None else (found.timestamp_ms, found.offset, found.leader_epoch)
 
 

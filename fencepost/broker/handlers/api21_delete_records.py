@@ -6,6 +6,7 @@ v0-2 are served; they differ in encoding only. A topic whose cleanup.policy does
 from typing import Protocol
 
 from fencepost.broker.log.durability.upkeep import in_threads
+from fencepost.broker.log.trimming import deleting_records
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasFlusher, HasPartitions, HasUpkeepThreads
 from fencepost.coordinator.metadata.topic_names import is_internal
@@ -54,6 +55,6 @@ async def _delete(node: _Broker, tp: TopicPartition, offset: int) -> DeleteRecor
         if log.disowned:  # deleted meanwhile
             code, start = node.absence(tp), UNKNOWN_LOW_WATERMARK
         else:
-            code, start = await in_threads(log.trimmer.deleting_records(offset), node.upkeep_threads)
+            code, start = await in_threads(deleting_records(log, offset), node.upkeep_threads)
     low_watermark = start if code is ErrorCode.NONE else UNKNOWN_LOW_WATERMARK
     return DeleteRecordsPartitionResult(partition_index=tp.partition, low_watermark=low_watermark, error_code=code)

@@ -8,16 +8,16 @@ from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.sync_threads import FlushThreads
 from fencepost.broker.log.durability.upkeep import done, syncing
 from fencepost.broker.log.storage.store import CorruptLogFile, FlushFailed
+from fencepost.broker.log.trimming import housekeeping
 
 logger = logging.getLogger(__name__)
 
 
 async def housekeep(logs: LogDirectory, now_ms: int, threads: FlushThreads | None = None) -> None:
-    """Retention and producer expiry of every log, a few at a time; call it every minute or so.
+    """Retention and producer expiry of every log; call it every minute or so.
 
-    `threads` wait for the disk; without any it is done at once.
-    What the disk refuses is told in the log of the process and tried again the next time; but for a failed fsync,
-    see `lose`.
+    `threads` wait for the disk; without any it is done at once. What the disk refuses is logged, and tried again the
+    next time. After a failed fsync see `LogDirectory.lose`.
     """
     for tp in sorted(logs.partitions()):
         await trio.lowlevel.checkpoint()
@@ -26,7 +26,7 @@ async def housekeep(logs: LogDirectory, now_ms: int, threads: FlushThreads | Non
         try:
             log = logs.get(tp)
             if log is not None:
-                await done(log.trimmer.housekeeping(now_ms), threads)
+                await done(housekeeping(log, now_ms), threads)
         except FlushFailed as error:
             log = logs.opened(tp)
             if log is None or logs.lose is None:

@@ -8,8 +8,10 @@ docs/decisions/0051-tickets-and-late-appends.md).
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
+from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.epochs import LeaderEpochs
 from fencepost.broker.log.log_store import LateLog, StoredLog
 from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
 from fencepost.broker.log.producer_state import (
@@ -20,13 +22,27 @@ from fencepost.broker.log.producer_state import (
     VerificationGuard,
 )
 from fencepost.broker.log.recovery.scanning import replay
-from fencepost.broker.log.results import Ticket
+from fencepost.broker.log.results import FlushedLog, LogFollower, Ticket
 from fencepost.broker.log.storage.store import Bytes
 from fencepost.broker.log.validation import Accepted
 from fencepost.protocol.record_batch import BatchHeader, read_header
 
-if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
+
+class _Log(FlushedLog, Protocol):
+    """What this asks of its log, and does to it (`PartitionLog`)."""
+
+    config: LogConfig
+    producers: ProducerStates
+    epochs: LeaderEpochs
+    follower: LogFollower | None
+
+    def write_row(
+        self, base_offset: int, data: bytearray | memoryview, header: BatchHeader, now_ms: int
+    ) -> Refusal | None: ...
+
+    def advance_high_watermark(self, offset: int) -> None: ...
+
+    def wake(self) -> None: ...
 
 
 class _Ended(NamedTuple):
@@ -74,7 +90,7 @@ class _Waiting:
 class LateAppends:
     """The waiting appends of one log, and its producers' state as of the last row that is bound."""
 
-    def __init__(self, log: "PartitionLog", stored: StoredLog, late: LateLog) -> None:
+    def __init__(self, log: _Log, stored: StoredLog, late: LateLog) -> None:
         self._log = log
         self._stored = stored
         self._bound = log.producers.copy()
@@ -240,7 +256,8 @@ class LateAppends:
 
     def _absorb(self, row: Bytes) -> "_Ended | None":
         """Fold a row of another writer into both states; a marker is returned, for it takes guards away (row T16)."""
-        header, entry = read_header(row), self._bound.get(read_header(row).producer_id)
+        header = read_header(row)
+        entry = self._bound.get(header.producer_id)
         self._fold(self._bound, row)
         replay(self._log.producers, str(self._log.tp), 0, header, memoryview(row))
         if not header.is_control:

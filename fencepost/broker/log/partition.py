@@ -18,7 +18,6 @@ from fencepost.broker.log.results import LogFollower, ReadResult, Ticket, Timest
 from fencepost.broker.log.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
 from fencepost.broker.log.storage.store import FileRegion, Store, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
-from fencepost.broker.log.trimming import LogTrimmer
 from fencepost.broker.log.validation import Accepted, check_batch, check_own
 from fencepost.protocol.control_records import same_marker
 from fencepost.protocol.errors import ErrorCode
@@ -77,7 +76,6 @@ class PartitionLog(ReadableLog):
         self._founded = bool(self.segments.size_bytes) and store.load(PARTITION_METADATA) is not None
         self.snapshots = SnapshotFiles(store)
         """The states of the producers that are kept beside the batches."""
-        self.trimmer = LogTrimmer(self)
         self.follower: LogFollower | None = None
         self._pace = CheckpointPace(self.segments, lazy=durable_at_once)
         self._late = LateAppends(self, self.segments, self.segments.late) if self.segments.late is not None else None

@@ -1,14 +1,49 @@
 """What a log answers, and who may wait for it."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from fencepost.broker.log.log_store import Missing
-from fencepost.broker.log.storage.store import Bytes, Piece
+from fencepost.broker.log.log_store import Missing, StoredLog
+from fencepost.broker.log.storage.store import Bytes, Piece, SyncTask
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
 
-if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
+
+class FlushedLog(Protocol):
+    """What tickets and `LogFlusher` know of a log: `PartitionLog`, where all of this is explained."""
+
+    tp: TopicPartition
+    segments: StoredLog
+    disowned: bool
+    offline: bool
+    flush_at_bytes: int
+
+    @property
+    def binds_late(self) -> bool: ...
+
+    @property
+    def log_start_offset(self) -> int: ...
+
+    @property
+    def log_end_offset(self) -> int: ...
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    @property
+    def unflushed_bytes(self) -> int: ...
+
+    def begin_sync(self, reserve: bool = False) -> tuple[int, list[SyncTask]]: ...
+
+    def finish_sync(self, end_offset: int) -> None: ...
+
+    def begin_writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]: ...
+
+    def finish_writeback(self, size_bytes: int) -> None: ...
+
+    def owns(self, place: str) -> bool: ...
+
+    def take_offline(self, why: OSError) -> None: ...
 
 
 class Watcher(Protocol):
@@ -20,9 +55,9 @@ class Watcher(Protocol):
 
 
 class LogFollower(Protocol):
-    """What keeps state by a log's rows: it hears of rows that it did not append, before any ticket settles."""
+    """What keeps state by a log's rows, and must learn of other writers' rows before any ticket settles."""
 
-    def foreign(self, rows: "Sequence[Bytes]", refused: bool) -> None:
+    def foreign(self, rows: Sequence[Bytes], refused: bool) -> None:
         """Rows of other writers came; `refused`: appends of ours that waited were refused because of them."""
         ...
 
@@ -52,7 +87,7 @@ class Ticket:
 
     def __init__(
         self,
-        log: "PartitionLog",
+        log: FlushedLog,
         end_offset: int,
         base_offset: int = -1,
         log_append_time_ms: int = -1,
@@ -109,15 +144,6 @@ class ReadResult(NamedTuple):
     """(producer id, first offset) of the aborted transactions that overlap the batches; None for read_uncommitted."""
     missing: Missing | None = None
     """There are batches, and their bytes are on their way; the log's watchers are woken when they arrived."""
-
-
-class ReadMissed(Exception):
-    """An answer needs bytes of `log` that are on their way."""
-
-    def __init__(self, log: "PartitionLog", missing: Missing) -> None:
-        super().__init__(f"bytes of {log.tp} are not here yet")
-        self.log = log
-        self.missing = missing
 
 
 class TimestampOffset(NamedTuple):

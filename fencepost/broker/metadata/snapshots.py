@@ -18,6 +18,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.recovery.snapshots import SNAPSHOT_SUFFIX
 from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, file_name, offset_in_name
 from fencepost.broker.log.storage.store import Store
+from fencepost.broker.log.trimming import deleting_records
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.snapshot import Snapshot, SnapshotId, read_snapshot, snapshot_id, snapshot_parts
@@ -145,7 +146,7 @@ class MetadataSnapshots:
                 break
             boundary, excess = fact.next_offset, excess - fact.size_bytes
         if boundary > self._log.log_start_offset:
-            await in_threads(self._log.trimmer.deleting_records(boundary), self._threads)
+            await in_threads(deleting_records(self._log, boundary), self._threads)
 
     async def take_if_due(self, metadata: "MetadataService") -> None:
         """Take a snapshot where so many bytes, or so much time, has passed since the last one; call it now and then."""

@@ -11,8 +11,7 @@ from fencepost.broker.network.reply import Durable, Encoded, Response
 from fencepost.broker.network.transmission import JOIN_BYTES_MAX, Rest, send_parts, start_sending
 
 if TYPE_CHECKING:
-    from fencepost.broker.log.partition import PartitionLog
-    from fencepost.broker.log.results import Ticket
+    from fencepost.broker.log.results import FlushedLog, Ticket
     from fencepost.broker.node import Node
 
 FLUSH_BYTES = 1 << 20
@@ -117,7 +116,7 @@ class Unsettled:
         self._node = node
         self._asker = object()
         """Stands for this connection where the flusher remembers it: it refers to nothing that would outlive it."""
-        self._newest: dict[PartitionLog, Ticket] = {}
+        self._newest: dict[FlushedLog, Ticket] = {}
 
     def add(self, tickets: "Collection[Ticket]") -> None:
         """Wait for these, too."""

@@ -22,6 +22,7 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FileRegion
 from fencepost.coordinator.ports import ProducerTag
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.trimming import delete_records
 from tests.unit.log.compaction_kit import COMPACT, HOUR_MS, begin, clean, put, seen, segments_of
 from tests.unit.log.kit import (
     COMMITTED,
@@ -138,7 +139,7 @@ async def test_appends_and_reads_go_on_between_the_steps_and_regions_stay_readab
 
 @pytest.mark.parametrize(
     "disturb",
-    [lambda log: log.trimmer.delete_records(59), lambda log: log.disown("deleted")],
+    [lambda log: delete_records(log, 59), lambda log: log.disown("deleted")],
 )
 def test_a_log_that_changes_under_a_compaction_ends_it(disturb: Callable[[PartitionLog], object]) -> None:
     """L4, Conflict: retention or deletion was first; nothing of the compaction is left behind."""

@@ -17,6 +17,7 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.slow_disk import OneBadFile, SlowDisk, until
+from tests.kit.trimming import delete_records
 from tests.unit.log.kit import TOPIC_ID, TP, UNCOMMITTED, batch, crashed, directory_over, headers, over, send
 
 
@@ -209,7 +210,7 @@ async def test_only_the_log_of_the_failed_file_goes_offline_where_somebody_is_to
         assert (logs[1].high_watermark, logs[1].log_end_offset, logs[1].recovery_point) == (1, 2, 1)
         assert len(headers(logs[1])) == 1
         assert send(logs[1], batch()).error is ErrorCode.KAFKA_STORAGE_ERROR
-        assert logs[1].trimmer.delete_records(1)[0] is ErrorCode.KAFKA_STORAGE_ERROR
+        assert delete_records(logs[1], 1)[0] is ErrorCode.KAFKA_STORAGE_ERROR
         with pytest.raises(LogOffline):
             await commit.wait(Ticket(logs[1], ends[1]))
         nursery.cancel_scope.cancel()

@@ -11,6 +11,7 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.record_batch import build_batch, check_crc, iter_headers
+from tests.kit.trimming import delete_records, housekeep
 from tests.unit.log.compaction_kit import (
     COMPACT,
     HOUR_MS,
@@ -205,7 +206,7 @@ def test_a_checkpoint_outside_the_log_begins_anew() -> None:
     for number in range(12):
         put(log, ("k", f"v{number}"))
     assert range_of(log, 10_000).first_dirty_offset == 0
-    log.trimmer.delete_records(5)
+    delete_records(log, 5)
     assert range_of(log, 3).first_dirty_offset == 5
 
 
@@ -274,11 +275,11 @@ def test_compact_alone_never_deletes_by_time_or_size() -> None:
     log = over(MemoryStore(), replace(COMPACT, segment_bytes=200, retention_ms=1, retention_bytes=1))
     for number in range(12):
         put(log, (f"k{number}", "v"))
-    log.trimmer.housekeep(NOW_MS + 24 * HOUR_MS)
+    housekeep(log, NOW_MS + 24 * HOUR_MS)
     assert (log.log_start_offset, len(seen(log))) == (0, 12)
     log.config = replace(log.config, cleanup_policy=frozenset({"compact", "delete"}))
     clean(log)
-    log.trimmer.housekeep(NOW_MS + 24 * HOUR_MS)
+    housekeep(log, NOW_MS + 24 * HOUR_MS)
     assert log.log_start_offset == log.log_end_offset == 12
 
 

@@ -9,6 +9,7 @@ from fencepost.broker.log.storage.store import Store
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import iter_headers
+from tests.kit.trimming import delete_records
 from tests.unit.log.compaction_kit import (
     COMPACT,
     HOUR_MS,
@@ -182,7 +183,7 @@ def test_a_marker_stays_while_the_snapshot_at_the_log_start_has_its_transaction_
     put(log, ("b", "1"))
     end(log, 1, 0, commit=True)
     put(log, ("c", "1"))
-    log.trimmer.delete_records(1)
+    delete_records(log, 1)
     assert segments_of(log).first_offset == 1
     forgotten(log)
     for hours in range(4):

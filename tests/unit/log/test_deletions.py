@@ -12,6 +12,7 @@ from fencepost.broker.log.partition import PartitionLog
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.disk_faults import Fault
 from tests.kit.sim_disk import SimDisk
+from tests.kit.trimming import delete_records
 from tests.unit.log.compaction_kit import COMPACT, clean, put, seen
 from tests.unit.log.kit import NOW_MS, TOPIC_ID, TP, batch, send, settle
 from tests.unit.log.upkeep_kit import DATA, files_of, opened, written
@@ -25,7 +26,7 @@ def do_chores(directory: LogDirectory, seconds: float) -> None:
 
 
 def delete_some(log: PartitionLog, up_to: int = 9) -> None:
-    assert log.trimmer.delete_records(up_to)[0] is ErrorCode.NONE
+    assert delete_records(log, up_to)[0] is ErrorCode.NONE
 
 
 def test_l3_deleted_segments_keep_their_bytes_for_file_delete_delay_ms():

@@ -12,6 +12,7 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.trimming import delete_records
 from tests.unit.log.kit import (
     TOPIC_ID,
     TP,
@@ -204,7 +205,7 @@ def test_memory_mode_touches_no_disk_and_behaves_alike(tmp_path, monkeypatch):
     for n in range(9):
         transact(log, 7, 0, n)
     assert log.high_watermark == 9, "durable at once"
-    assert log.trimmer.delete_records(5) == (ErrorCode.NONE, 5)
+    assert delete_records(log, 5) == (ErrorCode.NONE, 5)
     directory.close()
     assert os.listdir(tmp_path) == []
 

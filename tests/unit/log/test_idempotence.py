@@ -9,6 +9,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.errors import ErrorCode
+from tests.kit.trimming import delete_records, housekeep
 from tests.unit.log.kit import NOW_MS, batch, crashed, directory_over, end, log_file, over, send, transact
 
 MAX = 2**31 - 1
@@ -158,9 +159,9 @@ def test_p10_an_idle_producer_is_forgotten_but_never_one_with_an_open_transactio
     log = over(MemoryStore(), LogConfig(producer_id_expiration_ms=1000, retention_ms=-1))
     send(log, batch(1, 7, 0, 0))
     transact(log, 8, 0, 0)
-    log.trimmer.housekeep(NOW_MS + 999)
+    housekeep(log, NOW_MS + 999)
     assert {entry.producer_id for entry in log.producer_states()} == {7, 8}
-    log.trimmer.housekeep(NOW_MS + 1000)
+    housekeep(log, NOW_MS + 1000)
     assert {entry.producer_id for entry in log.producer_states()} == {8}
     assert send(log, batch(1, 7, 0, 55)).error is ErrorCode.NONE, "P5 again"
 
@@ -169,13 +170,13 @@ def test_p10_the_clock_of_expiry_follows_the_setting_of_the_moment():
     """KIP-854: producer.id.expiration.ms may be altered at run time."""
     log = over(MemoryStore(), LogConfig(retention_ms=-1))
     send(log, batch(1, 7, 0, 0))
-    log.trimmer.housekeep(NOW_MS + 5000)
+    housekeep(log, NOW_MS + 5000)
     assert len(log.producer_states()) == 1
     altered = Dynamic(node={}, cluster={"producer.id.expiration.ms": "5000"})
     log.config = log_config(BrokerConfig(), {"retention.ms": "-1"}, altered)
-    log.trimmer.housekeep(NOW_MS + 4999)
+    housekeep(log, NOW_MS + 4999)
     assert len(log.producer_states()) == 1
-    log.trimmer.housekeep(NOW_MS + 5000)
+    housekeep(log, NOW_MS + 5000)
     assert not log.producer_states()
     assert send(log, batch(1, 7, 0, 9)).error is ErrorCode.NONE, "P5: unknown again"
 
@@ -186,7 +187,7 @@ def test_p10_the_number_of_producers_is_bounded_and_the_idlest_go_first():
     transact(log, 1, 0, 0)
     for n in range(2, 14):
         log.append(batch(1, n, 0, 0, timestamp_ms=NOW_MS + n), AppendOrigin.CLIENT, NOW_MS + n)
-    log.trimmer.housekeep(NOW_MS + 20)
+    housekeep(log, NOW_MS + 20)
     left = {entry.producer_id for entry in log.producer_states()}
     assert left == {1, *range(6, 14)}
 
@@ -216,7 +217,7 @@ def test_section_0_row_9_the_state_outlives_the_deletion_of_the_data():
     log = over(store, LogConfig(segment_bytes=200))
     for n in range(4):
         send(log, batch(1, 7, 0, n))
-    log.trimmer.delete_records(-1)
+    delete_records(log, -1)
     assert log.size_bytes == 0 or log.log_start_offset == 4
     for reopened in (over(crashed(store)), log):
         assert send(reopened, batch(1, 7, 0, 9)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

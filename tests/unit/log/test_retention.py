@@ -10,6 +10,7 @@ from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.retention import SegmentFacts, deletable
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.errors import ErrorCode
+from tests.kit.trimming import delete_records, housekeep
 from tests.unit.log.kit import (
     COMMITTED,
     NOW_MS,
@@ -74,9 +75,9 @@ def test_l3_records_without_timestamps_expire_by_the_age_of_their_file(tmp_path)
     old = tmp_path / str(TP) / "00000000000000000000.log"
     written_ms = old.stat().st_mtime_ns // 1_000_000
     os.utime(old, ns=((written_ms - DAY_MS) * 1_000_000,) * 2)
-    log.trimmer.housekeep(written_ms + DAY_MS // 2)
+    housekeep(log, written_ms + DAY_MS // 2)
     assert (log.log_start_offset, log.log_end_offset) == (1, 3)
-    log.trimmer.housekeep(written_ms + 2 * DAY_MS)
+    housekeep(log, written_ms + 2 * DAY_MS)
     assert (log.log_start_offset, log.log_end_offset) == (3, 3)
 
 
@@ -93,7 +94,7 @@ def test_l3_a_timestamp_in_the_future_keeps_its_segment_until_then():
     send(log, batch(timestamp_ms=NOW_MS + 5 * DAY_MS))
     send(log, batch(timestamp_ms=NOW_MS))
     for days, start in ((3, 0), (6, 0), (7, 2)):
-        log.trimmer.housekeep(NOW_MS + days * DAY_MS)
+        housekeep(log, NOW_MS + days * DAY_MS)
         assert log.log_start_offset == start
 
 
@@ -101,19 +102,19 @@ def test_l3_l7_log_append_time_expires_by_the_brokers_clock():
     config = LogConfig(retention_ms=DAY_MS, message_timestamp_type="LogAppendTime")
     log = over(MemoryStore(), config)
     send(log, batch(timestamp_ms=5))
-    log.trimmer.housekeep(NOW_MS + DAY_MS)
+    housekeep(log, NOW_MS + DAY_MS)
     assert log.log_start_offset == 0
-    log.trimmer.housekeep(NOW_MS + DAY_MS + 1)
+    housekeep(log, NOW_MS + DAY_MS + 1)
     assert log.log_start_offset == 1
 
 
 def test_l3_retention_follows_the_setting_of_the_moment():
     log = over(MemoryStore(), LogConfig(retention_ms=-1))
     send(log, batch())
-    log.trimmer.housekeep(NOW_MS + 5 * DAY_MS)
+    housekeep(log, NOW_MS + 5 * DAY_MS)
     assert log.log_start_offset == 0
     log.config = replace(log.config, retention_ms=DAY_MS)
-    log.trimmer.housekeep(NOW_MS + 5 * DAY_MS)
+    housekeep(log, NOW_MS + 5 * DAY_MS)
     assert log.log_start_offset == 1
 
 
@@ -126,10 +127,10 @@ def test_s3_s4_the_segment_in_which_an_open_transaction_starts_stays(commit):
     transact(log, 7, 0, 0)
     for n in range(6):
         send(log, batch(1, 8, 0, n))
-    log.trimmer.housekeep(NOW_MS + 2000)
+    housekeep(log, NOW_MS + 2000)
     assert log.log_start_offset == 4, "up to the segment with offset 4, although all have expired"
     end(log, 7, 0, commit=commit)
-    log.trimmer.housekeep(NOW_MS + 2000)
+    housekeep(log, NOW_MS + 2000)
     assert log.log_start_offset == log.log_end_offset == 12
 
 
@@ -142,7 +143,7 @@ def test_row_20_kafkas_way_lets_the_start_of_an_open_transaction_expire(commit):
     transact(log, 7, 0, 0)
     for n in range(6):
         send(log, batch(1, 8, 0, n))
-    log.trimmer.housekeep(NOW_MS + 2000)
+    housekeep(log, NOW_MS + 2000)
     for again in (log, over(crashed(store), config)):
         assert again.log_start_offset == again.log_end_offset == again.last_stable_offset == 7
         assert [txn.first_offset for txn in again.open_transactions()] == [0]
@@ -157,7 +158,7 @@ def test_expired_data_goes_from_an_idle_active_segment_as_well_and_offsets_go_on
     store = MemoryStore()
     log = over(store, LogConfig(retention_ms=1000))
     send(log, batch(3))
-    log.trimmer.housekeep(NOW_MS + 5000)
+    housekeep(log, NOW_MS + 5000)
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (3, 3, 0)
     again = over(crashed(store), LogConfig(retention_ms=1000))
     assert (again.log_start_offset, again.log_end_offset) == (3, 3)
@@ -168,10 +169,10 @@ def test_l3_nothing_that_is_not_durable_is_deleted():
     log = over(MemoryStore(), LogConfig(segment_bytes=200, retention_ms=1), "fsync")
     for _ in range(5):
         send(log, batch())
-    log.trimmer.housekeep(NOW_MS + 5000)
+    housekeep(log, NOW_MS + 5000)
     assert log.log_start_offset == 0
     settle(log)
-    log.trimmer.housekeep(NOW_MS + 5000)
+    housekeep(log, NOW_MS + 5000)
     assert log.log_start_offset == 5
 
 
@@ -180,10 +181,10 @@ def test_l3_delete_records_moves_the_start_at_once_and_for_good():
     log = over(store)
     for _ in range(10):
         send(log, batch())
-    assert log.trimmer.delete_records(4) == (ErrorCode.NONE, 4)
+    assert delete_records(log, 4) == (ErrorCode.NONE, 4)
     assert log.log_start_offset == 4
     assert log.read(3, 1000, UNCOMMITTED).error is ErrorCode.OFFSET_OUT_OF_RANGE
-    assert log.trimmer.delete_records(2) == (ErrorCode.NONE, 4), "it never moves back"
+    assert delete_records(log, 2) == (ErrorCode.NONE, 4), "it never moves back"
     assert over(crashed(store)).log_start_offset == 4, "kept through kill -9"
 
 
@@ -192,9 +193,9 @@ def test_l3_delete_records_up_to_the_high_watermark_and_not_beyond():
     send(log, batch(5))
     settle(log)
     send(log, batch(5))
-    assert log.trimmer.delete_records(6) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-    assert log.trimmer.delete_records(-2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-    assert log.trimmer.delete_records(-1) == (ErrorCode.NONE, 5)
+    assert delete_records(log, 6) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert delete_records(log, -2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert delete_records(log, -1) == (ErrorCode.NONE, 5)
 
 
 def test_l3_delete_records_frees_whole_segments_and_their_files():
@@ -204,7 +205,7 @@ def test_l3_delete_records_frees_whole_segments_and_their_files():
     for _ in range(9):
         send(log, batch())
     before = len([name for name in store.child(str(TP)).sizes() if name.endswith(".log")])
-    log.trimmer.delete_records(7)
+    delete_records(log, 7)
     after = [name for name in store.child(str(TP)).sizes() if name.endswith(".log")]
     assert len(after) < before
     assert [header.base_offset for header in headers(over(crashed(store), config))] == [7, 8]
@@ -213,7 +214,7 @@ def test_l3_delete_records_frees_whole_segments_and_their_files():
 def test_i1_the_lso_is_never_below_the_log_start():
     log = over(MemoryStore())
     transact(log, 7, 0, 0, count=4)
-    assert log.trimmer.delete_records(2) == (ErrorCode.NONE, 2)
+    assert delete_records(log, 2) == (ErrorCode.NONE, 2)
     assert log.last_stable_offset == log.first_unstable_offset == 2
     assert log.read(2, 1000, COMMITTED).size_bytes == 0
     end(log, 7, 0, commit=True)
@@ -225,7 +226,7 @@ def test_old_snapshots_go_with_their_segments_but_never_the_newest():
     log = over(store, LogConfig(segment_bytes=200))
     for n in range(9):
         send(log, batch(1, 7, 0, n))
-    log.trimmer.delete_records(-1)
+    delete_records(log, -1)
     names = [name for name in store.child(str(TP)).sizes() if name.endswith(".snapshot")]
     assert names == ["00000000000000000009.snapshot"]
 
@@ -234,7 +235,7 @@ def test_a_directory_remembers_log_starts_of_partitions_that_were_not_opened():
     store = MemoryStore()
     log = over(store)
     send(log, batch(5))
-    log.trimmer.delete_records(3)
+    delete_records(log, 3)
     idle = directory_over(crashed(store))
     idle.write_checkpoints()
     idle_store = idle._store

@@ -14,6 +14,7 @@ from fencepost.broker.log.storage.store import FileRegion
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
+from tests.kit.trimming import delete_records
 from tests.unit.log.kit import (
     COMMITTED,
     NOW_MS,
@@ -82,7 +83,7 @@ def test_offset_for_timestamp_finds_the_first_record_not_earlier(reopened):
         assert not send(log, build_batch([(t, b"k", b"v", ()) for t in group], compression=codec)).error
     if reopened:
         log = over(crashed(store), config)
-    log.trimmer.delete_records(20)
+    delete_records(log, 20)
     for wanted in range(NOW_MS - 1, NOW_MS + 1002, 7):
         expected = next((n for n in range(20, len(times)) if times[n] >= wanted), None)
         found = log.offset_for_timestamp(wanted, UNCOMMITTED)
@@ -153,7 +154,7 @@ def test_large_pieces_are_file_regions_that_outlive_their_segment(tmp_path):
     assert all(isinstance(part, FileRegion) for part in result.parts)
     assert sum(len(part) for part in result.parts) == result.size_bytes == log.size_bytes
     before = joined(result.parts)
-    log.trimmer.delete_records(-1)
+    delete_records(log, -1)
     directory.delete(TP)
     assert joined(result.parts) == before, "the descriptors live as long as the regions"
     small = directory.create(TP, TOPIC_ID, LogConfig())

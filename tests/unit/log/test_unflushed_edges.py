@@ -19,6 +19,7 @@ from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
 from fencepost.broker.log.storage.disk_file import DiskFile
 from fencepost.broker.log.storage.memory import MemoryStore
 from tests.kit.slow_disk import until
+from tests.kit.trimming import delete_records
 from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send, settle
 from tests.unit.log.unflushed_kit import MAX, OTHER, WRITEBACK, Watched, logs_on, running, write
 
@@ -185,7 +186,7 @@ async def test_what_retention_took_away_is_not_counted_for_ever(tmp_path):
     log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=400))
     for _ in range(20):
         end_offset = send(log, batch()).last_offset + 1
-    error, _ = log.trimmer.delete_records(end_offset)
+    error, _ = delete_records(log, end_offset)
     assert not error
     send(log, batch())
     size_bytes, sync_targets = log.begin_writeback(1 << 20)

@@ -16,10 +16,12 @@ from fencepost.broker.log.durability.upkeep import at_once, in_threads
 from fencepost.broker.log.housekeeping import housekeep
 from fencepost.broker.log.recovery import snapshot_files
 from fencepost.broker.log.storage.store import SyncTask
+from fencepost.broker.log.trimming import deleting_records
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.disk_faults import Fault
 from tests.kit.sim_disk import SimDisk
+from tests.kit.trimming import delete_records
 from tests.unit.log.kit import NOW_MS, SMALL, TOPIC_ID, TP, batch, send
 from tests.unit.log.upkeep_kit import TINY, files_of, opened, written
 
@@ -29,7 +31,7 @@ def test_deleted_segments_lose_their_names_at_once_and_their_bytes_in_the_chores
     disk = SimDisk()
     directory, log = written(disk)
     before = disk.counts["unlink"]
-    assert log.trimmer.delete_records(9)[0] is ErrorCode.NONE
+    assert delete_records(log, 9)[0] is ErrorCode.NONE
     assert disk.counts["unlink"] == before
     assert log.segments.first_offset > 0
     assert min(files_of(disk, ".log")).startswith(f"{log.segments.first_offset:020d}")
@@ -45,7 +47,7 @@ def test_a_disk_too_full_for_a_new_name_is_freed_on_the_spot():
     disk = SimDisk()
     _, log = written(disk)
     disk.faults.append(Fault(0, code=errno.ENOSPC, kinds=("rename",), path_part=str(TP)))
-    assert log.trimmer.delete_records(9) == (ErrorCode.NONE, 9)
+    assert delete_records(log, 9) == (ErrorCode.NONE, 9)
     assert log.segments.first_offset > 0
     assert min(files_of(disk, ".log")).startswith(f"{log.segments.first_offset:020d}")
 
@@ -53,7 +55,7 @@ def test_a_disk_too_full_for_a_new_name_is_freed_on_the_spot():
 def test_the_next_start_clears_away_what_nobody_got_round_to():
     disk = SimDisk()
     _, log = written(disk)
-    log.trimmer.delete_records(9)
+    delete_records(log, 9)
     after = disk.kill()
     again = opened(after).create(TP, TOPIC_ID, TINY)
     assert (again.log_start_offset, again.log_end_offset) == (9, 12)
@@ -121,7 +123,7 @@ def test_a_full_disk_costs_a_late_snapshot_and_nothing_else(few_at_once):
         chore.sync()
     assert not files_of(disk, ".snapshot")
     disk.room_bytes = None
-    assert log.trimmer.delete_records(9) == (ErrorCode.NONE, 9)
+    assert delete_records(log, 9) == (ErrorCode.NONE, 9)
     assert log.segments.first_offset == 0, "what producers did there stands nowhere else"
 
 
@@ -157,7 +159,7 @@ async def test_the_broker_waits_for_no_disk_in_its_upkeep(few_at_once):
     threads = Watched(disk)
     checkpointer = Checkpointer(directory, LogFlusher("fsync", None, threads), count(step=120.0).__next__, threads)
     await checkpointer.run_once()
-    assert await in_threads(log.trimmer.deleting_records(5), threads) == (ErrorCode.NONE, 5)
+    assert await in_threads(deleting_records(log, 5), threads) == (ErrorCode.NONE, 5)
     log.config = replace(TINY, retention_bytes=300, retention_ms=-1)
     await housekeep(directory, NOW_MS, threads)
     assert log.log_start_offset > 5
@@ -178,7 +180,7 @@ async def test_what_fails_in_the_thread_is_raised_in_the_work():
         kinds = ("fdatasync",) if offline else ("create",)
         disk.faults.append(Fault(0, code=code, kinds=kinds))
         threads = SyncThreads(helpers_max=0)
-        assert (await in_threads(log.trimmer.deleting_records(9), threads))[0] is ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await in_threads(deleting_records(log, 9), threads))[0] is ErrorCode.KAFKA_STORAGE_ERROR
         threads.close()
         assert log.offline is offline
 
@@ -187,10 +189,10 @@ def test_two_deletions_at_a_time_leave_what_the_further_one_said():
     """The second begins while the first waits for the disk; neither answers before its start is durable."""
     disk = SimDisk()
     _, log = written(disk)
-    first = log.trimmer.deleting_records(4)
+    first = deleting_records(log, 4)
     waiting = next(first)
     assert waiting, "the first is on its way to the disk"
-    assert at_once(log.trimmer.deleting_records(9)) == (ErrorCode.NONE, 9)
+    assert at_once(deleting_records(log, 9)) == (ErrorCode.NONE, 9)
     for target in waiting:
         target.sync()  # late, it must not put the older start in place again
     assert at_once(first) == (ErrorCode.NONE, 9)
@@ -201,6 +203,6 @@ def test_two_deletions_at_a_time_leave_what_the_further_one_said():
 def test_a_lower_deletion_answers_only_when_the_start_is_durable():
     """Its answer is the log's start: that the other one's is still under way must not make it a promise too early."""
     _, log = written(SimDisk())
-    assert next(log.trimmer.deleting_records(9))
-    lower = log.trimmer.deleting_records(4)
+    assert next(deleting_records(log, 9))
+    lower = deleting_records(log, 4)
     assert next(lower), "it waits, too"

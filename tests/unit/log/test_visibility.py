@@ -5,6 +5,7 @@ import pytest
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.errors import ErrorCode
+from tests.kit.trimming import delete_records
 from tests.unit.log.kit import (
     COMMITTED,
     NOW_MS,
@@ -185,7 +186,7 @@ def test_watchers_are_woken_when_the_high_watermark_moves_and_not_otherwise():
 def test_offsets_outside_the_log_are_out_of_range():
     log = over(MemoryStore())
     send(log, batch(4))
-    log.trimmer.delete_records(2)
+    delete_records(log, 2)
     for offset in (-1, 1, 5):
         assert log.read(offset, 1000, UNCOMMITTED).error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert log.read(4, 1000, UNCOMMITTED).error is ErrorCode.NONE

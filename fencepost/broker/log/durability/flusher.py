@@ -8,13 +8,12 @@ import trio
 
 from fencepost.broker.log.durability.sync_threads import Failure, FlushThreads, SyncThreads
 from fencepost.broker.log.durability.unflushed import WRITEBACK_BYTES, Unflushed, bytes_max
-from fencepost.broker.log.partition import PartitionLog
-from fencepost.broker.log.results import Ticket
+from fencepost.broker.log.results import FlushedLog, Ticket
 from fencepost.broker.log.storage.store import SyncTask
 from fencepost.protocol.topics import TopicPartition
 
 Durability = Literal["fsync", "os"]
-Lost = Callable[[PartitionLog, OSError], None]
+Lost = Callable[[FlushedLog, OSError], None]
 
 BACKLOG_BYTES = 64 << 20
 """With more of one log unflushed its writers are made to wait: better they, one by one, than the event loop, whom the
@@ -41,20 +40,20 @@ class _Round:
     """Everybody who asked since the last round began."""
 
     def __init__(self) -> None:
-        self.logs: dict[PartitionLog, None] = {}
+        self.logs: dict[FlushedLog, None] = {}
         self.done = trio.Event()
 
 
 class _Batch:
     """What one flush covers: as much of these logs as there is now. Raises OSError when a file can not be opened."""
 
-    def __init__(self, logs: Iterable[PartitionLog], reserve: bool) -> None:
+    def __init__(self, logs: Iterable[FlushedLog], reserve: bool) -> None:
         self.sync_targets: list[SyncTask] = []
-        self.owners: list[PartitionLog] = []
+        self.owners: list[FlushedLog] = []
         """By the number of the target: whose it is."""
         self.size_bytes = 0
         self.binds_late = False
-        self._ends: list[tuple[PartitionLog, int]] = []
+        self._ends: list[tuple[FlushedLog, int]] = []
         for log in logs:
             self.size_bytes += log.unflushed_bytes
             self.binds_late = self.binds_late or log.binds_late
@@ -103,14 +102,14 @@ class LogFlusher:
         self._threads: FlushThreads = threads or SyncThreads()
         self._waiting = False
         self._last_asker: object = None
-        self._failures: list[tuple[PartitionLog, OSError]] = []
+        self._failures: list[tuple[FlushedLog, OSError]] = []
         self._lazy = durability == "os"
         self._unflushed = Unflushed(bytes_max() if unflushed_bytes_max is None else unflushed_bytes_max)
-        self._to_write_back: dict[PartitionLog, None] = {}
-        self._being_written_back: dict[PartitionLog, int] = {}
+        self._to_write_back: dict[FlushedLog, None] = {}
+        self._being_written_back: dict[FlushedLog, int] = {}
         self._written_back = trio.Event()
 
-    def is_flushing(self, log: PartitionLog) -> bool:
+    def is_flushing(self, log: FlushedLog) -> bool:
         """Whether threads are at this moment at something that a write to `log` could have to wait for: a round, after
         which the file system commits its journal, or a writeback of this very log.
         """
@@ -134,7 +133,7 @@ class LogFlusher:
             self._enlist(log)
             await self._catch_up(log)
 
-    async def flush(self, log: PartitionLog) -> None:
+    async def flush(self, log: FlushedLog) -> None:
         """Return when a round has made durable what the log holds now, and nothing of it waits for one any more.
 
         Raises LogOffline.
@@ -144,7 +143,7 @@ class LogFlusher:
         if log.offline or self._ended:
             raise LogOffline(log.tp)
 
-    async def flush_all(self, logs: Iterable[PartitionLog]) -> None:
+    async def flush_all(self, logs: Iterable[FlushedLog]) -> None:
         """Return when what these logs hold now is durable, but for those that are offline by then."""
         waits = [self._enlist(log) for log in logs if awaits_flush(log)]
         if waits and not self._ended:
@@ -158,7 +157,7 @@ class LogFlusher:
             or (self._lazy and not (self._over_backlog(log) and held_back))
         )
 
-    def settle_here(self, asker: object, logs: Iterable[PartitionLog]) -> bool:
+    def settle_here(self, asker: object, logs: Iterable[FlushedLog]) -> bool:
         """Have the round that covers `logs` at once, if `asker` seems to be alone and the disk is quick; else False.
 
         Alone is who asked last time, too, while nobody waits: he would gain nothing by a round shared with others, and
@@ -186,7 +185,7 @@ class LogFlusher:
         self._asked.set()  # what failed is for the rounds to deal with: their end may have to end the process
         return False
 
-    def schedule(self, log: PartitionLog) -> None:
+    def schedule(self, log: FlushedLog) -> None:
         """Have the log made durable soon, without waiting (acks=0 and acks=1)."""
         if self._lazy and not log.binds_late:
             if log.segments.written_bytes >= log.flush_at_bytes:
@@ -194,35 +193,35 @@ class LogFlusher:
         elif log.high_watermark < log.log_end_offset or log.segments.written_bytes >= log.flush_at_bytes:
             self._enlist(log)
 
-    def over_backlog(self, logs: Iterable[PartitionLog]) -> bool:
+    def over_backlog(self, logs: Iterable[FlushedLog]) -> bool:
         """Whether `throttle` would wait."""
         if self._lazy:
             return self._unflushed.must_wait or any(_is_crowded(log, CLOSED_BACKLOG) for log in logs)
         return any(map(self._over_backlog, logs))
 
-    async def throttle(self, logs: Iterable[PartitionLog]) -> None:
+    async def throttle(self, logs: Iterable[FlushedLog]) -> None:
         """Hold a writer back who does not wait for the disk, while too much is unflushed; else without a checkpoint."""
         for log in logs:
             await self._catch_up(log)
 
-    def _over_backlog(self, log: PartitionLog) -> bool:
+    def _over_backlog(self, log: FlushedLog) -> bool:
         if not self._lazy:
             return log.unflushed_bytes > BACKLOG_BYTES
         self._look(log)
         return self._unflushed.must_wait or _is_crowded(log, CLOSED_BACKLOG)
 
-    def _look(self, log: PartitionLog) -> None:
+    def _look(self, log: FlushedLog) -> None:
         self._unflushed.look(log)
         if _is_crowded(log, CLOSED_MAX):
             self._enlist(log)
         if self._unflushed.is_too_much:
             self._asked.set()
 
-    async def _catch_up(self, log: PartitionLog) -> None:
+    async def _catch_up(self, log: FlushedLog) -> None:
         while self._over_backlog(log) and not (log.offline or log.disowned or self._ended):
             await (self._written_back if self._lazy else self._enlist(log).done).wait()
 
-    async def write_back(self, log: PartitionLog) -> None:
+    async def write_back(self, log: FlushedLog) -> None:
         """Before a flush in `os`: have most of the log written a little at a time, so that the flush has little to do.
 
         Writers may bring more than the disk takes; then it is given up after a while.
@@ -271,7 +270,7 @@ class LogFlusher:
         current.done.set()
         self._current = self._next
 
-    async def _flush_logs(self, logs: Sequence[PartitionLog]) -> None:
+    async def _flush_logs(self, logs: Sequence[FlushedLog]) -> None:
         batch = _Batch([log for log in logs if not (log.offline or log.disowned)], self.durability == "fsync")
         if batch.sync_targets:
             self._failures += await self._flush_round(batch)
@@ -289,12 +288,12 @@ class LogFlusher:
         self._written_back.set()
         self._written_back = trio.Event()
 
-    async def _write_back_of(self, wanted: Collection[PartitionLog]) -> None:
+    async def _write_back_of(self, wanted: Collection[FlushedLog]) -> None:
         """Have `WRITEBACK_BYTES` written: of the logs that asked for it, then of the largest while all are too much."""
         sync_targets, owners, sizes, left = (
             list[SyncTask](),
-            list[PartitionLog](),
-            dict[PartitionLog, int](),
+            list[FlushedLog](),
+            dict[FlushedLog, int](),
             WRITEBACK_BYTES,
         )
         for log in dict.fromkeys([*wanted, *self._unflushed.largest_first()]):
@@ -325,7 +324,7 @@ class LogFlusher:
         finally:
             self._waiting = False
 
-    async def _flush_round(self, batch: "_Batch") -> list[tuple[PartitionLog, OSError]]:
+    async def _flush_round(self, batch: "_Batch") -> list[tuple[FlushedLog, OSError]]:
         began = trio.current_time()
         # In `os` a flush ends what writebacks began, which its size does not tell.
         if not (self._lazy or batch.binds_late) and self._threads.is_brief(len(batch.sync_targets), batch.size_bytes):
@@ -335,7 +334,7 @@ class LogFlusher:
         self.sync_seconds += trio.current_time() - began
         return self._flushed(batch, failures)
 
-    def _flushed(self, batch: "_Batch", failures: Sequence[Failure]) -> list[tuple[PartitionLog, OSError]]:
+    def _flushed(self, batch: "_Batch", failures: Sequence[Failure]) -> list[tuple[FlushedLog, OSError]]:
         self.flushes += len(batch.sync_targets)
         return [(batch.owners[number], error) for number, error in failures]
 
@@ -343,11 +342,11 @@ class LogFlusher:
         failures, self._failures = self._failures, []
         self._lose(failures)
 
-    def lose(self, log: PartitionLog, error: OSError) -> None:
+    def lose(self, log: FlushedLog, error: OSError) -> None:
         """A flush of this log failed outside of the rounds. Raises `error` when the process must end."""
         self._lose([(log, error)])
 
-    def _lose(self, failures: Sequence[tuple[PartitionLog, OSError]]) -> None:
+    def _lose(self, failures: Sequence[tuple[FlushedLog, OSError]]) -> None:
         for log, error in failures:
             if self._lost is None or not log.owns(str(error.filename)):
                 raise error
@@ -355,17 +354,17 @@ class LogFlusher:
                 log.take_offline(error)
                 self._lost(log, error)
 
-    def _enlist(self, log: PartitionLog) -> _Round:
+    def _enlist(self, log: FlushedLog) -> _Round:
         self._next.logs[log] = None
         self._asked.set()
         return self._next
 
 
-def awaits_flush(log: PartitionLog) -> bool:
+def awaits_flush(log: FlushedLog) -> bool:
     """Whether the log holds what is not durable yet and will be with the next flush."""
     return log.high_watermark < log.log_end_offset and not (log.offline or log.disowned)
 
 
-def _is_crowded(log: PartitionLog, closed_max: int) -> bool:
+def _is_crowded(log: FlushedLog, closed_max: int) -> bool:
     """Whether so many closed segments wait for a flush; for one that is gone none ever comes."""
     return log.segments.closed_since_sync > closed_max and not (log.disowned or log.offline)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import takewhile
 from pathlib import Path
 
-from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.results import FlushedLog
 
 BYTES_MAX = 1 << 30
 MEMORY_SHARE = 24
@@ -59,12 +59,12 @@ class Unflushed:
         self._kept_seconds = kept_seconds()
         self.total_bytes = 0
         """As of the last look at each log."""
-        self._bytes: dict[PartitionLog, int] = {}
-        self._looks: dict[PartitionLog, float] = {}
+        self._bytes: dict[FlushedLog, int] = {}
+        self._looks: dict[FlushedLog, float] = {}
         """When each was counted last, the oldest first."""
         self._sweep_at = _SWEEP_MIN
 
-    def look(self, log: PartitionLog) -> None:
+    def look(self, log: FlushedLog) -> None:
         """Count the log as it is now, and name the moment of the next look."""
         self._count(log, 0 if log.disowned or log.offline else log.unflushed_bytes)
         if self.is_too_much:
@@ -86,7 +86,7 @@ class Unflushed:
         """Whether writers are held back until some of it is."""
         return self.total_bytes > self.max_bytes + min(WRITEBACK_BYTES, self.max_bytes)
 
-    def largest_first(self) -> list[PartitionLog]:
+    def largest_first(self) -> list[FlushedLog]:
         """The logs that have something to write; those that are gone are not counted any more."""
         self._forget_gone()
         return sorted(self._bytes, key=self._bytes.__getitem__, reverse=True)
@@ -101,7 +101,7 @@ class Unflushed:
         for log in list(takewhile(lambda log: self._looks[log] < before, self._looks)):
             self._count(log, 0)
 
-    def _count(self, log: PartitionLog, size_bytes: int) -> None:
+    def _count(self, log: FlushedLog, size_bytes: int) -> None:
         self.total_bytes += size_bytes - self._bytes.pop(log, 0)
         self._looks.pop(log, None)
         if size_bytes:
