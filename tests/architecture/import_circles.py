@@ -2,9 +2,10 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
-from tests.architecture.project_files import ROOT
+from tests.architecture.project_files import ROOT, statements
 
 
 def modules() -> dict[str, Path]:
@@ -18,7 +19,7 @@ def modules() -> dict[str, Path]:
 
 def imports_of(path: Path, known: dict[str, Path]) -> Iterator[str]:
     """The modules of the package that a file imports, anywhere in it."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in known)
         elif isinstance(node, ast.ImportFrom) and node.module in known:
@@ -27,6 +28,7 @@ def imports_of(path: Path, known: dict[str, Path]) -> Iterator[str]:
                 yield whole if whole in known else node.module
 
 
+@cache
 def circles() -> list[list[str]]:
     """The strongly connected components of more than one file, each sorted (Tarjan)."""
     known = modules()

@@ -1,6 +1,8 @@
 """What the project consists of: the files under version control, or all files where there is no repository."""
 
+import ast
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,3 +36,12 @@ MARKDOWN_FILES = [path for path in PROJECT_FILES if path.suffix == ".md"]
 def name_of(path: Path) -> str:
     """The path as a reader of a test report knows it."""
     return str(path.relative_to(ROOT))
+
+
+def statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Every statement below a node. Expressions hold none, and are nine tenths of a tree."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.stmt):
+            yield child
+        if isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            yield from statements(child)

@@ -5,10 +5,11 @@ import subprocess
 import sys
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from tests.architecture.project_files import PYTHON_FILES, ROOT, name_of
+from tests.architecture.project_files import PYTHON_FILES, ROOT, name_of, statements
 
 ROOMS = ("broker", "client", "coordinator", "protocol", "spark_connector")
 FILE_LINES_MAX = 400
@@ -17,10 +18,34 @@ SHAPELESS_NAMES = {"util", "utils", "helper", "helpers", "manager", "managers", 
 HEAVY_MODULES = ("pyspark", "pyarrow", "numpy", "pandas", "matplotlib", "rich", "starlette", "hypercorn")
 
 
+class Facts(NamedTuple):
+    """What the rules ask of one file."""
+
+    is_silent: bool
+    """It has code, and no sentence in front."""
+    functions: dict[str, int]
+    """The lines of each, by line number and name."""
+    imports: dict[str, str]
+    """What it imports `from` where, by line number."""
+
+
 @cache
-def trees() -> dict[Path, ast.Module]:
-    """Every Python file of the repository, parsed: seconds of work, so not where tests are only collected."""
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in PYTHON_FILES}
+def facts() -> dict[str, Facts]:
+    """By file: seconds of parsing, so not where tests are only collected. No tree is kept, since Python's collector
+    of garbage would go through them again and again."""
+    return {name_of(path): facts_of(ast.parse(path.read_text(encoding="utf-8"))) for path in PYTHON_FILES}
+
+
+def facts_of(tree: ast.Module) -> Facts:
+    functions: dict[str, int] = {}
+    imports: dict[str, str] = {}
+    for node in statements(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            functions[f"{node.lineno} {node.name}"] = (node.end_lineno or node.lineno) - node.lineno + 1
+        elif isinstance(node, ast.ImportFrom):
+            imports[f"{node.lineno}"] = f"{node.module}.{node.names[0].name}"
+    first = (ast.get_docstring(tree) or "").split("\n\n")[0]
+    return Facts(bool(tree.body) and "." not in first, functions, imports)
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -41,35 +66,22 @@ def test_a_file_fits_in_a_head() -> None:
 
 
 def test_a_function_fits_on_a_screen() -> None:
-    too_long = {
-        f"{name_of(path)}:{node.lineno} {node.name}": lines
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (lines := (node.end_lineno or node.lineno) - node.lineno + 1) > FUNCTION_LINES_MAX
-    }
-    assert too_long == {}
+    lengths = {f"{name}:{place}": lines for name, found in facts().items() for place, lines in found.functions.items()}
+    assert {place: lines for place, lines in lengths.items() if lines > FUNCTION_LINES_MAX} == {}
 
 
 def test_a_module_says_first_what_it_is_for() -> None:
     """An empty __init__.py of a test folder has nothing to explain."""
-    silent = [
-        name_of(path)
-        for path, tree in trees().items()
-        if tree.body and "." not in (ast.get_docstring(tree) or "").split("\n\n")[0]
-    ]
-    assert silent == []
+    assert [name for name, found in facts().items() if found.is_silent] == []
 
 
 def test_no_test_module_is_imported_by_another() -> None:
     """What several of them need stands in a module of its own, so that each can be read, run and moved alone."""
     imported = [
-        f"{name_of(path)}:{node.lineno} {node.module}"
-        for path, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ImportFrom)
-        and (node.module or "").startswith("tests.")
-        and any(part.startswith("test_") for part in f"{node.module}.{node.names[0].name}".split(".")[1:])
+        f"{name}:{place} {module}"
+        for name, found in facts().items()
+        for place, module in found.imports.items()
+        if module.startswith("tests.") and any(part.startswith("test_") for part in module.split("."))
     ]
     assert imported == []
 

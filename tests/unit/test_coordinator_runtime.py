@@ -198,7 +198,7 @@ class World:
 
 
 @pytest.fixture
-async def world(autojump_clock: trio.testing.MockClock) -> World:
+async def world() -> World:
     return World()
 
 
@@ -260,7 +260,9 @@ async def test_a_fenced_shard_answers_not_coordinator_until_it_is_loaded_again(
     assert world.shard.state == [9]
 
 
-async def test_the_timers_of_an_unloaded_shard_stop(world: World, nursery: trio.Nursery) -> None:
+async def test_the_timers_of_an_unloaded_shard_stop(
+    world: World, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
+) -> None:
     nursery.start_soon(world.runtime.serve)
     world.shard  # noqa: B018 - first use makes it
     other = next(name for name in map(str, range(9)) if world.runtime.partition_for(name) != world.partition)
