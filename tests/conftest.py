@@ -9,12 +9,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.examples import SHORT
 from tests.kit.side_by_side import group_of, turn_of, workers
 
 # How long an example takes says more of the machine than of us. The same examples each time, so that a change is judged
-# by what it changed; to look for new ones: `make test ARGS="tests/property --hypothesis-profile=explore"`.
+# by what it changed, and fewer of them in `make check`. To look for new ones:
+# `make test ARGS="tests/property --hypothesis-profile=explore"`.
 NO_CLOCK: dict[str, Any] = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("fencepost", derandomize=True, **NO_CLOCK)
+settings.register_profile("check", derandomize=True, max_examples=SHORT, **NO_CLOCK)
 settings.register_profile("explore", **NO_CLOCK)
 settings.load_profile("fencepost")
 
@@ -22,7 +25,9 @@ StartBroker = Callable[..., BrokerProcess]
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have our own plugin also where an installation made before there was one does not name it."""
+    """Have our own plugin also where an installation made before there was one does not name it; know `make check`."""
+    if config.option.markexpr == "not long":
+        settings.load_profile("check")
     if not config.pluginmanager.has_plugin("fencepost"):
         config.pluginmanager.register(import_module("fencepost.testing.plugin"), "fencepost")
 

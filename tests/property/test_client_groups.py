@@ -68,7 +68,7 @@ KINDS: dict[str, Make] = {
     "classic and consumer": either,
 }
 CHANGING = {"range", "roundrobin", "sticky", "cooperative-sticky", "range or cooperative-sticky"}
-SEEDS = [*range(12), 112]
+SEEDS = [0, 1, 2, 112, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(3, 12))]
 
 
 @pytest.fixture(autouse=True)

@@ -31,6 +31,7 @@ from fencepost.coordinator.txn.state import (
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.examples import examples
 from tests.property.small_coordinator import Broker, Write
 from tests.unit.txn.kit import P0, P1
 
@@ -299,5 +300,5 @@ class Conversation(RuleBasedStateMachine):
             assert set(partition.committed()) <= {value for value, done in self.broker.decided.items() if done}
 
 
-Conversation.TestCase.settings = settings(max_examples=250, stateful_step_count=100, deadline=None)
+Conversation.TestCase.settings = settings(max_examples=examples(250), stateful_step_count=100, deadline=None)
 TestConversation = Conversation.TestCase

@@ -17,6 +17,7 @@ from fencepost.broker.log.compaction.record_work import Offload
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
+from tests.kit.examples import examples
 from tests.kit.trimming import delete_records
 from tests.unit.log.compaction_kit import COMPACT, HOUR_MS, Pair, batches, begin, keyed, seen, segments_of
 from tests.unit.log.kit import COMMITTED, NOW_MS, TOPIC_ID, TP, crashed, directory_over, send, settle
@@ -252,4 +253,4 @@ class CompactionMachine(RuleBasedStateMachine):
 
 
 TestCompactionModel = CompactionMachine.TestCase
-TestCompactionModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestCompactionModel.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

@@ -22,6 +22,7 @@ from fencepost.protocol.column_types import RecordColumns
 from fencepost.protocol.columns import iter_columns
 from fencepost.protocol.record_batch import CorruptBatch, build_batch, read_header
 from fencepost.protocol.records import Record, decode_records, decode_unpacked, encode_records
+from tests.kit.examples import examples
 from tests.kit.record_code import COMPILED, needs_compiled, take
 
 pytestmark = needs_compiled
@@ -97,7 +98,7 @@ def test_sound_batches_are_read_alike_and_without_help(
 
 
 @given(st.lists(RECORD, min_size=1, max_size=6), FIELDS, st.integers(0, 2**32), st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_damaged_batches_are_judged_alike(
     records: list[Any], fields: frozenset[str], seed: int, data: st.DataObject
 ) -> None:
@@ -132,7 +133,7 @@ def damage(body: bytearray, chance: random.Random) -> None:
 
 
 @given(st.binary(max_size=200), st.integers(-1, 40), st.integers(-1, 40), FIELDS, INT64, INT64)
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_noise_is_judged_alike(
     body: bytes, count: int, span: int, fields: frozenset[str], base: int, base_time: int
 ) -> None:
@@ -181,7 +182,7 @@ ODD_TIMES = st.sampled_from([2**63, -(2**63), 2**80, True, "now", None]) | INT64
     | st.lists(RECORD, max_size=30),
     st.integers(-(2**63), 2**63 - 1),
 )
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 def test_records_are_written_alike_or_refused_alike(records: list[Any], base_time: int) -> None:
     plain, fast = both(lambda: encode_records(records, base_time))
     assert fast == plain

@@ -30,7 +30,7 @@ from fencepost.protocol.topics import TopicPartition
 from tests.kit.clocks import StillClock
 from tests.unit.group.kit import MemoryLogs
 
-SEEDS = [*range(80), 10_894]
+SEEDS = [*range(25), 10_894, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(25, 80))]
 """The last one found that a group which became classic gave away what its members still read."""
 STEPS = 120
 ResultT = TypeVar("ResultT")

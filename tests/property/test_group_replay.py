@@ -18,6 +18,7 @@ from fencepost.coordinator.group.shard_state import GroupRecords, GroupShardStat
 from fencepost.coordinator.group.state import Empty, Group, Stable
 from fencepost.coordinator.ports import ProducerTag
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.examples import examples
 from tests.unit.group import kit
 
 PARTITIONS = st.sampled_from([TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)])
@@ -151,4 +152,4 @@ def positions(ledger: GroupShardState, group_id: str) -> list[object]:
 
 
 TestReplay = GroupWorld.TestCase
-TestReplay.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestReplay.settings = settings(max_examples=examples(40), stateful_step_count=25, deadline=None)

@@ -21,6 +21,7 @@ from fencepost.broker.log.storage.store import Bytes
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader, read_header
+from tests.kit.examples import examples
 from tests.kit.late_log_store import LateLogStore
 from tests.unit.log.kit import NOW_MS, batch, late_log
 
@@ -276,7 +277,7 @@ def test_every_short_run_ends_as_one_process_would_have_written_it(before: tuple
         run(before + words)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(words=st.lists(st.sampled_from(sorted(OPERATIONS)), max_size=40), shifts=st.booleans())
 def test_long_runs_end_as_one_process_would_have_written_them(words: list[str], shifts: bool) -> None:
     """As above, with coordinators' batches, own markers, commits of a part, and stores that do not shift."""

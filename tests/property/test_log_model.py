@@ -19,6 +19,7 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader, iter_headers
+from tests.kit.examples import examples
 from tests.kit.trimming import delete_records, housekeep
 from tests.property.log_model import Model, ModelBatch
 from tests.unit.log.kit import (
@@ -302,4 +303,4 @@ def headers_of_file(store: MemoryStore) -> list[BatchHeader]:
 
 
 TestLogModel = LogMachine.TestCase
-TestLogModel.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLogModel.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)

@@ -12,9 +12,10 @@ from kio.serial import entity_reader, entity_writer
 
 from fencepost.protocol.registry import KNOWN_BY_KEY, Api
 from fencepost.protocol.schema import DecodeError, MessageValue, StructType
+from tests.kit.examples import examples
 from tests.kit.message_values import plain, values
 
-SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+SETTINGS = settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 SIDES = [(api, side) for api in KNOWN_BY_KEY.values() for side in ("request", "response")]
 
 
@@ -100,7 +101,7 @@ def test_same_as_plain_construct(api: Api, side: str, data: st.DataObject) -> No
 
 
 @pytest.mark.parametrize(("api", "side"), SIDES, ids=lambda x: x if isinstance(x, str) else x.name)
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(6), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_damaged_bytes_are_named(api: Api, side: str, data: st.DataObject) -> None:
     """Cut, extended or altered bytes give a value or a DecodeError that names the message; nothing else ever."""

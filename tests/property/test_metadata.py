@@ -23,6 +23,7 @@ from fencepost.protocol.metadata_record_types import (
     TopicRecord,
 )
 from fencepost.protocol.metadata_records import decode_metadata_record, encode_metadata_record
+from tests.kit.examples import examples
 from tests.unit.metadata.kit import Cluster, MemoryLog, PowerCut, started
 
 SMALL = Bounds(append_records_max=3)
@@ -126,7 +127,7 @@ def cuts(found: History, wanted: set[int]) -> list[int]:
 
 
 @given(st.lists(TRANSACTIONS, max_size=6), st.sets(st.integers(0, 80)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_every_reader_at_every_batch_boundary_sees_whole_transactions_only(drawn, wanted) -> None:
     """S0 "Record Visibility", E.3 (LSO), E.5: however the log is cut into batches, an aborted record never shows."""
     found = history(drawn)
@@ -140,7 +141,7 @@ def test_every_reader_at_every_batch_boundary_sees_whole_transactions_only(drawn
 
 
 @given(st.lists(TRANSACTIONS, min_size=1, max_size=5), st.data())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_failover_at_any_record_takes_back_what_is_open_and_nothing_else(drawn, data) -> None:
     """S0 "Controller Failover": the new controller writes an Abort; the state is the one before the Begin."""
     found = history(drawn)
@@ -161,7 +162,7 @@ def test_failover_at_any_record_takes_back_what_is_open_and_nothing_else(drawn, 
 
 
 @given(st.lists(TRANSACTIONS, max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_the_image_is_the_fold_of_the_log(drawn) -> None:
     """Architecture: the state is the fold of apply over the log, taken record by record or all at once."""
     found = history(drawn)
@@ -175,7 +176,7 @@ def test_the_image_is_the_fold_of_the_log(drawn) -> None:
 
 
 @given(st.lists(TRANSACTIONS, max_size=6), st.sets(st.integers(0, 80)), st.sets(st.integers(0, 80)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_who_looks_now_and_then_sees_what_who_looks_always_sees(drawn, wanted, looks) -> None:
     """Rows M2 and M6: images that are made only when somebody looks are the same ones, within transactions, too."""
     found = history(drawn)
@@ -216,7 +217,7 @@ async def act(cluster: Cluster, kind: str, what) -> None:
 
 
 @given(st.lists(ACTIONS, min_size=1, max_size=6), st.integers(1, 12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_controller_that_dies_at_any_append_leaves_the_state_before_or_after_the_change(drawn, dies_at) -> None:
     """E.6: failover at every append, with batches of three records so that most changes span several."""
 

@@ -34,6 +34,7 @@ from fencepost.protocol.metadata_record_types import (
     TopicRecord,
 )
 from fencepost.protocol.metadata_records import decode_metadata_record, decode_metadata_records
+from tests.kit.examples import examples
 from tests.unit.metadata.kit import Ids, MemoryLog, PowerCut, build
 
 CONFIG = load_config(assignments=["offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1"])
@@ -189,7 +190,7 @@ async def play(steps: list[tuple[str, object]], bounds: Bounds) -> World:
 
 
 @given(st.lists(STEPS, min_size=1, max_size=9), st.integers(2, 6))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_m2_every_published_image_is_the_fold_of_committed_transactions(steps, append_records_max: int) -> None:
     """Whatever happens between two records, nobody is ever shown anything else."""
     world = trio.run(play, steps, Bounds(append_records_max=append_records_max))

@@ -19,6 +19,7 @@ from fencepost.client.core.sequences import PartitionQueue, SequencedBatch, Verd
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.examples import examples
 
 pytestmark = pytest.mark.long
 
@@ -293,4 +294,4 @@ def _shortened(states: ProducerStates) -> list[ProducerEntry]:
 
 
 TestProducerMachine = ProducerMachine.TestCase
-TestProducerMachine.settings = settings(max_examples=200, stateful_step_count=50, deadline=None)
+TestProducerMachine.settings = settings(max_examples=examples(200), stateful_step_count=50, deadline=None)

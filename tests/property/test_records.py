@@ -19,6 +19,7 @@ from fencepost.protocol.record_batch import (
 )
 from fencepost.protocol.records import NewRecord, Record, decode_records
 from fencepost.protocol.sequence import MAX_SEQUENCE, advance, is_next, last_of
+from tests.kit.examples import examples
 from tests.kit.record_code import record_code  # noqa: F401
 
 TIMES = st.integers(min_value=0, max_value=2**42)
@@ -60,7 +61,7 @@ def test_what_was_built_is_read(
 
 
 @given(st.lists(st.tuples(RECORDS, CODECS), min_size=1, max_size=5), st.integers(0, 60), st.integers(0, 200))
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 def test_columns_equal_records(parts: list[tuple[list[NewRecord], Compression]], first: int, stop: int) -> None:
     buffer, base = b"", 0
     for records, codec in parts:
@@ -79,7 +80,7 @@ def test_columns_equal_records(parts: list[tuple[list[NewRecord], Compression]],
 
 
 @given(RECORDS, CODECS, st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_damage_is_found_and_never_raises_anything_else(
     records: list[NewRecord], codec: Compression, data: st.DataObject
 ) -> None:
@@ -148,7 +149,7 @@ def codecs_of(module: Callable[..., Any]) -> list[Compression]:
 
 @pytest.mark.parametrize(("builder", "reader"), outsiders())
 @given(records=RECORDS, sequence=st.integers(0, MAX_SEQUENCE), data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_outsiders_batches_are_read_here(
     builder: Any, reader: Any, records: list[NewRecord], sequence: int, data: st.DataObject
 ) -> None:
@@ -169,7 +170,7 @@ def test_outsiders_batches_are_read_here(
 
 @pytest.mark.parametrize(("builder", "reader"), outsiders())
 @given(records=RECORDS, base=st.integers(0, 2**62), data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_batches_built_here_are_read_by_outsiders(
     builder: Any, reader: Any, records: list[NewRecord], base: int, data: st.DataObject
 ) -> None:

@@ -31,6 +31,7 @@ from fencepost.coordinator.txn.state import (
 )
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.examples import examples
 from tests.unit.txn.kit import P0, P1, Data, Partition
 
 pytestmark = pytest.mark.long
@@ -283,5 +284,5 @@ class TransactionalId(RuleBasedStateMachine):
             assert not partition.open, "no transaction hangs"
 
 
-TransactionalId.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TransactionalId.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=40, deadline=None)
 TestTransactionalId = TransactionalId.TestCase

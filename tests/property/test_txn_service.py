@@ -11,6 +11,7 @@ from fencepost.coordinator.txn.commands import Answer
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.examples import examples
 from tests.unit.txn.kit import P0, P1, P2, TX, World
 
 NONE = ErrorCode.NONE
@@ -146,7 +147,7 @@ async def play(
     return world, history
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     version=st.sampled_from([0, 2]),
     script=scripts,

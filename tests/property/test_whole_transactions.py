@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from fencepost.client.core.whole import PLAIN, Assembler, Piece, Place, Unit
 from fencepost.client.core.whole_notes import read_note, write_note
 from fencepost.protocol.topics import TopicPartition
+from tests.kit.examples import examples
 
 pytestmark = pytest.mark.long
 
@@ -214,7 +215,7 @@ def check(cluster: Cluster, reader: Reader, exact: bool) -> None:
 
 
 @given(steps)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_tv2_gives_each_transaction_alone(script: Script) -> None:
     """KIP-890: also with crashes of the reader, who goes on from the places it committed with what it gave."""
     cluster = Cluster(3, [True])
@@ -222,7 +223,7 @@ def test_tv2_gives_each_transaction_alone(script: Script) -> None:
 
 
 @given(steps)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_tv1_gives_whole_ones_together_where_nothing_tells_them_apart(
     script: Script,
 ) -> None:
@@ -231,7 +232,7 @@ def test_tv1_gives_whole_ones_together_where_nothing_tells_them_apart(
 
 
 @given(steps)
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_a_level_that_changes_between_transactions_cuts_none(script: Script) -> None:
     """Row T16: a producer goes from TV1 to TV2 under one epoch, and back."""
     cluster = Cluster(2, [False, True], changes=True)
@@ -239,7 +240,7 @@ def test_a_level_that_changes_between_transactions_cuts_none(script: Script) -> 
 
 
 @given(steps)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_tv1_in_one_partition_gives_each_transaction_alone(script: Script) -> None:
     """As long as each producer keeps to a partition of its own."""
     cluster = Cluster(3, [False])

@@ -26,6 +26,7 @@ from fencepost.client.core.consumer_protocol import (
     encode_subscription,
 )
 from fencepost.client.core.sticky import Member
+from tests.kit.examples import examples
 
 Dealt = dict[str, list[TopicPartition]]
 
@@ -115,7 +116,7 @@ def chain_to_a_poorer_one(members: list[Member], dealt: Dealt) -> bool:
 
 
 @given(groups())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_sticky_is_complete_and_balanced(group: tuple[list[Member], dict[str, int]]) -> None:
     members, counts = group
     dealt = sticky.assign(members, counts)
@@ -125,7 +126,7 @@ def test_sticky_is_complete_and_balanced(group: tuple[list[Member], dict[str, in
 
 
 @given(groups())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_sticky_moves_nothing_when_nothing_has_changed(group: tuple[list[Member], dict[str, int]]) -> None:
     members, counts = group
     dealt = sticky.assign(members, counts)
@@ -134,7 +135,7 @@ def test_sticky_moves_nothing_when_nothing_has_changed(group: tuple[list[Member]
 
 
 @given(groups(alike=True), st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_sticky_keeps_as_much_as_any_balanced_assignment_could(
     group: tuple[list[Member], dict[str, int]], data: st.DataObject
 ) -> None:
@@ -156,7 +157,7 @@ def test_sticky_keeps_as_much_as_any_balanced_assignment_could(
 
 
 @given(groups())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 def test_cooperative_gives_nothing_away_that_another_one_still_has(
     group: tuple[list[Member], dict[str, int]],
 ) -> None:
