@@ -49,16 +49,12 @@ class ClusterAdmin:
 
         async def ask(node: int | None) -> ClusterDescription | KafkaError:
             try:
-                answer = await self._rpc.ask(
-                    node, ApiKey.DESCRIBE_CLUSTER, request, at_least=_FENCED_SINCE if include_fenced else 0
-                )
+                answer = await self._rpc.ask(node, request, at_least=_FENCED_SINCE if include_fenced else 0)
             except KafkaError as too_old:
                 if include_fenced or not is_unsupported(too_old):
                     raise
                 return await self._cluster_by_metadata(node)
-            error = failure(
-                answer.error_code, "describing the cluster", ApiKey.DESCRIBE_CLUSTER, node, answer.error_message
-            )
+            error = failure(answer, "describing the cluster", ApiKey.DESCRIBE_CLUSTER, node)
             brokers = (BrokerInfo(b.broker_id, b.host, b.port, b.rack, b.is_fenced) for b in answer.brokers)
             return error or ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(brokers)))
 
@@ -66,7 +62,7 @@ class ClusterAdmin:
 
     async def _cluster_by_metadata(self, node: int | None) -> ClusterDescription:
         """The same of brokers before KIP-700 (Kafka 2.8)."""
-        answer = await self._rpc.ask(node, ApiKey.METADATA, MetadataRequest(topics=[]), at_least=2)
+        answer = await self._rpc.ask(node, MetadataRequest(topics=[]), at_least=2)
         brokers = (BrokerInfo(b.node_id, b.host, b.port, b.rack) for b in answer.brokers)
         return ClusterDescription(answer.cluster_id, answer.controller_id, tuple(sorted(brokers)))
 
@@ -76,13 +72,13 @@ class ClusterAdmin:
         request = DescribeQuorumRequest(topics=[topic])
 
         async def ask(node: int | None) -> QuorumDescription | KafkaError:
-            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_QUORUM, request)
+            answer = await self._rpc.ask(node, request)
             what = "describing the quorum"
-            error = failure(answer.error_code, what, ApiKey.DESCRIBE_QUORUM, node, answer.error_message)
+            error = failure(answer, what, ApiKey.DESCRIBE_QUORUM, node)
             if error is not None:
                 return error
             told = answer.topics[0].partitions[0]
-            error = failure(told.error_code, what, ApiKey.DESCRIBE_QUORUM, node, told.error_message)
+            error = failure(told, what, ApiKey.DESCRIBE_QUORUM, node)
             return error or QuorumDescription(
                 told.leader_id,
                 told.leader_epoch,
@@ -105,12 +101,12 @@ class ClusterAdmin:
 
         async def ask(node: int | None) -> FeatureLevels | KafkaError:
             try:
-                answer = await self._rpc.ask(node, ApiKey.API_VERSIONS, request, at_least=_FEATURES_SINCE)
+                answer = await self._rpc.ask(node, request, at_least=_FEATURES_SINCE)
             except KafkaError as too_old:
                 if not is_unsupported(too_old):
                     raise
                 return FeatureLevels({}, {}, None)
-            error = failure(answer.error_code, "asking for features", ApiKey.API_VERSIONS, node)
+            error = failure(answer, "asking for features", ApiKey.API_VERSIONS, node)
             return error or FeatureLevels(
                 {one.name: one.max_version_level for one in answer.finalized_features},
                 {one.name: (one.min_version, one.max_version) for one in answer.supported_features},
@@ -139,9 +135,9 @@ class ClusterAdmin:
         least = _VALIDATE_SINCE if validate_only or unsafe else 0
 
         async def ask(node: int | None) -> KafkaError | None:
-            answer = await self._rpc.ask(node, ApiKey.UPDATE_FEATURES, request, at_least=least)
+            answer = await self._rpc.ask(node, request, at_least=least)
             for one in [answer, *answer.results]:
-                error = failure(one.error_code, f"feature {name!r}", ApiKey.UPDATE_FEATURES, node, one.error_message)
+                error = failure(one, f"feature {name!r}", ApiKey.UPDATE_FEATURES, node)
                 if error is not None:
                     return error
             return None
@@ -167,8 +163,8 @@ class ClusterAdmin:
         request = DescribeLogDirsRequest(topics=topics)
 
         async def ask(node: int | None, some: list[int]) -> dict[int, tuple[LogDir, ...] | KafkaError]:
-            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_LOG_DIRS, request)
-            error = failure(answer.error_code, f"directories of broker {node}", ApiKey.DESCRIBE_LOG_DIRS, node)
+            answer = await self._rpc.ask(node, request)
+            error = failure(answer, f"directories of broker {node}", ApiKey.DESCRIBE_LOG_DIRS, node)
             return {some[0]: error or tuple(_log_dir(one) for one in answer.results)}
 
         return await self._rpc.each(brokers, _Itself(self._rpc.cluster), ask, "describing directories")
@@ -191,10 +187,10 @@ class ClusterAdmin:
                 )
                 for path, topics in by_path.items()
             ]
-            answer = await self._rpc.ask(node, ApiKey.ALTER_REPLICA_LOG_DIRS, AlterReplicaLogDirsRequest(dirs=dirs))
+            answer = await self._rpc.ask(node, AlterReplicaLogDirsRequest(dirs=dirs))
             return {
                 TopicPartition(topic.topic_name, one.partition_index): failure(
-                    one.error_code,
+                    one,
                     f"moving {topic.topic_name}-{one.partition_index}",
                     ApiKey.ALTER_REPLICA_LOG_DIRS,
                     node,

@@ -57,9 +57,9 @@ class ConfigAdmin:
 
         async def ask(node: int | None) -> dict[str, ConfigEntry] | KafkaError:
             least = _DOCUMENTATION_SINCE if documentation else 1
-            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_CONFIGS, request, at_least=least)
+            answer = await self._rpc.ask(node, request, at_least=least)
             one = answer.results[0]
-            error = failure(one.error_code, what, ApiKey.DESCRIBE_CONFIGS, node, one.error_message, final=NO_TOPIC)
+            error = failure(one, what, ApiKey.DESCRIBE_CONFIGS, node, final=NO_TOPIC)
             return {entry.name: _entry(entry) for entry in one.configs} if error is None else error
 
         return await self._rpc.one(name, self._route(broker), ask, what)
@@ -101,14 +101,13 @@ class ConfigAdmin:
 
         async def ask(node: int | None) -> KafkaError | None:
             try:
-                answer = await self._rpc.ask(node, ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
+                answer = await self._rpc.ask(node, request)
             except KafkaError as error:
                 if not is_unsupported(error) or kind not in _OWN:
                     raise
                 return await self._replace(node, kind, name, steps, validate_only)
             one = answer.responses[0]
-            told = one.error_message
-            return failure(one.error_code, what, ApiKey.INCREMENTAL_ALTER_CONFIGS, node, told, final=NO_TOPIC)
+            return failure(one, what, ApiKey.INCREMENTAL_ALTER_CONFIGS, node, final=NO_TOPIC)
 
         await self._rpc.one(name, self._route(broker), ask, what)
 
@@ -136,9 +135,9 @@ class ConfigAdmin:
             resources=[WholeResource(resource_type=kind, resource_name=name, configs=entries)],
             validate_only=validate_only,
         )
-        one = (await self._rpc.ask(node, ApiKey.ALTER_CONFIGS, request)).responses[0]
+        one = (await self._rpc.ask(node, request)).responses[0]
         what = f"changing settings of {name!r}"
-        return failure(one.error_code, what, ApiKey.ALTER_CONFIGS, node, one.error_message, final=NO_TOPIC)
+        return failure(one, what, ApiKey.ALTER_CONFIGS, node, final=NO_TOPIC)
 
     async def list_config_resources(self, *kinds: str) -> list[tuple[str, str]]:
         """(kind, name) of what has settings of its own (Kafka 4.1), sorted; of all kinds or only of these.
@@ -152,8 +151,8 @@ class ConfigAdmin:
         request = ListConfigResourcesRequest(resource_types=[numbers[kind] for kind in kinds])
 
         async def ask(node: int | None) -> list[tuple[str, str]] | KafkaError:
-            answer = await self._rpc.ask(node, ApiKey.LIST_CONFIG_RESOURCES, request, at_least=1)
-            error = failure(answer.error_code, "listing resources", ApiKey.LIST_CONFIG_RESOURCES, node)
+            answer = await self._rpc.ask(node, request, at_least=1)
+            error = failure(answer, "listing resources", ApiKey.LIST_CONFIG_RESOURCES, node)
             if error is not None:
                 return error
             return sorted(

@@ -7,17 +7,12 @@ from fencepost.client.admin.item_errors import ItemErrors
 from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator, failure, is_unsupported
 from fencepost.client.admin.types import GroupDescription, GroupListing, GroupMember, consumer_group_description
 from fencepost.client.core.consumer_protocol import decode_assignment
-from fencepost.client.core.group_types import CommittedOffset
+from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.errors import KafkaError
-from fencepost.client.group.requests import BY_NAME, by_topic, fetch_committed
+from fencepost.client.group.requests import BY_NAME, by_topic, commit_request, fetch_committed
 from fencepost.client.network.cluster import GROUP
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api08_offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, MemberIdentity
 from fencepost.protocol.messages.api15_describe_groups import DescribeGroupsRequest
 from fencepost.protocol.messages.api16_list_groups import ListGroupsRequest
@@ -57,8 +52,8 @@ class GroupAdmin:
         for broker in sorted(self._rpc.cluster.brokers):
 
             async def ask(node: int | None) -> Any:
-                answer = await self._rpc.ask(node, ApiKey.LIST_GROUPS, request, at_least=least)
-                return failure(answer.error_code, "listing groups", ApiKey.LIST_GROUPS, node) or answer
+                answer = await self._rpc.ask(node, request, at_least=least)
+                return failure(answer, "listing groups", ApiKey.LIST_GROUPS, node) or answer
 
             answer = await self._rpc.one(broker, ToBroker(self._rpc.cluster, broker), ask, "listing groups")
             for group in answer.groups:
@@ -80,14 +75,12 @@ class GroupAdmin:
         """As `describe_group` for several. Raises ItemErrors by group."""
 
         async def classic(node: int | None, some: list[str]) -> dict[str, GroupDescription | KafkaError]:
-            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_GROUPS, DescribeGroupsRequest(groups=some))
+            answer = await self._rpc.ask(node, DescribeGroupsRequest(groups=some))
             return {
-                one.group_id: failure(
-                    0 if one.error_code == _NO_GROUP else one.error_code,
-                    f"group {one.group_id!r}",
-                    ApiKey.DESCRIBE_GROUPS,
-                    node,
-                    one.error_message,
+                one.group_id: (
+                    None
+                    if one.error_code == _NO_GROUP
+                    else failure(one, f"group {one.group_id!r}", ApiKey.DESCRIBE_GROUPS, node)
                 )
                 or _classic_group(one)
                 for one in answer.groups
@@ -96,7 +89,7 @@ class GroupAdmin:
         async def consumer(node: int | None, some: list[str]) -> dict[str, GroupDescription | KafkaError | None]:
             request = ConsumerGroupDescribeRequest(group_ids=some)
             try:
-                answer = await self._rpc.ask(node, ApiKey.CONSUMER_GROUP_DESCRIBE, request)
+                answer = await self._rpc.ask(node, request)
             except KafkaError as error:
                 if not is_unsupported(error):
                     raise
@@ -117,9 +110,9 @@ class GroupAdmin:
         """As `delete_group` for several. Raises ItemErrors by group."""
 
         async def ask(node: int | None, some: list[str]) -> dict[str, KafkaError | None]:
-            answer = await self._rpc.ask(node, ApiKey.DELETE_GROUPS, DeleteGroupsRequest(groups_names=some))
+            answer = await self._rpc.ask(node, DeleteGroupsRequest(groups_names=some))
             return {
-                one.group_id: failure(one.error_code, f"group {one.group_id!r}", ApiKey.DELETE_GROUPS, node)
+                one.group_id: failure(one, f"group {one.group_id!r}", ApiKey.DELETE_GROUPS, node)
                 for one in answer.results
             }
 
@@ -150,13 +143,13 @@ class GroupAdmin:
                 if name in some
             ]
             request = LeaveGroupRequest(group_id=group_id, members=members)
-            answer = await self._rpc.ask(node, ApiKey.LEAVE_GROUP, request, at_least=_SEVERAL_LEAVE_SINCE)
+            answer = await self._rpc.ask(node, request, at_least=_SEVERAL_LEAVE_SINCE)
             what = f"removing from group {group_id!r}"
-            whole = failure(answer.error_code, what, ApiKey.LEAVE_GROUP, node)
+            whole = failure(answer, what, ApiKey.LEAVE_GROUP, node)
             if whole is not None:
                 raise whole
             return {
-                one.group_instance_id or one.member_id: failure(one.error_code, what, ApiKey.LEAVE_GROUP, node)
+                one.group_instance_id or one.member_id: failure(one, what, ApiKey.LEAVE_GROUP, node)
                 for one in answer.members
             }
 
@@ -187,22 +180,8 @@ class GroupAdmin:
         asked = {TopicPartition(*p): _place(place) for p, place in offsets.items()}
 
         async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-            topics: dict[str, list[Any]] = {}
-            for partition in some:
-                topics.setdefault(partition.topic, []).append(
-                    OffsetCommitRequestPartition(
-                        partition_index=partition.partition,
-                        committed_offset=asked[partition].offset,
-                        committed_leader_epoch=asked[partition].leader_epoch,
-                        committed_metadata=asked[partition].metadata,
-                    )
-                )
-            request = OffsetCommitRequest(
-                group_id=group_id,
-                generation_id_or_member_epoch=-1,
-                topics=[OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()],
-            )
-            answer = await self._rpc.ask(node, ApiKey.OFFSET_COMMIT, request, at_least=2, at_most=BY_NAME)
+            request = commit_request(GroupMetadata(group_id), {partition: asked[partition] for partition in some})
+            answer = await self._rpc.ask(node, request, at_least=2, at_most=BY_NAME)
             final = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             return _by_partition(answer, f"offset of group {group_id!r} in", ApiKey.OFFSET_COMMIT, node, final)
 
@@ -225,8 +204,8 @@ class GroupAdmin:
                 for name, numbers in by_topic(some).items()
             ]
             request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-            answer = await self._rpc.ask(node, ApiKey.OFFSET_DELETE, request)
-            whole = failure(answer.error_code, f"group {group_id!r}", ApiKey.OFFSET_DELETE, node)
+            answer = await self._rpc.ask(node, request)
+            whole = failure(answer, f"group {group_id!r}", ApiKey.OFFSET_DELETE, node)
             if whole is not None:
                 raise whole
             final = {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
@@ -254,7 +233,7 @@ def _by_partition(
 ) -> dict[TopicPartition, KafkaError | None]:
     return {
         TopicPartition(topic.name, one.partition_index): failure(
-            one.error_code, f"{what} {topic.name}-{one.partition_index}", api_key, node, final=final
+            one, f"{what} {topic.name}-{one.partition_index}", api_key, node, final=final
         )
         for topic in answer.topics
         for one in topic.partitions
@@ -281,5 +260,5 @@ def _consumer_group(group: Any, node: int | None) -> GroupDescription | KafkaErr
     if group.error_code == _NO_GROUP:
         return None
     what = f"group {group.group_id!r}"
-    error = failure(group.error_code, what, ApiKey.CONSUMER_GROUP_DESCRIBE, node, group.error_message)
+    error = failure(group, what, ApiKey.CONSUMER_GROUP_DESCRIBE, node)
     return error or consumer_group_description(group)

@@ -5,19 +5,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.client.admin.parts import AdminParts
 from fencepost.client.errors import KafkaError, code_of, error_for
-from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.batch_header import CorruptBatch, iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.isolation import AbortedFilter
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.protocol.records import decode_records
-from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.protocol.batch_header import BatchHeader
 
-FETCH = API_BY_KEY[ApiKey.FETCH]
 LAST_WITH_NAMES = 12
 """The last version of Fetch that names topics."""
 CHUNK_BYTES = 1 << 20
@@ -147,7 +144,7 @@ async def _fetch(admin: AdminParts, partition: TopicPartition, offset: int, size
 
     async def attempt() -> Any:
         node = await admin.cluster.leader_of(partition)
-        answer = await admin.cluster.ask(node, FETCH, request, at_most=LAST_WITH_NAMES)
+        answer = await admin.cluster.ask(node, request, at_most=LAST_WITH_NAMES)
         code = code_of(answer.error_code)
         part = None
         if code is ErrorCode.NONE:

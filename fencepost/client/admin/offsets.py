@@ -60,10 +60,10 @@ class OffsetAdmin:
                 topics=[ListOffsetsTopic(name=name, partitions=entries) for name, entries in topics.items()],
                 timeout_ms=self._rpc.timeout_ms,
             )
-            answer = await self._rpc.ask(node, ApiKey.LIST_OFFSETS, request, at_least=least)
+            answer = await self._rpc.ask(node, request, at_least=least)
             return {
                 TopicPartition(topic.name, one.partition_index): failure(
-                    one.error_code, f"offsets of {topic.name}-{one.partition_index}", ApiKey.LIST_OFFSETS, node
+                    one, f"offsets of {topic.name}-{one.partition_index}", ApiKey.LIST_OFFSETS, node
                 )
                 or OffsetInfo(one.offset, one.timestamp, one.leader_epoch)
                 for topic in answer.topics
@@ -88,12 +88,12 @@ class OffsetAdmin:
                 topics=[DeleteRecordsTopic(name=name, partitions=entries) for name, entries in topics.items()],
                 timeout_ms=self._rpc.timeout_ms,
             )
-            answer = await self._rpc.ask(node, ApiKey.DELETE_RECORDS, request)
+            answer = await self._rpc.ask(node, request)
             found: dict[TopicPartition, int | KafkaError] = {}
             for topic in answer.topics:
                 for one in topic.partitions:
                     what = f"deleting records of {topic.name}-{one.partition_index}"
-                    error = failure(one.error_code, what, ApiKey.DELETE_RECORDS, node)
+                    error = failure(one, what, ApiKey.DELETE_RECORDS, node)
                     low: int = one.low_watermark
                     found[TopicPartition(topic.name, one.partition_index)] = low if error is None else error
             return found

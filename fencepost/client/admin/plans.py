@@ -38,7 +38,7 @@ class PlanAdmin:
         )
 
         async def ask(node: int | None) -> Applied | KafkaError:
-            answer = await self._rpc.ask(node, ApiKey.CREATE_TOPICS, request, at_least=TAGS_SINCE)
+            answer = await self._rpc.ask(node, request, at_least=TAGS_SINCE)
             if answer.plan is None:
                 return FatalError(
                     "this broker can not change several things at once, as it is no fencepost; atomic=False does it"
@@ -118,7 +118,7 @@ def _subject(plan: ClusterPlan, one: Any) -> str:
 
 def _error(subject: str, one: Any, node: int | None) -> KafkaError:
     final = frozenset(ErrorCode) if one.kind else ()
-    error = failure(one.error_code, subject, ApiKey.CREATE_TOPICS, node, one.error_message, final=final)
+    error = failure(one, subject, ApiKey.CREATE_TOPICS, node, final=final)
     return error or KafkaError(f"{subject}: refused without a reason", api="CreateTopics", node=node)
 
 

@@ -57,8 +57,8 @@ class ReplicaAdmin:
             request = ElectLeadersRequest(
                 election_type=int(unclean), topic_partitions=topics, timeout_ms=self._rpc.timeout_ms
             )
-            answer = await self._rpc.ask(node, ApiKey.ELECT_LEADERS, request, at_least=_UNCLEAN_SINCE if unclean else 0)
-            whole = failure(answer.error_code, what, ApiKey.ELECT_LEADERS, node)
+            answer = await self._rpc.ask(node, request, at_least=_UNCLEAN_SINCE if unclean else 0)
+            whole = failure(answer, what, ApiKey.ELECT_LEADERS, node)
             if whole is not None:
                 raise whole
             return {
@@ -94,8 +94,8 @@ class ReplicaAdmin:
         what = "listing reassignments"
 
         async def ask(node: int | None) -> dict[TopicPartition, Reassignment] | KafkaError:
-            answer = await self._rpc.ask(node, ApiKey.LIST_PARTITION_REASSIGNMENTS, request)
-            error = failure(answer.error_code, what, ApiKey.LIST_PARTITION_REASSIGNMENTS, node, answer.error_message)
+            answer = await self._rpc.ask(node, request)
+            error = failure(answer, what, ApiKey.LIST_PARTITION_REASSIGNMENTS, node)
             return error or {
                 TopicPartition(topic.name, one.partition_index): Reassignment(
                     tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
@@ -131,18 +131,13 @@ class ReplicaAdmin:
                 topics=[ReassignableTopic(name=name, partitions=entries) for name, entries in topics.items()],
             )
             least = _KEEP_FACTOR_SINCE if keep_replication_factor else 0
-            answer = await self._rpc.ask(node, ApiKey.ALTER_PARTITION_REASSIGNMENTS, request, at_least=least)
-            whole = failure(answer.error_code, what, ApiKey.ALTER_PARTITION_REASSIGNMENTS, node, answer.error_message)
+            answer = await self._rpc.ask(node, request, at_least=least)
+            whole = failure(answer, what, ApiKey.ALTER_PARTITION_REASSIGNMENTS, node)
             if whole is not None:
                 raise whole
             return {
                 TopicPartition(topic.name, one.partition_index): failure(
-                    one.error_code,
-                    f"{topic.name}-{one.partition_index}",
-                    ApiKey.ALTER_PARTITION_REASSIGNMENTS,
-                    node,
-                    one.error_message,
-                    final=_FINAL,
+                    one, f"{topic.name}-{one.partition_index}", ApiKey.ALTER_PARTITION_REASSIGNMENTS, node, final=_FINAL
                 )
                 for topic in answer.responses
                 for one in topic.partitions
@@ -154,7 +149,5 @@ class ReplicaAdmin:
 def _elected(topic: str, one: Any, node: int | None) -> bool | KafkaError:
     if one.error_code == ErrorCode.ELECTION_NOT_NEEDED:
         return False
-    error = failure(
-        one.error_code, f"{topic}-{one.partition_id}", ApiKey.ELECT_LEADERS, node, one.error_message, final=_FINAL
-    )
+    error = failure(one, f"{topic}-{one.partition_id}", ApiKey.ELECT_LEADERS, node, final=_FINAL)
     return True if error is None else error

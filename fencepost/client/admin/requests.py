@@ -8,10 +8,11 @@ from fencepost.client.errors import FatalError, KafkaError, RetriableError, code
 from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.registry import KNOWN_BY_KEY
-from fencepost.protocol.schema import EncodeError
+from fencepost.protocol.schema import EncodeError, RequestValue, ResponseValue
 from fencepost.protocol.topics import TopicPartition
 
 T = TypeVar("T")
+R = TypeVar("R", bound=ResponseValue)
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
@@ -98,14 +99,15 @@ class AdminRequests:
         self.cluster = cluster
         self.purpose = purpose
 
-    async def ask(self, node: int | None, api_key: int, request: Any, **bounds: int) -> Any:
+    async def ask(self, node: int | None, request: RequestValue[R], **bounds: int) -> R:
         """One request, one answer. Raises KafkaError (UNSUPPORTED_VERSION where the broker does not speak it)."""
-        api = KNOWN_BY_KEY[api_key]
         try:
-            return await self.cluster.ask(node, api, request, purpose=self.purpose, **bounds)
+            return await self.cluster.ask(node, request, purpose=self.purpose, **bounds)
         except EncodeError as error:
             field, _, _ = str(error).partition(" = ")  # the value may be a secret
-            raise KafkaError(f"{field}: the protocol can not say what was given", api=api.name, node=node) from error
+            raise KafkaError(
+                f"{field}: the protocol can not say what was given", api=KNOWN_BY_KEY[request.api_key].name, node=node
+            ) from error
 
     async def each(
         self,
@@ -200,26 +202,17 @@ class AdminRequests:
 
 
 def failure(
-    number: int,
-    what: str,
-    api_key: int,
-    node: int | None = None,
-    told: str | None = None,
-    *,
-    final: Collection[ErrorCode] = (),
+    part: Any, what: str, api_key: int, node: int | None = None, *, final: Collection[ErrorCode] = ()
 ) -> KafkaError | None:
-    """The error that an answer tells, None for none. Codes in `final` are never retried."""
-    code = code_of(number)
+    """The error that a part of an answer tells, None for none. Codes in `final` are never retried."""
+    code = code_of(part.error_code)
     if code is ErrorCode.NONE:
         return None
+    told = getattr(part, "error_message", None)
     error = error_for(code, f"{what}: {told}" if told else what, api=KNOWN_BY_KEY[api_key].name, node=node)
-    return final_error(error, final)
-
-
-def final_error(error: KafkaError, final: Collection[ErrorCode]) -> KafkaError:
-    """Codes that elsewhere mean "not yet" mean "no" where somebody asks about a thing by its name."""
-    if error.code in final and isinstance(error, RetriableError):
-        return KafkaError(str(error.args[0]), code=error.code, api=error.api, node=error.node)
+    if code in final and isinstance(error, RetriableError):
+        # What elsewhere means "not yet" means "no" where somebody asks about a thing by its name.
+        return KafkaError(str(error.args[0]), code=code, api=error.api, node=node)
     return error
 
 

@@ -63,10 +63,8 @@ class SecurityAdmin:
         request = DescribeAclsRequest(**_filter_fields(which))
 
         async def ask(node: int | None) -> list[Acl] | KafkaError:
-            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_ACLS, request)
-            error = failure(
-                answer.error_code, "describing access rules", ApiKey.DESCRIBE_ACLS, node, answer.error_message
-            )
+            answer = await self._rpc.ask(node, request)
+            error = failure(answer, "describing access rules", ApiKey.DESCRIBE_ACLS, node)
             if error is not None:
                 return error
             return sorted(acl_of(resource, one) for resource in answer.resources for one in resource.acls)
@@ -89,9 +87,9 @@ class SecurityAdmin:
                 )
                 for rule in some
             ]
-            answer = await self._rpc.ask(node, ApiKey.CREATE_ACLS, CreateAclsRequest(creations=creations))
+            answer = await self._rpc.ask(node, CreateAclsRequest(creations=creations))
             return {
-                rule: failure(one.error_code, "creating an access rule", ApiKey.CREATE_ACLS, node, one.error_message)
+                rule: failure(one, "creating an access rule", ApiKey.CREATE_ACLS, node)
                 for rule, one in zip(some, answer.results, strict=False)
             }
 
@@ -105,7 +103,7 @@ class SecurityAdmin:
 
         async def ask(node: int | None, some: list[AclFilter]) -> dict[AclFilter, list[Acl] | KafkaError]:
             filters = [DeleteAclsFilter(**_filter_fields(one)) for one in some]
-            answer = await self._rpc.ask(node, ApiKey.DELETE_ACLS, DeleteAclsRequest(filters=filters))
+            answer = await self._rpc.ask(node, DeleteAclsRequest(filters=filters))
             return {asked: _deleted(told, node) for asked, told in zip(some, answer.filter_results, strict=False)}
 
         return await self._rpc.each(which, self._rpc.controller, ask, "deleting access rules")
@@ -130,9 +128,8 @@ class SecurityAdmin:
         request = DescribeClientQuotasRequest(components=components, strict=strict)
 
         async def ask(node: int | None) -> dict[QuotaEntity, dict[str, float]] | KafkaError:
-            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_CLIENT_QUOTAS, request)
-            told = answer.error_message
-            error = failure(answer.error_code, "describing quotas", ApiKey.DESCRIBE_CLIENT_QUOTAS, node, told)
+            answer = await self._rpc.ask(node, request)
+            error = failure(answer, "describing quotas", ApiKey.DESCRIBE_CLIENT_QUOTAS, node)
             return error or {
                 _entity(entry.entity): {one.key: one.value for one in entry.values} for entry in answer.entries or ()
             }
@@ -163,11 +160,9 @@ class SecurityAdmin:
                 for entity in some
             ]
             request = AlterClientQuotasRequest(entries=entries, validate_only=validate_only)
-            answer = await self._rpc.ask(node, ApiKey.ALTER_CLIENT_QUOTAS, request)
+            answer = await self._rpc.ask(node, request)
             return {
-                _entity(one.entity): failure(
-                    one.error_code, "altering a quota", ApiKey.ALTER_CLIENT_QUOTAS, node, one.error_message
-                )
+                _entity(one.entity): failure(one, "altering a quota", ApiKey.ALTER_CLIENT_QUOTAS, node)
                 for one in answer.entries
             }
 
@@ -186,13 +181,13 @@ class SecurityAdmin:
             request = DescribeUserScramCredentialsRequest(
                 users=None if some is None else [UserName(name=name) for name in some]
             )
-            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, request)
+            answer = await self._rpc.ask(node, request)
             key = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
-            whole = failure(answer.error_code, what, key, node, answer.error_message)
+            whole = failure(answer, what, key, node)
             if whole is not None:
                 raise whole
             return {
-                one.user: failure(one.error_code, f"user {one.user!r}", key, node, one.error_message)
+                one.user: failure(one, f"user {one.user!r}", key, node)
                 or tuple(
                     ScramCredential(named(ScramMechanism, i.mechanism), i.iterations) for i in one.credential_infos
                 )
@@ -228,11 +223,9 @@ class SecurityAdmin:
                 ],
                 upsertions=[one for one in salted if one.name in some],
             )
-            answer = await self._rpc.ask(node, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, request)
+            answer = await self._rpc.ask(node, request)
             return {
-                one.user: failure(
-                    one.error_code, f"user {one.user!r}", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, node, one.error_message
-                )
+                one.user: failure(one, f"user {one.user!r}", ApiKey.ALTER_USER_SCRAM_CREDENTIALS, node)
                 for one in answer.results
             }
 
@@ -254,7 +247,7 @@ def _filter_fields(which: AclFilter) -> dict[str, Any]:
 
 def _deleted(told: Any, node: int | None) -> list[Acl] | KafkaError:
     for one in (told, *told.matching_acls):
-        error = failure(one.error_code, "deleting access rules", ApiKey.DELETE_ACLS, node, one.error_message)
+        error = failure(one, "deleting access rules", ApiKey.DELETE_ACLS, node)
         if error is not None:
             return error
     return sorted(acl_of(one, one) for one in told.matching_acls)

@@ -78,13 +78,9 @@ class TopicAdmin:
                 timeout_ms=self._rpc.timeout_ms,
                 validate_only=validate_only,
             )
-            answer = await self._rpc.ask(
-                node, ApiKey.CREATE_TOPICS, request, at_least=_DEFAULTS_SINCE if defaults else 1
-            )
+            answer = await self._rpc.ask(node, request, at_least=_DEFAULTS_SINCE if defaults else 1)
             return {
-                one.name: failure(
-                    one.error_code, f"creating topic {one.name!r}", ApiKey.CREATE_TOPICS, node, one.error_message
-                )
+                one.name: failure(one, f"creating topic {one.name!r}", ApiKey.CREATE_TOPICS, node)
                 or CreatedTopic(one.name, one.topic_id, one.num_partitions, one.replication_factor)
                 for one in answer.topics
             }
@@ -136,16 +132,12 @@ class TopicAdmin:
                 topic_names=[one for one in some if isinstance(one, str)],
                 timeout_ms=self._rpc.timeout_ms,
             )
-            answer = await self._rpc.ask(
-                node, ApiKey.DELETE_TOPICS, request, at_least=_DELETE_BY_ID_SINCE if by_id else 0
-            )
+            answer = await self._rpc.ask(node, request, at_least=_DELETE_BY_ID_SINCE if by_id else 0)
             found: dict[str | bytes, KafkaError | None] = {}
             for one in answer.responses:
-                item = one.topic_id if one.topic_id in some else one.name
+                item = one.topic_id if one.topic_id in some else one.name or ""
                 what = f"deleting topic {_shown(item)}"
-                found[item] = failure(
-                    one.error_code, what, ApiKey.DELETE_TOPICS, node, one.error_message, final=NO_TOPIC
-                )
+                found[item] = failure(one, what, ApiKey.DELETE_TOPICS, node, final=NO_TOPIC)
                 if one.name is not None:
                     self._rpc.cluster.forget_topic(one.name)
             return found
@@ -173,9 +165,9 @@ class TopicAdmin:
         what = f"adding partitions to {topic!r}"
 
         async def ask(node: int | None) -> KafkaError | None:
-            answer = await self._rpc.ask(node, ApiKey.CREATE_PARTITIONS, request)
+            answer = await self._rpc.ask(node, request)
             one = answer.results[0]
-            return failure(one.error_code, what, ApiKey.CREATE_PARTITIONS, node, one.error_message, final=NO_TOPIC)
+            return failure(one, what, ApiKey.CREATE_PARTITIONS, node, final=NO_TOPIC)
 
         await self._rpc.one(topic, self._rpc.controller, ask, what)
         if not validate_only:
@@ -199,7 +191,7 @@ class TopicAdmin:
             for answer in await self._metadata(topics):
                 for one in answer.topics:
                     item = one.topic_id if one.topic_id in topics else one.name
-                    error = failure(one.error_code, f"topic {_shown(item)}", ApiKey.METADATA, final=NO_TOPIC)
+                    error = failure(one, f"topic {_shown(item)}", ApiKey.METADATA, final=NO_TOPIC)
                     if error is None:
                         found[one.name] = _described(one)
                     elif topics and isinstance(error, RetriableError):
@@ -222,7 +214,7 @@ class TopicAdmin:
         answers = []
         for entries, least in asked or [(None, 1)]:
             request = MetadataRequest(topics=entries, allow_auto_topic_creation=False)
-            answer = await self._rpc.ask(None, ApiKey.METADATA, request, at_least=least)
+            answer = await self._rpc.ask(None, request, at_least=least)
             if answer.error_code:
                 raise error_for(code_of(answer.error_code), "describing topics", api="Metadata")
             answers.append(answer)

@@ -64,8 +64,8 @@ class TransactionAdmin:
         for broker in sorted(self._rpc.cluster.brokers):
 
             async def ask(node: int | None) -> Any:
-                answer = await self._rpc.ask(node, ApiKey.LIST_TRANSACTIONS, request, at_least=least)
-                return failure(answer.error_code, "listing transactions", ApiKey.LIST_TRANSACTIONS, node) or answer
+                answer = await self._rpc.ask(node, request, at_least=least)
+                return failure(answer, "listing transactions", ApiKey.LIST_TRANSACTIONS, node) or answer
 
             answer = await self._rpc.one(broker, ToBroker(self._rpc.cluster, broker), ask, "listing transactions")
             if answer.unknown_state_filters:
@@ -99,9 +99,9 @@ class TransactionAdmin:
         request = DescribeTransactionsRequest(transactional_ids=[transactional_id], explain=True)
 
         async def ask(node: int | None) -> Any:
-            answer = await self._rpc.ask(node, ApiKey.DESCRIBE_TRANSACTIONS, request)
+            answer = await self._rpc.ask(node, request)
             one = answer.transaction_states[0]
-            return failure(one.error_code, what, ApiKey.DESCRIBE_TRANSACTIONS, node) or one
+            return failure(one, what, ApiKey.DESCRIBE_TRANSACTIONS, node) or one
 
         told = await self._rpc.one(transactional_id, ToCoordinator(self._rpc.cluster, TRANSACTION), ask, what)
         partitions = tuple(TopicPartition(topic.topic, p) for topic in told.topics for p in topic.partitions)
@@ -138,8 +138,8 @@ class TransactionAdmin:
         request = DescribeProducersRequest(topics=[TopicRequest(name=place.topic, partition_indexes=[place.partition])])
 
         async def ask(node: int | None) -> list[Any] | KafkaError:
-            one = (await self._rpc.ask(node, ApiKey.DESCRIBE_PRODUCERS, request)).topics[0].partitions[0]
-            error = failure(one.error_code, what, ApiKey.DESCRIBE_PRODUCERS, node, one.error_message)
+            one = (await self._rpc.ask(node, request)).topics[0].partitions[0]
+            error = failure(one, what, ApiKey.DESCRIBE_PRODUCERS, node)
             return list(one.active_producers) if error is None else error
 
         return [
@@ -165,9 +165,9 @@ class TransactionAdmin:
         what = f"the last stable offset of {partition}"
 
         async def ask(node: int | None) -> int | KafkaError:
-            one = (await self._rpc.ask(node, ApiKey.LIST_OFFSETS, request, at_least=2)).topics[0].partitions[0]
+            one = (await self._rpc.ask(node, request, at_least=2)).topics[0].partitions[0]
             offset: int = one.offset
-            error = failure(one.error_code, what, ApiKey.LIST_OFFSETS, node)
+            error = failure(one, what, ApiKey.LIST_OFFSETS, node)
             return offset if error is None else error
 
         return await self._rpc.one(partition, self._rpc.leader, ask, what)
@@ -187,8 +187,8 @@ class TransactionAdmin:
         what = f"fencing {transactional_id!r}"
 
         async def ask(node: int | None) -> Any:
-            answer = await self._rpc.ask(node, ApiKey.INIT_PRODUCER_ID, request)
-            return failure(answer.error_code, what, ApiKey.INIT_PRODUCER_ID, node) or answer
+            answer = await self._rpc.ask(node, request)
+            return failure(answer, what, ApiKey.INIT_PRODUCER_ID, node) or answer
 
         answer = await self._rpc.one(transactional_id, ToCoordinator(self._rpc.cluster, TRANSACTION), ask, what)
         return answer.producer_id, answer.producer_epoch
@@ -215,8 +215,8 @@ class TransactionAdmin:
         request = WriteTxnMarkersRequest(markers=[marker])
 
         async def ask(node: int | None) -> KafkaError | None:
-            answer = await self._rpc.ask(node, ApiKey.WRITE_TXN_MARKERS, request, at_least=1)
-            return failure(answer.markers[0].topics[0].partitions[0].error_code, what, ApiKey.WRITE_TXN_MARKERS, node)
+            answer = await self._rpc.ask(node, request, at_least=1)
+            return failure(answer.markers[0].topics[0].partitions[0], what, ApiKey.WRITE_TXN_MARKERS, node)
 
         await self._rpc.one(place, self._rpc.leader, ask, what)
 

@@ -19,14 +19,8 @@ from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
-FETCH, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH = (
-    API_BY_KEY[ApiKey.FETCH],
-    API_BY_KEY[ApiKey.LIST_OFFSETS],
-    API_BY_KEY[ApiKey.OFFSET_FOR_LEADER_EPOCH],
-)
 FETCH_WITHOUT_IDS = 12
 EPOCH_ENDS_SINCE = 3
 """Before that a consumer needed a right on the cluster to ask for the ends of epochs, as Java's client has it."""
@@ -41,7 +35,7 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
-def fetch_request(config: ConsumerConfig, session: SessionRequest, max_bytes: int) -> Any:
+def fetch_request(config: ConsumerConfig, session: SessionRequest, max_bytes: int) -> FetchRequest:
     """A Fetch for what `session` says, with an answer of about `max_bytes` at most."""
     topics: dict[tuple[str, bytes], Any] = {}
     for (name, number), wanted in session.named.items():
@@ -82,10 +76,10 @@ async def end_session(
     """Tell a broker that a fetch session is over. It need not hear it: it ends idle ones when it wants their room."""
     try:
         connection = await cluster.connection(node, purpose)
-        version = connection.version_for(FETCH, at_most=1 << 15 if request.with_ids else FETCH_WITHOUT_IDS)
+        version = connection.version_for(ApiKey.FETCH, at_most=1 << 15 if request.with_ids else FETCH_WITHOUT_IDS)
         body = fetch_request(config, request, 0)
         body.max_wait_ms = 0
-        await connection.ask(FETCH, version, body, cluster.request_timeout_s)
+        await connection.ask(body, cluster.request_timeout_s, version=version)
     except KafkaError:
         return
 
@@ -112,7 +106,7 @@ async def offsets_by_time(
         request = ListOffsetsRequest(
             replica_id=-1, isolation_level=isolation, topics=entries, timeout_ms=cluster.config.request_timeout_ms
         )
-        answer = await cluster.ask(node, LIST_OFFSETS, request, purpose=purpose, at_least=1)
+        answer = await cluster.ask(node, request, purpose=purpose, at_least=1)
         for topic in answer.topics:
             for entry in topic.partitions:
                 partition = TopicPartition(topic.name, entry.partition_index)
@@ -135,7 +129,7 @@ async def epoch_ends(
 
     async def ask(node: int, topics: dict[str, list[TopicPartition]]) -> None:
         connection = await cluster.connection(node, purpose)
-        if connection.versions.get(OFFSET_FOR_LEADER_EPOCH.key, (0, -1))[1] < EPOCH_ENDS_SINCE:
+        if connection.versions.get(ApiKey.OFFSET_FOR_LEADER_EPOCH, (0, -1))[1] < EPOCH_ENDS_SINCE:
             found.update(dict.fromkeys((p for partitions in topics.values() for p in partitions), None))
             return
         request = OffsetForLeaderEpochRequest(
@@ -153,7 +147,7 @@ async def epoch_ends(
                 for name, partitions in topics.items()
             ],
         )
-        answer = await cluster.ask(node, OFFSET_FOR_LEADER_EPOCH, request, purpose=purpose, at_least=EPOCH_ENDS_SINCE)
+        answer = await cluster.ask(node, request, purpose=purpose, at_least=EPOCH_ENDS_SINCE)
         for topic in answer.topics:
             for entry in topic.partitions:
                 partition = TopicPartition(topic.topic, entry.partition)

@@ -7,7 +7,7 @@ import trio
 
 from fencepost.client.background import Background
 from fencepost.client.config import ConsumerConfig
-from fencepost.client.consumer.fetch_requests import FETCH, FETCH_WITHOUT_IDS, end_session, fetch_request
+from fencepost.client.consumer.fetch_requests import FETCH_WITHOUT_IDS, end_session, fetch_request
 from fencepost.client.consumer.fetch_state import PartitionState
 from fencepost.client.consumer.metrics import FetchMetrics
 from fencepost.client.consumer.position_finder import Committed, PositionFinder
@@ -18,6 +18,7 @@ from fencepost.client.errors import ConnectionLost, KafkaError, RetriableError, 
 from fencepost.client.network.cluster import Cluster
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.retry import Backoff
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -262,7 +263,7 @@ class Fetcher:
             began, sent = trio.current_time(), True
             spare = _FRAME_OVERHEAD_BYTES + _PARTITION_OVERHEAD_BYTES * len(asked)
             body = fetch_request(self._config, request, max(room - spare, room // 2))
-            pending = connection.post(FETCH, version, body)
+            pending = connection.post(version, body)
             frame, _ = await pending.frame(timeout_s)
             answer = await pending.wait(timeout_s)
         except ConnectionLost:
@@ -292,7 +293,7 @@ class Fetcher:
     def _request(self, connection: Connection, session: FetchSession, asked: Asked) -> tuple[int, SessionRequest]:
         """The version to speak, and what the session says in it."""
         topics, wanted = self._cluster.topics, {}
-        with_ids = connection.version_for(FETCH) > FETCH_WITHOUT_IDS
+        with_ids = connection.version_for(ApiKey.FETCH) > FETCH_WITHOUT_IDS
         max_bytes = min(self._config.max_partition_fetch_bytes, self.budget.limit)
         for state, _ in asked:
             partition = state.partition
@@ -301,7 +302,7 @@ class Fetcher:
             with_ids = with_ids and topic_id != NO_TOPIC_ID
             epoch = self._cluster.leader_epoch(partition)
             wanted[partition] = Wanted(topic_id, state.fetch_offset, epoch, max_bytes)
-        version = connection.version_for(FETCH, at_most=1 << 15 if with_ids else FETCH_WITHOUT_IDS)
+        version = connection.version_for(ApiKey.FETCH, at_most=1 << 15 if with_ids else FETCH_WITHOUT_IDS)
         return version, session.ask(wanted, with_ids=with_ids)
 
     def _rest(self, node: int) -> None:

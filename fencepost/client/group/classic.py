@@ -14,19 +14,15 @@ from fencepost.client.errors import KafkaError, RetriableError, code_of, error_f
 from fencepost.client.group.interest import Interest
 from fencepost.client.group.membership import Membership, Reader
 from fencepost.client.network.cluster import Cluster
-from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from fencepost.protocol.messages.api12_heartbeat import HeartbeatRequest
 from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, MemberIdentity
 from fencepost.protocol.messages.api14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from fencepost.protocol.registry import API_BY_KEY
 
-JOIN_GROUP, HEARTBEAT = API_BY_KEY[ApiKey.JOIN_GROUP], API_BY_KEY[ApiKey.HEARTBEAT]
-LEAVE_GROUP, SYNC_GROUP = API_BY_KEY[ApiKey.LEAVE_GROUP], API_BY_KEY[ApiKey.SYNC_GROUP]
 PROTOCOL_TYPE = "consumer"
 _JOIN_SLACK_S = 5.0
-_STATIC_SINCE = {"JoinGroup": 5}
+_STATIC_SINCE = 5
 _TELLING = EXPELLED | {ErrorCode.FENCED_INSTANCE_ID}
 
 
@@ -98,25 +94,21 @@ class ClassicMembership(Membership):
                 return
             step = again
         config = self._config
-
-        def request(version: int) -> Any:
-            return JoinGroupRequest(
-                group_id=self.group_id,
-                session_timeout_ms=config.session_timeout_ms,
-                rebalance_timeout_ms=config.max_poll_interval_ms,
-                member_id=step.member_id,
-                group_instance_id=config.group_instance_id,
-                protocol_type=PROTOCOL_TYPE,
-                protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in step.protocols],
-                reason=step.reason,
-            )
-
+        request = JoinGroupRequest(
+            group_id=self.group_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            member_id=step.member_id,
+            group_instance_id=config.group_instance_id,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in step.protocols],
+            reason=step.reason,
+        )
         answer = await self._ask(
-            JOIN_GROUP,
             request,
             purpose=f"{self._purpose}-join",
             timeout_s=self._join_timeout_s,
-            at_least=0 if config.group_instance_id is None else _STATIC_SINCE["JoinGroup"],
+            at_least=0 if config.group_instance_id is None else _STATIC_SINCE,
         )
         code = code_of(answer.error_code)
         self._machine.joined(
@@ -143,8 +135,7 @@ class ClassicMembership(Membership):
 
     async def _sync(self, step: Sync) -> None:
         answer = await self._ask(
-            SYNC_GROUP,
-            lambda version: SyncGroupRequest(
+            SyncGroupRequest(
                 group_id=self.group_id,
                 generation_id=step.generation,
                 member_id=step.member_id,
@@ -180,8 +171,7 @@ class ClassicMembership(Membership):
         machine = self._machine
         generation = machine.generation
         answer = await self._ask(
-            HEARTBEAT,
-            lambda version: HeartbeatRequest(
+            HeartbeatRequest(
                 group_id=self.group_id,
                 generation_id=generation,
                 member_id=machine.member_id,
@@ -213,9 +203,5 @@ class ClassicMembership(Membership):
         member_id = self._machine.member_id
         if not member_id or self._config.group_instance_id is not None:
             return
-
-        def request(version: int) -> Any:
-            identity = MemberIdentity(member_id=member_id, group_instance_id=None, reason=reason)
-            return LeaveGroupRequest(group_id=self.group_id, member_id=member_id, members=[identity])
-
-        await self._farewell(LEAVE_GROUP, request)
+        identity = MemberIdentity(member_id=member_id, group_instance_id=None, reason=reason)
+        await self._farewell(LeaveGroupRequest(group_id=self.group_id, member_id=member_id, members=[identity]))

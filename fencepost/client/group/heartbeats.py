@@ -2,7 +2,6 @@
 
 import base64
 from functools import partial
-from typing import Any
 
 import trio
 
@@ -13,16 +12,14 @@ from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import FencedError, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.group.interest import Interest
 from fencepost.client.group.membership import Membership, Reader
-from fencepost.client.network.cluster import Cluster
+from fencepost.client.network.cluster import ByVersion, Cluster
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     TopicPartitions,
 )
-from fencepost.protocol.registry import API_BY_KEY
 
-CONSUMER_GROUP_HEARTBEAT = API_BY_KEY[ApiKey.CONSUMER_GROUP_HEARTBEAT]
 _PATTERN_SINCE = OWN_ID_SINCE = 1
 _FIRST_INTERVAL_S = 1.0
 
@@ -117,8 +114,7 @@ class ConsumerMembership(Membership):
     async def _beat_once(self) -> None:
         sent = self._machine.beat()
         answer = await self._ask(
-            CONSUMER_GROUP_HEARTBEAT,
-            partial(self._request, sent),
+            ByVersion(ApiKey.CONSUMER_GROUP_HEARTBEAT, partial(self._request, sent)),
             purpose=self._purpose,
             at_least=_PATTERN_SINCE if self._interest.pattern is not None else 0,
         )
@@ -136,7 +132,7 @@ class ConsumerMembership(Membership):
             await self._backoff.pause()
         self._mind_the_place(answer.error_message)
 
-    def _request(self, sent: Beat, version: int) -> Any:
+    def _request(self, sent: Beat, version: int) -> ConsumerGroupHeartbeatRequest:
         wish = sent.wish
         pattern = None if wish is None else wish.pattern or ""
         member_id = sent.member_id or (self._own_id if version >= OWN_ID_SINCE else "")
@@ -165,10 +161,10 @@ class ConsumerMembership(Membership):
     async def _say_goodbye(self, reason: str) -> None:
         bye = self._machine.goodbye()
         if bye is not None:
-            await self._farewell(CONSUMER_GROUP_HEARTBEAT, partial(self._request, bye))
+            await self._farewell(ByVersion(ApiKey.CONSUMER_GROUP_HEARTBEAT, partial(self._request, bye)))
 
 
-def _by_topic(places: frozenset[Place]) -> list[Any]:
+def _by_topic(places: frozenset[Place]) -> list[TopicPartitions]:
     topics: dict[bytes, list[int]] = {}
     for topic_id, number in sorted(places):
         topics.setdefault(topic_id, []).append(number)

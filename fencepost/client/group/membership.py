@@ -18,12 +18,14 @@ from fencepost.client.core.group_steps import GiveUp, Step, Take
 from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of
 from fencepost.client.group.interest import Interest
-from fencepost.client.network.cluster import GROUP, Cluster
+from fencepost.client.network.cluster import GROUP, Cluster, Request
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.schema import ResponseValue
 from fencepost.protocol.topics import TopicPartition
 
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
+R = TypeVar("R", bound=ResponseValue)
 LEAVE_GRACE_S = 2.0
 _LOOKS_PER_INTERVAL = 10
 _LOOK_S_MAX = 1.0
@@ -241,9 +243,8 @@ class Membership(ABC):
 
     # -- requests
 
-    async def _ask(self, api: Any, request: Callable[[int], Any], **more: Any) -> Any:
-        ask: Callable[..., Awaitable[Any]] = self._cluster.ask_coordinator
-        return await ask(GROUP, self.group_id, api, request, lambda answer: int(answer.error_code), **more)
+    async def _ask(self, request: Request[R], **more: Any) -> R:
+        return await self._cluster.ask_coordinator(GROUP, self.group_id, request, _code_in, **more)
 
     async def _attempt(self, call: Callable[[], Awaitable[T]]) -> T | None:
         """One call; None, after a pause, where it may be tried again. What no try would mend the reader is told."""
@@ -264,12 +265,16 @@ class Membership(ABC):
         self._reader.fail(error)
         self._failed = True
 
-    async def _farewell(self, api: Any, request: Callable[[int], Any]) -> None:
+    async def _farewell(self, request: Request[Any]) -> None:
         """A request to which no answer is needed."""
         try:
-            answer = await self._ask(api, request, purpose=self._purpose)
+            answer = await self._ask(request, purpose=self._purpose)
         except (RetriableError, FatalError) as error:
             logger.debug("group %s: the farewell did not arrive, the session's end will tell: %s", self.group_id, error)
             return
         if answer.error_code:
             logger.debug("group %s: the farewell was answered %s", self.group_id, code_of(answer.error_code).name)
+
+
+def _code_in(answer: Any) -> int:
+    return int(answer.error_code)

@@ -1,37 +1,37 @@
 """What is asked of a group's coordinator about offsets: committed ones, and committing."""
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import TypeVar
 
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.errors import STALE_MEMBER, RetriableError, code_of, error_for
 from fencepost.client.network.cluster import GROUP, Cluster
-from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api08_offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
+    OffsetCommitResponse,
 )
 from fencepost.protocol.messages.api09_offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
+    OffsetFetchResponse,
 )
-from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
 
-OFFSET_COMMIT, OFFSET_FETCH = API_BY_KEY[ApiKey.OFFSET_COMMIT], API_BY_KEY[ApiKey.OFFSET_FETCH]
+T = TypeVar("T")
 BY_NAME = 9
 """From version 10 on these two APIs name topics by id; groups remember names, so names are what we send."""
 
 
-def by_topic(partitions: Collection[TopicPartition]) -> dict[str, list[int]]:
-    """Partition numbers under their topic."""
-    topics: dict[str, list[int]] = {}
-    for topic, partition in partitions:
-        topics.setdefault(topic, []).append(partition)
+def by_topic(entries: Iterable[tuple[str, T]]) -> dict[str, list[T]]:
+    """What is said of partitions, or their numbers alone, under their topic."""
+    topics: dict[str, list[T]] = {}
+    for topic, entry in entries:
+        topics.setdefault(topic, []).append(entry)
     return topics
 
 
@@ -50,28 +50,14 @@ async def fetch_committed(
     brokers before Kafka 2.5 do not know the question), and where a KIP-848 `member` is behind its group. One attempt.
     """
     topics = None if partitions is None else by_topic(partitions)
-
-    def request(version: int) -> Any:
-        if version >= 8:
-            entries = (
-                None
-                if topics is None
-                else [OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in topics.items()]
-            )
-            group = OffsetFetchRequestGroup(group_id=group_id, topics=entries)
-            if member is not None and member.generation > 0:
-                group.member_id, group.member_epoch = member.member_id, member.generation
-            return OffsetFetchRequest(groups=[group], require_stable=stable)
-        old = (
-            None
-            if topics is None
-            else [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in topics.items()]
-        )
-        return OffsetFetchRequest(group_id=group_id, topics=old, require_stable=stable)
-
-    answer = await cluster.ask_coordinator(
-        GROUP, group_id, OFFSET_FETCH, request, _fetch_code, purpose=purpose, at_most=BY_NAME
-    )
+    group = OffsetFetchRequestGroup(group_id=group_id, topics=None)
+    request = OffsetFetchRequest(groups=[group], require_stable=stable, group_id=group_id, topics=None)
+    if topics is not None:
+        group.topics = [OffsetFetchRequestTopics(name=t, partition_indexes=p) for t, p in topics.items()]
+        request.topics = [OffsetFetchRequestTopic(name=t, partition_indexes=p) for t, p in topics.items()]
+    if member is not None and member.generation > 0:
+        group.member_id, group.member_epoch = member.member_id, member.generation
+    answer = await cluster.ask_coordinator(GROUP, group_id, request, _fetch_code, purpose=purpose, at_most=BY_NAME)
     code = code_of(_fetch_code(answer))
     if member is not None and code in STALE_MEMBER:
         raise RetriableError(f"this member is behind its group {group_id!r}", code=code, api="OffsetFetch")
@@ -93,29 +79,36 @@ async def fetch_committed(
     return found
 
 
-async def commit_offsets(
-    cluster: Cluster, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], purpose: str = ""
-) -> None:
-    """Commit outside of any transaction, as the member that `group` names. One attempt; raises by the first error."""
-    topics: dict[str, list[Any]] = {}
-    for (topic, partition), committed in offsets.items():
-        topics.setdefault(topic, []).append(
+def commit_request(group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]) -> OffsetCommitRequest:
+    """A commit outside of any transaction, as the member that `group` names."""
+    topics = by_topic(
+        (
+            topic,
             OffsetCommitRequestPartition(
                 partition_index=partition,
                 committed_offset=committed.offset,
                 committed_leader_epoch=committed.leader_epoch,
                 committed_metadata=committed.metadata,
-            )
+            ),
         )
-    request = OffsetCommitRequest(
+        for (topic, partition), committed in offsets.items()
+    )
+    return OffsetCommitRequest(
         group_id=group.group_id,
         generation_id_or_member_epoch=group.generation,
         member_id=group.member_id,
         group_instance_id=group.instance_id,
         topics=[OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()],
     )
+
+
+async def commit_offsets(
+    cluster: Cluster, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset], purpose: str = ""
+) -> None:
+    """Commit outside of any transaction, as the member that `group` names. One attempt; raises by the first error."""
+    request = commit_request(group, offsets)
     answer = await cluster.ask_coordinator(
-        GROUP, group.group_id, OFFSET_COMMIT, request, _commit_code, purpose=purpose, at_most=BY_NAME
+        GROUP, group.group_id, request, _commit_code, purpose=purpose, at_most=BY_NAME
     )
     for topic in answer.topics:
         for entry in topic.partitions:
@@ -125,9 +118,9 @@ async def commit_offsets(
                 raise error_for(code, what, api="OffsetCommit")
 
 
-def _fetch_code(answer: Any) -> int:
+def _fetch_code(answer: OffsetFetchResponse) -> int:
     return int(answer.groups[0].error_code if answer.groups else answer.error_code)
 
 
-def _commit_code(answer: Any) -> int:
+def _commit_code(answer: OffsetCommitResponse) -> int:
     return next((int(p.error_code) for topic in answer.topics for p in topic.partitions if p.error_code), 0)

@@ -15,10 +15,8 @@ from fencepost.client.network.security import SecurityConfig
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest
-from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateRequest
-from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
-SASL_HANDSHAKE, SASL_AUTHENTICATE = API_BY_KEY[ApiKey.SASL_HANDSHAKE], API_BY_KEY[ApiKey.SASL_AUTHENTICATE]
 _NONCE_BYTES = 24
 _EARLIEST, _SPREAD = 0.85, 0.10
 """At which part of a session's life it is renewed: the same as Kafka's own client."""
@@ -36,7 +34,7 @@ async def authenticate(connection: Connection, config: SecurityConfig, timeout_s
     message: bytes | None = exchange.first()
     lifetime_ms = 0
     while message is not None:
-        answer = await _authenticate(connection, message, timeout_s)
+        answer = await connection.ask(SaslAuthenticateRequest(auth_bytes=message), timeout_s, urgent=True)
         if answer.error_code != ErrorCode.NONE:
             raise _refused(connection, mechanism, answer)
         lifetime_ms = answer.session_lifetime_ms
@@ -104,9 +102,9 @@ async def _token(config: SecurityConfig) -> OAuthToken:
 
 
 async def _handshake(connection: Connection, mechanism: str, timeout_s: float) -> None:
-    version = connection.version_for(SASL_HANDSHAKE, at_least=1)
+    version = connection.version_for(ApiKey.SASL_HANDSHAKE, at_least=1)
     request = SaslHandshakeRequest(mechanism=mechanism)
-    answer = await connection.ask(SASL_HANDSHAKE, version, request, timeout_s, urgent=True)
+    answer = await connection.ask(request, timeout_s, version=version, urgent=True)
     code = code_of(answer.error_code)
     if code is ErrorCode.NONE:
         return
@@ -116,13 +114,7 @@ async def _handshake(connection: Connection, mechanism: str, timeout_s: float) -
         why = "the broker wants no SASL on this listener: security_protocol has to be 'plaintext' or 'ssl'"
     else:
         why = "the broker refused SASL"
-    raise AuthenticationError(why, code=code, api=SASL_HANDSHAKE.name, node=connection.node)
-
-
-async def _authenticate(connection: Connection, message: bytes, timeout_s: float) -> Any:
-    version = connection.version_for(SASL_AUTHENTICATE)
-    request = SaslAuthenticateRequest(auth_bytes=message)
-    return await connection.ask(SASL_AUTHENTICATE, version, request, timeout_s, urgent=True)
+    raise AuthenticationError(why, code=code, api="SaslHandshake", node=connection.node)
 
 
 async def _step(exchange: Exchange, mechanism: str, challenge: Any, connection: Connection) -> bytes | None:
@@ -132,11 +124,11 @@ async def _step(exchange: Exchange, mechanism: str, challenge: Any, connection: 
             return await trio.to_thread.run_sync(exchange.step, bytes(challenge))
         return exchange.step(bytes(challenge))
     except (SaslError, ScramError) as error:
-        raise AuthenticationError(f"{mechanism}: {error}", api=SASL_AUTHENTICATE.name, node=connection.node) from None
+        raise AuthenticationError(f"{mechanism}: {error}", api="SaslAuthenticate", node=connection.node) from None
 
 
-def _refused(connection: Connection, mechanism: str, answer: Any) -> KafkaError:
+def _refused(connection: Connection, mechanism: str, answer: SaslAuthenticateResponse) -> KafkaError:
     code = code_of(answer.error_code)
     why = f"{mechanism}: {answer.error_message or 'the broker refused'}"
     kind = RetriableError if code.retriable else AuthenticationError
-    return kind(why, code=code, api=SASL_AUTHENTICATE.name, node=connection.node)
+    return kind(why, code=code, api="SaslAuthenticate", node=connection.node)

@@ -4,7 +4,7 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import trio
 
@@ -21,14 +21,24 @@ from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorRequest
-from fencepost.protocol.registry import API_BY_KEY, Api
+from fencepost.protocol.registry import KNOWN_BY_KEY
+from fencepost.protocol.schema import RequestValue, ResponseValue
 from fencepost.protocol.topics import TopicPartition
 
 _LOG = logging.getLogger(__name__)
-METADATA, FIND_COORDINATOR = API_BY_KEY[ApiKey.METADATA], API_BY_KEY[ApiKey.FIND_COORDINATOR]
+R = TypeVar("R", bound=ResponseValue)
 GROUP, TRANSACTION = 0, 1
 LOST_COORDINATOR = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE})
-Request = Any | Callable[[int], Any]
+
+
+class ByVersion(NamedTuple, Generic[R]):
+    """A request that is made once the version is agreed on."""
+
+    api_key: ApiKey
+    made: Callable[[int], RequestValue[R]]
+
+
+Request = RequestValue[R] | ByVersion[R]
 
 
 class Cluster:
@@ -127,22 +137,21 @@ class Cluster:
     async def ask(
         self,
         node: int | None,
-        api: Api,
-        request: Request,
+        request: Request[R],
         *,
         purpose: str = "",
         at_most: int = 1 << 15,
         at_least: int = 0,
         timeout_s: float | None = None,
-    ) -> Any:
-        """One request, one answer, no retry. `node` None means any broker; a function gets the version agreed on.
+    ) -> R:
+        """One request, one answer, no retry. `node` None means any broker.
 
         Raises ConnectionLost, or FatalError when there is no common version.
         """
         connection = await (self.any_connection() if node is None else self.connection(node, purpose))
-        version = connection.version_for(api, at_most=at_most, at_least=at_least)
-        body = request(version) if callable(request) else request
-        return await connection.ask(api, version, body, timeout_s or self.request_timeout_s)
+        version = connection.version_for(request.api_key, at_most=at_most, at_least=at_least)
+        body = request.made(version) if isinstance(request, ByVersion) else request
+        return await connection.ask(body, timeout_s or self.request_timeout_s, version=version)
 
     # -- topics
 
@@ -152,15 +161,10 @@ class Cluster:
         `create` lets the broker create what is missing, if it is configured so.
         """
         wanted = None if topics is None else list(topics)
-
-        def request(version: int) -> Any:
-            entries = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
-            if version == 0:
-                entries = entries or []
-            return MetadataRequest(topics=entries, allow_auto_topic_creation=create)
-
+        entries = None if wanted is None else [MetadataRequestTopic(name=name) for name in wanted]
+        request = MetadataRequest(topics=entries, allow_auto_topic_creation=create)
         try:
-            answer = await self.ask(None, METADATA, request)
+            answer = await self.ask(None, request, at_least=1)
         except ConnectionLost:
             self._give_up_on_brokers()
             raise
@@ -172,7 +176,7 @@ class Cluster:
         self._learn(answer, everything=wanted is None)
         for name in wanted or ():
             self._want(name)
-        return {topic.name: code_of(topic.error_code) for topic in answer.topics if topic.error_code}
+        return {topic.name or "": code_of(topic.error_code) for topic in answer.topics if topic.error_code}
 
     def _give_up_on_brokers(self) -> None:
         """Known brokers that have told nothing for too long are no brokers of this cluster any more (KIP-1102)."""
@@ -333,13 +337,7 @@ class Cluster:
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
-
-        def request(version: int) -> Any:
-            if version >= 4:
-                return FindCoordinatorRequest(key_type=kind, coordinator_keys=[key])
-            return FindCoordinatorRequest(key=key, key_type=kind)
-
-        answer = await self.ask(None, FIND_COORDINATOR, request)
+        answer = await self.ask(None, FindCoordinatorRequest(key=key, key_type=kind, coordinator_keys=[key]))
         found = answer.coordinators[0] if answer.coordinators else answer
         if found.error_code:
             raise error_for(
@@ -354,8 +352,8 @@ class Cluster:
         self._coordinators.pop((kind, key), None)
 
     async def ask_coordinator(
-        self, kind: int, key: str, api: Api, request: Request, code_in: Callable[[Any], int], **more: Any
-    ) -> Any:
+        self, kind: int, key: str, request: Request[R], code_in: Callable[[R], int], **more: Any
+    ) -> R:
         """One request to a coordinator, no retry. `code_in` picks the error code out of the answer.
 
         A coordinator that moved or is lost is forgotten. The answer is returned whatever its code is, except those
@@ -363,7 +361,7 @@ class Cluster:
         """
         node = await self.coordinator(kind, key)
         try:
-            answer = await self.ask(node, api, request, **more)
+            answer = await self.ask(node, request, **more)
         except (ConnectionLost, trio.Cancelled):  # who has less patience than a dead host takes is to get on as well
             self.forget_coordinator(kind, key)
             raise
@@ -371,5 +369,6 @@ class Cluster:
         if code in LOST_COORDINATOR:
             self.forget_coordinator(kind, key)
         if code in LOST_COORDINATOR or code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
-            raise RetriableError(f"the coordinator of {key!r} is not ready", code=code, api=api.name, node=node)
+            api = KNOWN_BY_KEY[request.api_key].name
+            raise RetriableError(f"the coordinator of {key!r} is not ready", code=code, api=api, node=node)
         return answer

@@ -3,7 +3,7 @@
 import math
 import struct
 from collections import deque
-from typing import Any
+from typing import Any, TypeVar
 
 import trio
 
@@ -22,15 +22,15 @@ from fencepost.client.network.wire import Wire
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header
-from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
-from fencepost.protocol.registry import API_BY_KEY, Api
-from fencepost.protocol.schema import DecodeError
+from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest, ApiVersionsResponse
+from fencepost.protocol.registry import KNOWN_BY_KEY
+from fencepost.protocol.schema import DecodeError, RequestValue, ResponseValue
 from fencepost.version import __version__
 
+R = TypeVar("R", bound=ResponseValue)
 _SIZE = struct.Struct(">i")
 _READ_BYTES = 64 << 10
 _FAIRNESS = 16
-_API_VERSIONS = API_BY_KEY[ApiKey.API_VERSIONS]
 SOFTWARE_NAME = "fencepost"
 MOST_PENDING = 1000
 """Requests without an answer on one connection. Nothing that is written as it should be comes near it."""
@@ -56,10 +56,10 @@ class Connection:
         self._client_id = client_id
         self._max_frame_bytes = max_frame_bytes
         self._next_correlation = 0
-        self._pending: dict[int, Pending] = {}
+        self._pending: dict[int, Pending[Any]] = {}
         self._unsent: deque[memoryview] = deque()
         self._unsent_bytes = 0
-        self._held: deque[tuple[Pending, list[memoryview]]] = deque()
+        self._held: deque[tuple[Pending[Any], list[memoryview]]] = deque()
         self._holds = 0
         self._to_send = trio.Event()
         self.closed_because: str | None = None
@@ -106,12 +106,13 @@ class Connection:
         for request in pending.values():
             request.lose(f"connection to {self.address[0]}:{self.address[1]} ended: {why}", failure)
 
-    def version_for(self, api: Api, *, at_most: int = 1 << 15, at_least: int = 0) -> int:
+    def version_for(self, key: ApiKey, *, at_most: int = 1 << 15, at_least: int = 0) -> int:
         """The highest version both sides speak within the bounds. Raises FatalError when there is none.
 
         One that Kafka may still change is taken only where `at_least` asks for it.
         """
-        low, high = self.versions.get(api.key, (0, -1))
+        api = KNOWN_BY_KEY[key]
+        low, high = self.versions.get(key, (0, -1))
         if at_least > api.served[1]:
             api = api.with_unstable()
         best = min(api.served[1], high, at_most)
@@ -125,13 +126,14 @@ class Connection:
             )
         return best
 
-    def post(self, api: Api, version: int, request: Any, *, urgent: bool = False) -> Pending:
+    def post(self, version: int, request: RequestValue[R], *, urgent: bool = False) -> Pending[R]:
         """Queue one request behind those already posted, without waiting.
 
         Raises ConnectionLost if closed, or found to be dead: the broker leaves an older request without an answer.
 
         Raises RetriableError if too much is on its way already. `urgent` passes by those that are kept back.
         """
+        api = KNOWN_BY_KEY[request.api_key]
         if self.closed_because is not None:
             raise self.failure or ConnectionLost(self.closed_because, sent=False, api=api.name, node=self.node)
         now = trio.current_time()
@@ -146,7 +148,8 @@ class Connection:
         self._next_correlation = (correlation + 1) & 0x7FFFFFFF
         body = api.request.encode(request, version)
         header = write_request_header(api, version, correlation, self._client_id)
-        pending = self._pending[correlation] = Pending(self, api, version)
+        pending: Pending[R] = Pending(self, api, version)
+        self._pending[correlation] = pending
         self.last_used = now
         parts = [memoryview(_SIZE.pack(len(header) + len(body)) + header), memoryview(body)]
         self._unsent_bytes += len(parts[0]) + len(body)
@@ -168,9 +171,13 @@ class Connection:
         if not done:
             self._to_send.set()
 
-    async def ask(self, api: Api, version: int, request: Any, timeout_s: float, *, urgent: bool = False) -> Any:
-        """Post one request and wait for its answer; see `Pending.wait` for what is raised."""
-        return await self.post(api, version, request, urgent=urgent).wait(timeout_s)
+    async def ask(
+        self, request: RequestValue[R], timeout_s: float, *, version: int | None = None, urgent: bool = False
+    ) -> R:
+        """Post one request and wait for its answer; see `version_for` and `Pending.wait` for what is raised."""
+        if version is None:
+            version = self.version_for(request.api_key)
+        return await self.post(version, request, urgent=urgent).wait(timeout_s)
 
     # -- keeping requests back
 
@@ -350,14 +357,14 @@ class Connection:
     async def negotiate(self, timeout_s: float) -> None:
         """Learn the broker's versions and features; an old broker is asked again in v0 (KIP-511)."""
         request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version=__version__)
-        version = min(3, _API_VERSIONS.served[1])
-        frame, start = await self.post(_API_VERSIONS, version, request).frame(timeout_s)
+        version = 3
+        frame, start = await self.post(version, request).frame(timeout_s)
         if int.from_bytes(frame[start : start + 2], "big") == ErrorCode.UNSUPPORTED_VERSION:
             version = 0
-            answer = await self.ask(_API_VERSIONS, version, request, timeout_s)
+            answer = await self.ask(request, timeout_s, version=version)
         else:
             try:
-                answer = _API_VERSIONS.response.decode(frame, version, start)
+                answer = ApiVersionsResponse.decode(frame, version, start)
             except DecodeError as wrong:
                 raise KafkaError(f"this is no Kafka broker: {wrong}", api="ApiVersions", node=self.node) from wrong
         if answer.error_code != ErrorCode.NONE:
@@ -367,6 +374,6 @@ class Connection:
                 api="ApiVersions",
                 node=self.node,
             )
-        self.rest(pause_ms(_API_VERSIONS.key, version, answer.throttle_time_ms) / 1000)
+        self.rest(pause_ms(ApiKey.API_VERSIONS, version, answer.throttle_time_ms) / 1000)
         self.versions = {entry.api_key: (entry.min_version, entry.max_version) for entry in answer.api_keys}
         self.features = {entry.name: entry.max_version_level for entry in answer.finalized_features}

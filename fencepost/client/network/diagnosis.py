@@ -5,10 +5,10 @@ import ssl
 import trio
 
 from fencepost.client.errors import KafkaError
-from fencepost.client.network.authentication import SASL_HANDSHAKE
 from fencepost.client.network.connection import Connection
 from fencepost.client.network.security import PLAINTEXT, SASL_PLAINTEXT, SASL_SSL, SSL
 from fencepost.client.network.wire import Dial, PlainWire, TlsWire, Wire
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRequest
 
@@ -51,11 +51,9 @@ async def _wants_sasl(dial: Dial, address: tuple[str, int], client_id: str, cont
             nursery.start_soon(connection.run)
             try:
                 await connection.negotiate(_PATIENCE_S)
-                if SASL_HANDSHAKE.key not in connection.versions:
+                if ApiKey.SASL_HANDSHAKE not in connection.versions:
                     return False
-                version = connection.version_for(SASL_HANDSHAKE)
-                request = SaslHandshakeRequest(mechanism=_NO_MECHANISM)
-                answer = await connection.ask(SASL_HANDSHAKE, version, request, _PATIENCE_S)
+                answer = await connection.ask(SaslHandshakeRequest(mechanism=_NO_MECHANISM), _PATIENCE_S)
             finally:
                 connection.close("enough was heard")
         return bool(answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM)

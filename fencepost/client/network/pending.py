@@ -2,20 +2,23 @@
 
 import contextlib
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import trio
 
 from fencepost.client.core.throttle import pause_ms
 from fencepost.client.errors import ConnectionLost, KafkaError
 from fencepost.protocol.registry import Api
-from fencepost.protocol.schema import DecodeError
+from fencepost.protocol.schema import DecodeError, ResponseValue
 
 if TYPE_CHECKING:
     from fencepost.client.network.connection import Connection
 
 
-class Pending:
+R = TypeVar("R", bound=ResponseValue)
+
+
+class Pending(Generic[R]):
     """A request that was handed to the socket and is not answered yet."""
 
     __slots__ = (
@@ -86,7 +89,7 @@ class Pending:
         """Whether it is unanswered for longer than whoever asked would have waited, had nobody cancelled that."""
         return self._abandoned and self._ends() <= now
 
-    async def wait(self, timeout_s: float) -> Any:
+    async def wait(self, timeout_s: float) -> R:
         """The decoded answer; raises as `frame` does, and KafkaError where the bytes make no sense."""
         try:
             frame, start = await self.frame(timeout_s)
@@ -95,10 +98,10 @@ class Pending:
             raise
         return self._decoded(frame, start)
 
-    def _decoded(self, frame: memoryview, start: int) -> Any:
+    def _decoded(self, frame: memoryview, start: int) -> R:
         """The answer, whose throttle time the connection obeys. Raises KafkaError."""
         try:
-            answer = self.api.response.decode(frame, self.version, start)
+            answer = cast("R", self.api.response.decode(frame, self.version, start))
         except DecodeError as wrong:
             self.connection.close(f"an answer that can not be read: {wrong}")
             raise KafkaError(

@@ -1,10 +1,15 @@
 """Produce: the request that holds some batches, and what its answer says of each."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from fencepost.client.core.partitions import TopicInfo
-from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from fencepost.protocol.messages.api00_produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
 from fencepost.protocol.topics import TopicPartition
 
 ACKS_ALL = -1
@@ -18,9 +23,9 @@ def produce_request(
     topics: Mapping[str, TopicInfo],
     transactional_id: str | None,
     timeout_ms: int,
-) -> Any:
+) -> ProduceRequest | None:
     """The request, or None where it has to name a topic by its id and that is not known."""
-    entries: dict[str, Any] = {}
+    entries: dict[str, TopicProduceData] = {}
     for (name, partition), data in batches:
         entry = entries.get(name)
         if entry is None:
@@ -35,7 +40,7 @@ def produce_request(
     )
 
 
-def told_of(request: Any, answer: Any) -> dict[TopicPartition, Any]:
+def told_of(request: ProduceRequest, answer: ProduceResponse) -> dict[TopicPartition, PartitionProduceResponse]:
     """What an answer says of each partition.
 
     Ids mean what they meant when the request was made: its topic may have been forgotten since, or made anew.

@@ -17,11 +17,8 @@ from fencepost.client.producer.appender import BATCH_LINGER_S, Appender
 from fencepost.client.producer.deliveries import Delivery, RecordMetadata, Tracker
 from fencepost.client.producer.record_serializer import Headers
 from fencepost.client.producer.sender import Sender
-from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
-from fencepost.protocol.registry import API_BY_KEY
 
-INIT_PRODUCER_ID = API_BY_KEY[ApiKey.INIT_PRODUCER_ID]
 NO_LIMIT = 1 << 15
 K = TypeVar("K")
 V = TypeVar("V")
@@ -64,7 +61,7 @@ class OwnIdentity:
 
     async def _attempt(self) -> tuple[int, int]:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-        answer = await self._cluster.ask(None, INIT_PRODUCER_ID, request)
+        answer = await self._cluster.ask(None, request)
         if answer.error_code:
             raise error_for(code_of(answer.error_code), "no producer id", api="InitProducerId")
         return answer.producer_id, answer.producer_epoch

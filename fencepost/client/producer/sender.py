@@ -24,9 +24,7 @@ from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.registry import API_BY_KEY
 
-PRODUCE = API_BY_KEY[ApiKey.PRODUCE]
 ZSTD_PRODUCE_VERSION = 7
 _IDLE_CHECK_S = 1.0
 Pauses = dict[Backoff, float]
@@ -258,11 +256,12 @@ class Sender:
     def _post(self, nursery: trio.Nursery, lane: Lane, connection: Connection, batches: list[Batch]) -> bool:
         at_least = ZSTD_PRODUCE_VERSION if self._config.compression_type is Compression.ZSTD else 0
         try:
-            version = connection.version_for(PRODUCE, at_most=self._identity.highest_produce_version, at_least=at_least)
+            at_most = self._identity.highest_produce_version
+            version = connection.version_for(ApiKey.PRODUCE, at_most=at_most, at_least=at_least)
             request = self._request(version, batches)
             if request is None:
                 raise RetriableError("a topic's id is not known yet", code=ErrorCode.UNKNOWN_TOPIC_ID)
-            pending = connection.post(PRODUCE, version, request)
+            pending = connection.post(version, request)
         except RetriableError as error:
             now = trio.current_time()
             self._back(batches, error, now + self._backoff.next_delay(), sent=False)
@@ -313,7 +312,7 @@ class Sender:
                 self._accumulator.release(batch)
 
     async def _settle(
-        self, nursery: trio.Nursery, lane: Lane, pending: Pending, request: Any, batches: list[Batch]
+        self, nursery: trio.Nursery, lane: Lane, pending: Pending[Any], request: Any, batches: list[Batch]
     ) -> None:
         """Wait for one answer and act on what it says of each batch."""
         began = trio.current_time()

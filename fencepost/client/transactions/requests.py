@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import trio
 
@@ -11,7 +11,8 @@ from fencepost.client.core.txn_errors import TABLE, Meaning
 from fencepost.client.core.txn_failures import raise_for
 from fencepost.client.core.txn_state import NO_PRODUCER, Answer, AskEnd, AskInit, Producer
 from fencepost.client.errors import AbortableError, KafkaError, code_of
-from fencepost.client.network.cluster import GROUP, TRANSACTION, Cluster
+from fencepost.client.group.requests import by_topic
+from fencepost.client.network.cluster import GROUP, TRANSACTION, ByVersion, Cluster, Request
 from fencepost.client.network.connection import Connection
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
@@ -27,25 +28,17 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from fencepost.protocol.registry import API_BY_KEY
+from fencepost.protocol.schema import ResponseValue
 from fencepost.protocol.topics import TopicPartition
 
-PRODUCE, INIT_PRODUCER_ID, ADD_PARTITIONS = (
-    API_BY_KEY[ApiKey.PRODUCE],
-    API_BY_KEY[ApiKey.INIT_PRODUCER_ID],
-    API_BY_KEY[ApiKey.ADD_PARTITIONS_TO_TXN],
-)
-ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT = (
-    API_BY_KEY[ApiKey.ADD_OFFSETS_TO_TXN],
-    API_BY_KEY[ApiKey.END_TXN],
-    API_BY_KEY[ApiKey.TXN_OFFSET_COMMIT],
-)
 FEATURE = "transaction.version"
+_TV2_SINCE = {ApiKey.PRODUCE: 12, ApiKey.END_TXN: 5, ApiKey.TXN_OFFSET_COMMIT: 5}
 TWO_PHASE_SINCE = 6
 BUMPS_SINCE = 3
 """InitProducerId with the identity that one holds (KIP-360), since Kafka 2.5."""
 MEMBER_SINCE = 3
 """TxnOffsetCommit with member and generation (KIP-447), since Kafka 2.5."""
+R = TypeVar("R", bound=ResponseValue)
 _LOG = logging.getLogger(__name__)
 
 
@@ -106,12 +99,12 @@ class TransactionLink:
 
     @staticmethod
     def _spoken_by(connection: Connection) -> Spoken:
-        def reaches(key: int, version: int) -> bool:
+        def reaches(key: ApiKey, version: int) -> bool:
             return connection.versions.get(key, (0, -1))[1] >= version
 
-        new_enough = reaches(PRODUCE.key, 12) and reaches(END_TXN.key, 5) and reaches(TXN_OFFSET_COMMIT.key, 5)
+        new_enough = all(reaches(key, version) for key, version in _TV2_SINCE.items())
         tv2 = connection.features.get(FEATURE, 0) >= 2 and new_enough
-        return Spoken(tv2, reaches(INIT_PRODUCER_ID.key, BUMPS_SINCE))
+        return Spoken(tv2, reaches(ApiKey.INIT_PRODUCER_ID, BUMPS_SINCE))
 
     # -- what the machine asks
 
@@ -134,7 +127,7 @@ class TransactionLink:
             enable2_pc=self._two_phase,
         )
         least = TWO_PHASE_SINCE if self._two_phase else 0 if producer == NO_PRODUCER else BUMPS_SINCE
-        answer, _ = await self._send(TRANSACTION, self._id, INIT_PRODUCER_ID, request, at_least=least)
+        answer, _ = await self._send(TRANSACTION, self._id, request, at_least=least)
         return Answer(code_of(answer.error_code), (answer.producer_id, answer.producer_epoch))
 
     async def _end(self, wanted: AskEnd) -> Answer:
@@ -142,7 +135,6 @@ class TransactionLink:
         answer, _ = await self._send(
             TRANSACTION,
             self._id,
-            END_TXN,
             EndTxnRequest(
                 transactional_id=self._id,
                 producer_id=wanted.producer[0],
@@ -166,7 +158,7 @@ class TransactionLink:
             enable2_pc=self._two_phase,
             keep_prepared_txn=True,
         )
-        answer, node = await self._send(TRANSACTION, self._id, INIT_PRODUCER_ID, request, at_least=TWO_PHASE_SINCE)
+        answer, node = await self._send(TRANSACTION, self._id, request, at_least=TWO_PHASE_SINCE)
         raise_for(code_of(answer.error_code), f"{self._id!r} could not be taken over", "InitProducerId", node)
         ongoing = (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch)
         return (answer.producer_id, answer.producer_epoch), ongoing
@@ -175,13 +167,10 @@ class TransactionLink:
 
     async def add_partitions(self, producer: Producer, partitions: Collection[TopicPartition]) -> None:
         """TV1: tell the coordinator before the first record of a partition (row T3)."""
-        topics: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            topics.setdefault(topic, []).append(partition)
+        topics = by_topic(partitions)
         answer, node = await self._send(
             TRANSACTION,
             self._id,
-            ADD_PARTITIONS,
             AddPartitionsToTxnRequest(
                 v3_and_below_transactional_id=self._id,
                 v3_and_below_producer_id=producer[0],
@@ -203,7 +192,6 @@ class TransactionLink:
         answer, node = await self._send(
             TRANSACTION,
             self._id,
-            ADD_OFFSETS,
             AddOffsetsToTxnRequest(
                 transactional_id=self._id, producer_id=producer[0], producer_epoch=producer[1], group_id=group_id
             ),
@@ -219,18 +207,20 @@ class TransactionLink:
         A broker before Kafka 2.5 can not be told them: then a member that the group has given up is not held off, and
         only the transactional id's own fence is left. That is logged once.
         """
-        topics: dict[str, list[Any]] = {}
-        for (topic, partition), committed in offsets.items():
-            topics.setdefault(topic, []).append(
+        topics = by_topic(
+            (
+                topic,
                 TxnOffsetCommitRequestPartition(
                     partition_index=partition,
                     committed_offset=committed.offset,
                     committed_leader_epoch=committed.leader_epoch,
                     committed_metadata=committed.metadata,
-                )
+                ),
             )
+            for (topic, partition), committed in offsets.items()
+        )
 
-        def request(version: int) -> Any:
+        def request(version: int) -> TxnOffsetCommitRequest:
             member = GroupMetadata(group.group_id) if version < MEMBER_SINCE else group
             if member != group and not self._warned:
                 self._warned = True
@@ -254,8 +244,7 @@ class TransactionLink:
         answer, node = await self._send(
             GROUP,
             group.group_id,
-            TXN_OFFSET_COMMIT,
-            request,
+            ByVersion(ApiKey.TXN_OFFSET_COMMIT, request),
             at_least=5 if tv2 else 0,
             at_most=5 if tv2 else 4,
         )
@@ -268,10 +257,10 @@ class TransactionLink:
         place, worst = _worst({**codes, **unsaid}, "TxnOffsetCommit")
         raise_for(worst, f"the offset of {place} for group {group.group_id!r}", "TxnOffsetCommit", node)
 
-    async def _send(self, kind: int, key: str, api: Any, request: Any, **more: Any) -> tuple[Any, int]:
+    async def _send(self, kind: int, key: str, request: Request[R], **more: Any) -> tuple[R, int]:
         """The answer, and which node it came from; a coordinator that moved is forgotten by the way."""
         node = self.node = await self._cluster.coordinator(kind, key)
-        answer = await self._cluster.ask_coordinator(kind, key, api, request, _moved, purpose=self._purpose, **more)
+        answer = await self._cluster.ask_coordinator(kind, key, request, _moved, purpose=self._purpose, **more)
         return answer, node
 
 

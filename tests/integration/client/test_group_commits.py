@@ -13,7 +13,6 @@ from fencepost.client.group import group_client
 from fencepost.client.network.cluster import GROUP
 from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, MemberIdentity
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from fencepost.protocol.registry import API_BY_KEY
 from tests.integration.client.group_kit import (
     COOPERATIVE,
     PATIENCE_S,
@@ -175,13 +174,11 @@ async def test_a_commit_of_a_member_that_the_group_has_expelled(
 async def expel(kafka: fencepost.Client, group: str, member_id: str, way: dict[str, object]) -> None:
     """A farewell in the member's name, as its protocol has it."""
     if way.get("group_protocol") == "consumer":
-        key = 68
         request: Any = ConsumerGroupHeartbeatRequest(group_id=group, member_id=member_id, member_epoch=-1)
     else:
-        key = 13
         identity = MemberIdentity(member_id=member_id, group_instance_id=None, reason="enough")
         request = LeaveGroupRequest(group_id=group, member_id=member_id, members=[identity])
-    answer = await kafka.cluster.ask_coordinator(GROUP, group, API_BY_KEY[key], request, lambda got: got.error_code)
+    answer = await kafka.cluster.ask_coordinator(GROUP, group, request, lambda got: got.error_code)
     assert answer.error_code == 0
 
 

@@ -193,7 +193,7 @@ async def test_a_request_that_was_never_sent_says_so(script: Script) -> None:
     async with fencepost.Client(broker.address) as kafka:
         connection = await kafka.cluster.any_connection()
         connection.rest(60)
-        pending = connection.post(METADATA, 9, METADATA.request(topics=[]))
+        pending = connection.post(9, METADATA.request(topics=[]))
         connection.close("on purpose")
         with pytest.raises(fencepost.RetriableError) as lost:
             await pending.wait(1)
@@ -210,17 +210,17 @@ async def test_only_so_much_is_on_its_way(script: Script, monkeypatch: pytest.Mo
         connection = await kafka.cluster.any_connection()
         monkeypatch.setattr(connection_module, "MOST_PENDING", 5)
         for _ in range(5):
-            connection.post(METADATA, 9, METADATA.request(topics=[]))
+            connection.post(9, METADATA.request(topics=[]))
         with pytest.raises(RetriableError, match="too much"):
-            connection.post(METADATA, 9, METADATA.request(topics=[]))
+            connection.post(9, METADATA.request(topics=[]))
         monkeypatch.setattr(connection_module, "MOST_PENDING", 1000)
         monkeypatch.setattr(connection_module, "MOST_UNSENT_BYTES", 100)
         connection.rest(60)
         for _ in range(9):
             if connection._unsent_bytes <= 100:
-                connection.post(METADATA, 9, METADATA.request(topics=[]))
+                connection.post(9, METADATA.request(topics=[]))
         with pytest.raises(RetriableError, match="too much"):
-            connection.post(METADATA, 9, METADATA.request(topics=[]))
+            connection.post(9, METADATA.request(topics=[]))
 
 
 async def test_a_stranger_may_not_make_us_take_much_memory(
