@@ -49,11 +49,29 @@ class ReplayedBatch:
 
 
 class LogWriteFailed(Exception):
-    """An append to a coordinator's log was refused; `code` is what the client hears."""
+    """An append to a coordinator's log was refused; `coordinator_error` of `code` is what the client hears."""
 
     def __init__(self, code: ErrorCode, why: str) -> None:
         super().__init__(why)
         self.code = code
+
+
+def coordinator_error(code: ErrorCode) -> ErrorCode:
+    """What a client hears where its coordinator's own log refused a record (row T7's table serves groups, too)."""
+    match code:
+        case (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            | ErrorCode.NOT_ENOUGH_REPLICAS
+            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+            | ErrorCode.REQUEST_TIMED_OUT
+        ):
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
+            return ErrorCode.NOT_COORDINATOR
+        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.INVALID_FETCH_SIZE:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        case _:
+            return code
 
 
 class LogSuperseded(LogWriteFailed):

@@ -85,10 +85,12 @@ class Api:
 
     def response_header_version(self, version: int) -> int:
         """0, or 1 for flexible requests; always 0 for ApiVersions, whose reader does not know our versions yet."""
-        return 1 if version >= self.flexible_since and self.key != API_VERSIONS else 0
+        return 1 if version >= self._response_flexible_since else 0
 
+    @cached_property
+    def _response_flexible_since(self) -> int:
+        return NO_VERSION if self.key == ApiKey.API_VERSIONS else self.flexible_since
 
-API_VERSIONS = ApiKey.API_VERSIONS
 
 API_BY_KEY: dict[int, Api] = {key: Api.of(key, versions) for key, versions in SERVED.items()}
 """Every API that the broker serves."""

@@ -9,42 +9,27 @@ from construct import Construct, ConstructError, Renamed
 from fencepost.protocol.api_keys import ASKED, SERVED, ApiKey, Versions
 from fencepost.protocol.primitives import (
     ArrayOf,
+    Bool,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
     KnownTag,
     LengthPrefixed,
     NullableStruct,
     TaggedFields,
+    Uint16,
+    Uint32,
+    Uuid,
     VersionedStruct,
-)
-from fencepost.protocol.primitives import (
-    Bool as Bool,
-)
-from fencepost.protocol.primitives import (
-    Float64 as Float64,
-)
-from fencepost.protocol.primitives import (
-    Int8 as Int8,
-)
-from fencepost.protocol.primitives import (
-    Int16 as Int16,
-)
-from fencepost.protocol.primitives import (
-    Int32 as Int32,
-)
-from fencepost.protocol.primitives import (
-    Int64 as Int64,
-)
-from fencepost.protocol.primitives import (
-    Uint16 as Uint16,
-)
-from fencepost.protocol.primitives import (
-    Uint32 as Uint32,
-)
-from fencepost.protocol.primitives import (
-    Uuid as Uuid,
 )
 
 if TYPE_CHECKING:
     from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
+
+__all__ = ["Bool", "Float64", "Int8", "Int16", "Int32", "Int64", "Uint16", "Uint32", "Uuid"]
+"""What a declaration needs of `primitives`; what is defined here is public by its name."""
 
 String = LengthPrefixed("string")
 Bytes = LengthPrefixed("bytes")

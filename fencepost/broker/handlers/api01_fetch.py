@@ -125,20 +125,16 @@ class _Fetch:
     def _resolve(self, request: FetchRequest) -> None:
         node = self._node
         for topic in request.topics:
-            name, unknown = topic.topic, False
-            if self._version >= TOPIC_ID_SINCE:
-                image = node.metadata.image.topics_by_id.get(topic.topic_id)
-                name = image.name if image is not None else ""
-                unknown = image is None
-            reads = []
+            known = node.metadata.topic_name(topic.topic_id) if self._version >= TOPIC_ID_SINCE else topic.topic
+            name, reads = known or "", []
             for ask in topic.partitions:
                 tp = TopicPartition(name, ask.partition)
-                log = None if unknown else node.partition(tp)
+                log = None if known is None else node.partition(tp)
                 read = _Read(tp, ask, log)
                 if log is not None:
                     self._check(read, log)
                 else:
-                    read.error = ErrorCode.UNKNOWN_TOPIC_ID if unknown else node.absence(tp)
+                    read.error = ErrorCode.UNKNOWN_TOPIC_ID if known is None else node.absence(tp)
                 reads.append(read)
             self.topics.append((topic, name, reads))
 

@@ -14,7 +14,6 @@ from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api08_offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
@@ -33,7 +32,10 @@ async def handle(node: _Broker, request: OffsetCommitRequest, context: RequestCo
     """Store what is asked, and say of each partition how it went."""
     version = context.api_version
     unknown_group = ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
-    names = [_topic_name(node, topic, version) for topic in request.topics]
+    names = [
+        node.metadata.topic_name(topic.topic_id) if version >= TOPIC_ID_SINCE else topic.name
+        for topic in request.topics
+    ]
     items = tuple(
         OffsetCommitItem(
             TopicPartition(name, partition.partition_index),
@@ -73,11 +75,3 @@ async def handle(node: _Broker, request: OffsetCommitRequest, context: RequestCo
             for name, topic in zip(names, request.topics, strict=True)
         ]
     )
-
-
-def _topic_name(node: _Broker, topic: OffsetCommitRequestTopic, version: int) -> str | None:
-    """The topic meant; None for an id that no topic has."""
-    if version < TOPIC_ID_SINCE:
-        return topic.name
-    image = node.metadata.image.topics_by_id.get(topic.topic_id)
-    return None if image is None else image.name

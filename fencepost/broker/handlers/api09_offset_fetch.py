@@ -114,13 +114,10 @@ async def _fetch(
     asked: list[_Topic | None] = []
     wanted: list[TopicPartition] = []
     for topic in topics:
-        name = topic.name
-        if version >= TOPIC_ID_SINCE:
-            image = node.metadata.image.topics_by_id.get(topic.topic_id)
-            if image is None:
-                asked.append(_unknown(topic))
-                continue
-            name = image.name
+        name = node.metadata.topic_name(topic.topic_id) if version >= TOPIC_ID_SINCE else topic.name
+        if name is None:
+            asked.append(_unknown(topic))
+            continue
         asked.append(None)
         wanted.extend(TopicPartition(name, index) for index in topic.partition_indexes)
     found = await node.groups.positions.fetch(group_id, wanted, require_stable)

@@ -5,8 +5,7 @@ many transactions, each perhaps only to be verified (KIP-890 part 1). v5 knows T
 add, they add for a client of TV2.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply, reply_with
@@ -18,6 +17,7 @@ from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
 from fencepost.protocol.topics import TopicPartition
@@ -89,11 +89,13 @@ async def _handle_batch(
     return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
-def _partitions(topics: Any) -> list[TopicPartition]:
+def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, partition) for topic in topics for partition in topic.partitions]
 
 
-def _results(topics: Any, codes: Mapping[TopicPartition, ErrorCode], context: RequestContext) -> list[Any]:
+def _results(
+    topics: Iterable[AddPartitionsToTxnTopic], codes: Mapping[TopicPartition, ErrorCode], context: RequestContext
+) -> list[AddPartitionsToTxnTopicResult]:
     """The codes in the order and grouping of the request."""
     if not any(codes.values()):
         return _joined(topics)
@@ -114,7 +116,7 @@ def _results(topics: Any, codes: Mapping[TopicPartition, ErrorCode], context: Re
     ]
 
 
-def _joined(topics: Any) -> list[Any]:
+def _joined(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopicResult]:
     """NONE for every partition, which is what nearly every request hears."""
     made = AddPartitionsToTxnPartitionResult
     return [

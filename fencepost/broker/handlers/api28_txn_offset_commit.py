@@ -12,13 +12,11 @@ from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasGroups, HasMetadata, HasTransactions
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
-from fencepost.coordinator.group.shards import coordinator_error
-from fencepost.coordinator.ports import ProducerTag
+from fencepost.coordinator.ports import ProducerTag, coordinator_error
 from fencepost.coordinator.txn.causes import EXPLAINED
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
@@ -39,7 +37,10 @@ async def handle(node: _Broker, request: TxnOffsetCommitRequest, context: Reques
     """Store the positions as pending, and say of each partition how it went."""
     version = context.api_version
     error = ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
-    names = [_topic_name(node, topic, version) for topic in request.topics]
+    names = [
+        node.metadata.topic_name(topic.topic_id) if version >= TOPIC_ID_SINCE else topic.name
+        for topic in request.topics
+    ]
     items = tuple(
         OffsetCommitItem(
             TopicPartition(name, partition.partition_index),
@@ -72,14 +73,6 @@ async def handle(node: _Broker, request: TxnOffsetCommitRequest, context: Reques
             for name, topic in zip(names, request.topics, strict=True)
         ]
     )
-
-
-def _topic_name(node: _Broker, topic: TxnOffsetCommitRequestTopic, version: int) -> str | None:
-    """The topic meant; None for an id that no topic has (KIP-1319)."""
-    if version < TOPIC_ID_SINCE:
-        return topic.name
-    image = node.metadata.image.topics_by_id.get(topic.topic_id)
-    return None if image is None else image.name
 
 
 def _command(request: TxnOffsetCommitRequest, items: tuple[OffsetCommitItem, ...], version: int) -> Commit:

@@ -5,7 +5,6 @@ that are alike in all but their number are encoded once and numbered in place.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
 from fencepost.protocol.messages.api03_metadata import (
@@ -28,7 +27,7 @@ class MetadataAnswers:
         self._topics: dict[tuple[int, int], dict[bytes, tuple[TopicImage, bytes]]] = {}
         self._whole: dict[tuple[int, int], tuple[MetadataImage, list[bytes]]] = {}
 
-    def parts(self, response: Any, image: MetadataImage, version: int, operations: int) -> list[bytes]:
+    def parts(self, response: MetadataResponse, image: MetadataImage, version: int, operations: int) -> list[bytes]:
         """The bytes of `response`, which names no topics, with all topics of `image` in it."""
         key = version, operations
         known = self._whole.get(key)
@@ -75,7 +74,7 @@ def encoded_topic(topic: TopicImage, version: int, operations: int) -> bytes:
     return b"".join([*parts, tail])
 
 
-def partition_value(number: int, partition: PartitionImage) -> Any:
+def partition_value(number: int, partition: PartitionImage) -> MetadataResponsePartition:
     return MetadataResponsePartition(
         partition_index=number,
         leader_id=partition.leader,
@@ -85,7 +84,7 @@ def partition_value(number: int, partition: PartitionImage) -> Any:
     )
 
 
-def _element(topic: Any, version: int) -> bytes:
+def _element(topic: MetadataResponseTopic, version: int) -> bytes:
     """The bytes of one topic in the array."""
     response = MetadataResponse(topics=[topic])
     whole = MetadataResponse.encode(response, version)
@@ -94,7 +93,7 @@ def _element(topic: Any, version: int) -> bytes:
     return whole[len(head) + _count_size(version) : len(whole) - len(tail)]
 
 
-def _around_topics(response: Any, version: int) -> tuple[bytes, bytes]:
+def _around_topics(response: MetadataResponse, version: int) -> tuple[bytes, bytes]:
     """What stands before and behind the array of topics, for a response that has none in it."""
     whole = MetadataResponse.encode(response, version)
     after = (4 if 8 <= version <= 10 else 0) + (2 if version >= 13 else 0) + (1 if version >= 9 else 0)

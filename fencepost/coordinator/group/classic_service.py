@@ -21,7 +21,7 @@ from fencepost.coordinator.group.consumer_service import ConsumerGroups
 from fencepost.coordinator.group.decision import ClassicDecision
 from fencepost.coordinator.group.effects import Effects
 from fencepost.coordinator.group.parking import Parking, settled, unless_refused
-from fencepost.coordinator.group.shards import GroupShard, GroupShards, coordinator_error
+from fencepost.coordinator.group.shards import GroupShard, GroupShards
 from fencepost.coordinator.group.state import (
     CompletingRebalance,
     Member,
@@ -29,7 +29,7 @@ from fencepost.coordinator.group.state import (
     group_members,
 )
 from fencepost.coordinator.group.timers import TimerKey, TimerKind
-from fencepost.coordinator.ports import Clock, LogWriteFailed
+from fencepost.coordinator.ports import Clock, LogWriteFailed, coordinator_error
 from fencepost.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)

@@ -17,11 +17,11 @@ from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatRe
 from fencepost.coordinator.group.decision import GroupDecision
 from fencepost.coordinator.group.effects import Effects
 from fencepost.coordinator.group.records import GroupRemoved
-from fencepost.coordinator.group.shards import GroupShard, GroupShards, coordinator_error
+from fencepost.coordinator.group.shards import GroupShard, GroupShards
 from fencepost.coordinator.group.state import Dead, Empty
 from fencepost.coordinator.group.timers import SetTimer, TimerKey, TimerKind
 from fencepost.coordinator.metadata.image import MetadataImage
-from fencepost.coordinator.ports import Clock, LogWriteFailed, Ticket
+from fencepost.coordinator.ports import Clock, LogWriteFailed, Ticket, coordinator_error
 from fencepost.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)

@@ -4,8 +4,8 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Generic, TypeVar
 
 from fencepost.coordinator.deferred import Deferred
-from fencepost.coordinator.group.shards import GroupShard, coordinator_error
-from fencepost.coordinator.ports import LogWriteFailed, Ticket
+from fencepost.coordinator.group.shards import GroupShard
+from fencepost.coordinator.ports import LogWriteFailed, Ticket, coordinator_error
 from fencepost.protocol.errors import ErrorCode
 
 ReplyT = TypeVar("ReplyT")

@@ -8,8 +8,8 @@ from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.deletion import DeletedOffsets, decide_delete
 from fencepost.coordinator.group.effects import Effects
 from fencepost.coordinator.group.offsets import FetchedOffset
-from fencepost.coordinator.group.shards import GroupShards, coordinator_error
-from fencepost.coordinator.ports import LogWriteFailed, TopicView
+from fencepost.coordinator.group.shards import GroupShards
+from fencepost.coordinator.ports import LogWriteFailed, TopicView, coordinator_error
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 

@@ -11,7 +11,7 @@ from fencepost.coordinator.group.records import GroupRecord
 from fencepost.coordinator.group.shard_state import GroupShardState
 from fencepost.coordinator.group.state import Dead, Group
 from fencepost.coordinator.group.timers import TimerKey
-from fencepost.coordinator.ports import Clock, LogWriteFailed, TopicView
+from fencepost.coordinator.ports import Clock, LogWriteFailed, TopicView, coordinator_error
 from fencepost.coordinator.runtime.runtime import CoordinatorRuntime
 from fencepost.coordinator.runtime.shard import Shard
 from fencepost.protocol.errors import ErrorCode
@@ -131,21 +131,3 @@ class GroupShards:
             for group_id in shard.state.offsets.groups():
                 for partition, value in shard.state.offsets.committed(group_id):
                     yield GroupOffset(group_id, partition.topic, partition.partition, value.offset)
-
-
-def coordinator_error(code: ErrorCode) -> ErrorCode:
-    """A refused append as clients of a coordinator are told it (row T7's table serves groups, too)."""
-    match code:
-        case (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode.NOT_ENOUGH_REPLICAS
-            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            | ErrorCode.REQUEST_TIMED_OUT
-        ):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
-            return ErrorCode.NOT_COORDINATOR
-        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.INVALID_FETCH_SIZE:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        case _:
-            return code

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import trio
 
-from fencepost.coordinator.ports import LogSuperseded, LogWriteFailed, ProducerIdSource, Ticket
-from fencepost.coordinator.txn import commands, wire_codes
+from fencepost.coordinator.ports import LogSuperseded, LogWriteFailed, ProducerIdSource, Ticket, coordinator_error
+from fencepost.coordinator.txn import commands
 from fencepost.coordinator.txn.causes import Caller
 from fencepost.coordinator.txn.commands import Answer, Command, NeedsProducerId, TxnDecision
 from fencepost.coordinator.txn.completion import Completions
@@ -97,7 +97,7 @@ class RequestPipeline:
 
     def _refused(self, transactional_id: str, error: LogWriteFailed) -> Answer:
         logger.warning("transactional id %r: %s", transactional_id, error)
-        return Answer(wire_codes.of_failed_append(error.code))
+        return Answer(coordinator_error(error.code))
 
     def _explained(self, transactional_id: str, command: Command, answer: Answer, caller: Caller | None) -> Answer:
         """The answer; where it refuses, the cause is remembered."""

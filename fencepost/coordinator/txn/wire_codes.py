@@ -70,24 +70,6 @@ def told(api_key: int, api_version: int, error: ErrorCode) -> ErrorCode:
     return error
 
 
-def of_failed_append(error: ErrorCode) -> ErrorCode:
-    """What a client hears when the coordinator's own log refused a record (row T7)."""
-    match error:
-        case (
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            | ErrorCode.NOT_ENOUGH_REPLICAS
-            | ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
-            | ErrorCode.REQUEST_TIMED_OUT
-        ):
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR:
-            return ErrorCode.NOT_COORDINATOR
-        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        case _:
-            return error
-
-
 def by_partition(partitions: frozenset[TopicPartition], answer: Answer) -> dict[TopicPartition, ErrorCode]:
     """One answer spread over its partitions; those that verification missed are TRANSACTION_ABORTABLE (row T15)."""
     if not answer.missing:

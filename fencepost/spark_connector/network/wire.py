@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.client.network.frames import FRAMES
+from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsRequest
-from fencepost.protocol.registry import API_BY_NAME, API_VERSIONS, Api
+from fencepost.protocol.registry import API_BY_NAME, Api
 from fencepost.protocol.schema import DecodeError
 from fencepost.spark_connector.network.security import PlainTransport, Refused, Transport, authenticate, tls_transport
 
@@ -104,7 +105,7 @@ class Connection:
         self._client_id = settings.client_id
         self._correlation_id = 0
         self._waiting: deque[Ticket] = deque()
-        self._versions: dict[int, tuple[int, int]] = {API_VERSIONS: (0, 4)}
+        self._versions: dict[int, tuple[int, int]] = {ApiKey.API_VERSIONS: (0, 4)}
         self._renew_at: float | None = None
         self._transport = self._connected(settings)
         try:
@@ -197,7 +198,7 @@ class Connection:
             self._renew_at = began + _RENEWED_AT * (ends_at - began)
 
     def _decode(self, ticket: Ticket, frame: memoryview, start: int) -> Any:
-        if ticket.api.key == API_VERSIONS and ticket.version > 0:
+        if ticket.api.key == ApiKey.API_VERSIONS and ticket.version > 0:
             # A broker that does not know our version answers in version 0, with the error first.
             (error,) = struct.unpack_from(">h", frame, start)
             if error == ErrorCode.UNSUPPORTED_VERSION:
@@ -248,7 +249,7 @@ class Connection:
         request = ApiVersionsRequest(client_software_name="fencepost-spark", client_software_version="1")
         answer = self.call("ApiVersions", request)
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
-            self._versions = {API_VERSIONS: (0, 0)}
+            self._versions = {ApiKey.API_VERSIONS: (0, 0)}
             answer = self.call("ApiVersions", ApiVersionsRequest())
         if answer.error_code != ErrorCode.NONE:
             raise BrokerError(f"broker at {self.address}: ApiVersions", code_of(answer.error_code))

@@ -45,6 +45,10 @@ class Metadata:
     def exists(self, partition: TopicPartition) -> bool:
         return partition.topic in self.image.topics_by_name and 0 <= partition.partition < 3
 
+    def topic_name(self, topic_id: bytes) -> str | None:
+        topic = self.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
 
 @dataclass
 class Transactions:

@@ -7,6 +7,7 @@ from itertools import islice
 import pytest
 
 from fencepost.coordinator.partitioning import java_string_hash, partition_for
+from fencepost.coordinator.ports import coordinator_error
 from fencepost.coordinator.txn import epochs, expiry, listing, markers, wire_codes
 from fencepost.coordinator.txn.commands import Answer, Expire
 from fencepost.coordinator.txn.config import TxnConfig
@@ -254,7 +255,7 @@ def test_what_produce_may_show(error: ErrorCode, adds: bool, knows: bool, seen: 
 )
 def test_what_a_refused_append_looks_like(refused: ErrorCode, seen: ErrorCode) -> None:
     """Row T7."""
-    assert wire_codes.of_failed_append(refused) is seen
+    assert coordinator_error(refused) is seen
 
 
 def test_an_answer_is_spread_over_its_partitions() -> None:
