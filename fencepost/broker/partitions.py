@@ -48,7 +48,7 @@ class Partitions:
             except CorruptLogFile:
                 self._offline.add(tp)  # reported where it was found
             except OSError as error:
-                logger.error("partition can not be opened and is offline partition=%s cause=%s", tp, error)
+                logger.error("partition cannot be opened and is offline partition=%s cause=%s", tp, error)
                 self._offline.add(tp)
         return log
 
@@ -77,7 +77,7 @@ class Partitions:
         return self._elsewhere.get(tp)
 
     def is_offline(self, tp: TopicPartition) -> bool:
-        """Whether the partition has a log that can not be opened, or whose flush failed."""
+        """Whether the partition has a log that cannot be opened, or whose flush failed."""
         log = self._owned.get(tp)
         return tp in self._offline or (log is not None and log.offline)
 

@@ -82,7 +82,7 @@ class LogSuperseded(LogWriteFailed):
 
 
 class LogUnreadable(Exception):
-    """A coordinator's log can not be opened, or not read back to its end; the text names the place and the reason."""
+    """A coordinator's log cannot be opened, or not read back to its end; the text names the place and the reason."""
 
 
 class Ticket(Protocol):

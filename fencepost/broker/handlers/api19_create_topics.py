@@ -16,6 +16,7 @@ from fencepost.protocol.messages.api19_create_topics import (
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    Plan,
 )
 
 SETTINGS_IN_THE_ANSWER_SINCE = 5
@@ -24,13 +25,15 @@ SETTINGS_IN_THE_ANSWER_SINCE = 5
 async def handle(node: HasMetadata, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create what can be created, together; the answer leaves once that is durable."""
     if request.plan is not None:
-        return await _apply(node, request, context)
+        return await _apply(node, request, request.plan, context)
     created = await node.metadata.create_topics([_wanted(topic) for topic in request.topics], request.validate_only)
     same: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]] = {}
     return CreateTopicsResponse(topics=[_answer(node, topic, context.api_version, same) for topic in created])
 
 
-async def _apply(node: HasMetadata, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
+async def _apply(
+    node: HasMetadata, request: CreateTopicsRequest, plan: Plan, context: RequestContext
+) -> CreateTopicsResponse:
     """A plan, which goes with no topics: a broker that knows no plans would create those and nothing else."""
     from fencepost.broker.metadata.cluster_plan import apply_plan, refused_plan  # here: few clients have one
 
@@ -39,7 +42,7 @@ async def _apply(node: HasMetadata, request: CreateTopicsRequest, context: Reque
         refused = [CreatedTopic(one.name, Outcome(ErrorCode.INVALID_REQUEST, both)) for one in request.topics]
         told = [_answer(node, one, context.api_version, {}) for one in refused]
         return CreateTopicsResponse(topics=told, plan=refused_plan(both))
-    return CreateTopicsResponse(topics=[], plan=await apply_plan(node, request.plan, request.validate_only, context))
+    return CreateTopicsResponse(topics=[], plan=await apply_plan(node, plan, request.validate_only, context))
 
 
 def _wanted(topic: CreatableTopic) -> NewTopic:

@@ -134,7 +134,7 @@ class LogDirectory:
     def get(self, tp: TopicPartition) -> PartitionLog | None:
         """The log of a partition, opened if it is only on disk; None where there is none.
 
-        Raises CorruptLogFile and OSError when it can not be opened.
+        Raises CorruptLogFile and OSError when it cannot be opened.
         """
         log = self._logs.get(tp)
         if log is None and tp in self._unopened:

@@ -5,14 +5,22 @@ What has to change is found on the very image on which it is decided, so that no
 
 import logging
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits, MorePartitions, NewTopic, Outcome, TopicRef
 from fencepost.coordinator.metadata.edits import AppliedEdits, ClusterEdit, CreateAcl, DeleteAcl
 from fencepost.coordinator.metadata.image import NOTHING, Acl, ConfigResource, MetadataImage, TopicImage
 from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api19_create_topics import PlanChange, PlanOutcome, PlanProblem
+from fencepost.protocol.messages.api19_create_topics import (
+    Plan,
+    PlanChange,
+    PlannedAcl,
+    PlannedSetting,
+    PlannedTopic,
+    PlanOutcome,
+    PlanProblem,
+)
 
 if TYPE_CHECKING:
     from fencepost.broker.network.context import RequestContext
@@ -21,7 +29,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TOPIC, ACL, PARTITIONS = "topic", "acl", "partitions"
-KINDS = {ConfigResourceType.BROKER: "broker", ConfigResourceType.GROUP: "group"}
+KINDS: dict[int, str] = {ConfigResourceType.BROKER: "broker", ConfigResourceType.GROUP: "group"}
 """Whose settings a plan may hold besides those of its topics."""
 _NOT_BLAMED = (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
 _OF_THE_WHOLE = ErrorCode.NOT_CONTROLLER
@@ -44,7 +52,7 @@ class _Part(NamedTuple):
     edit: ClusterEdit
 
 
-async def apply_plan(node: "HasMetadata", plan: Any, validate_only: bool, context: "RequestContext") -> Any:
+async def apply_plan(node: "HasMetadata", plan: Plan, validate_only: bool, context: "RequestContext") -> PlanOutcome:
     """Make the metadata as the plan says, or say why not; the answer leaves once that is durable."""
     problems = _malformed(plan)
     parts: list[_Part] = []
@@ -76,19 +84,19 @@ async def apply_plan(node: "HasMetadata", plan: Any, validate_only: bool, contex
     return PlanOutcome(changes=changes)
 
 
-def refused_plan(message: str) -> Any:
+def refused_plan(message: str) -> PlanOutcome:
     """The answer to a plan that can not be looked at."""
     return PlanOutcome(problems=[_problem(Problem("", "", Outcome(ErrorCode.INVALID_REQUEST, message)))])
 
 
-def _problem(one: Problem) -> Any:
+def _problem(one: Problem) -> PlanProblem:
     return PlanProblem(kind=one.kind, name=one.name, error_code=one.outcome.code, error_message=one.outcome.message)
 
 
 # -- what can not be
 
 
-def _malformed(plan: Any) -> list[Problem]:
+def _malformed(plan: Plan) -> list[Problem]:
     """What is said in two ways, or may be."""
     found: list[Problem] = []
     seen: set[tuple[str, str]] = set()
@@ -117,7 +125,7 @@ def _malformed(plan: Any) -> list[Problem]:
     return found
 
 
-def _impossible(image: MetadataImage, plan: Any) -> list[Problem]:
+def _impossible(image: MetadataImage, plan: Plan) -> list[Problem]:
     """What no change could bring about."""
     found: list[Problem] = []
     for wanted in plan.topics:
@@ -148,7 +156,7 @@ def _problems(parts: list[_Part], applied: AppliedEdits) -> list[Problem]:
 # -- what has to change
 
 
-def _parts(image: MetadataImage, plan: Any) -> list[_Part]:
+def _parts(image: MetadataImage, plan: Plan) -> list[_Part]:
     """What goes comes first: a new name may collide with an old one. Things of one kind stand together."""
     gone: list[_Part] = []
     new: list[_Part] = []
@@ -165,27 +173,29 @@ def _parts(image: MetadataImage, plan: Any) -> list[_Part]:
             if wanted.partitions not in (-1, topic.partitions):
                 grown.append(_Part(TOPIC, wanted.name, MorePartitions(wanted.name, wanted.partitions)))
             altered += _settings(image, TOPIC, ConfigResource(ConfigResourceType.TOPIC, wanted.name), wanted.settings)
-    for wanted in plan.resources:
-        kind = ConfigResourceType(wanted.resource_type)
-        altered += _settings(image, KINDS[kind], ConfigResource(kind, wanted.resource_name), wanted.settings)
+    for resource in plan.resources:
+        kind = ConfigResourceType(resource.resource_type)
+        altered += _settings(image, KINDS[kind], ConfigResource(kind, resource.resource_name), resource.settings)
     there = set(image.acls.values())
     revoked: dict[Acl, _Part] = {}
     granted: dict[Acl, _Part] = {}
-    for number, wanted in enumerate(plan.acls):
-        acl = _acl(wanted)
-        if wanted.absent and acl in there:
+    for number, rule in enumerate(plan.acls):
+        acl = _acl(rule)
+        if rule.absent and acl in there:
             revoked.setdefault(acl, _Part(ACL, str(number), DeleteAcl(acl)))
-        elif not wanted.absent and acl not in there:
+        elif not rule.absent and acl not in there:
             granted.setdefault(acl, _Part(ACL, str(number), CreateAcl(acl)))
     return [*gone, *new, *grown, *altered, *revoked.values(), *granted.values()]
 
 
-def _new_topic(wanted: Any) -> NewTopic:
+def _new_topic(wanted: PlannedTopic) -> NewTopic:
     configs = {setting.name: setting.value for setting in wanted.settings if setting.value is not None}
     return NewTopic(wanted.name, wanted.partitions, wanted.replication_factor, configs=configs)
 
 
-def _settings(image: MetadataImage, kind: str, resource: ConfigResource, settings: Iterable[Any]) -> list[_Part]:
+def _settings(
+    image: MetadataImage, kind: str, resource: ConfigResource, settings: Iterable[PlannedSetting]
+) -> list[_Part]:
     before = image.configs.get(resource, NOTHING)
     edits = tuple(
         ConfigEdit(
@@ -197,7 +207,7 @@ def _settings(image: MetadataImage, kind: str, resource: ConfigResource, setting
     return [_Part(kind, resource.name, ConfigEdits(resource.type, resource.name, edits))] if edits else []
 
 
-def _acl(wanted: Any) -> Acl:
+def _acl(wanted: PlannedAcl) -> Acl:
     return Acl(
         wanted.resource_type,
         wanted.resource_name,
@@ -212,23 +222,23 @@ def _acl(wanted: Any) -> Acl:
 # -- what was changed
 
 
-def _changes(plan: Any, before: MetadataImage, after: MetadataImage) -> Iterable[Any]:
+def _changes(plan: Plan, before: MetadataImage, after: MetadataImage) -> Iterable[PlanChange]:
     """What is different after it of that which the plan names, in the plan's order."""
     for wanted in plan.topics:
         yield from _topic_changes(wanted, before.topics_by_name.get(wanted.name), after.topics_by_name.get(wanted.name))
-    for wanted in plan.resources:
-        kind = ConfigResourceType(wanted.resource_type)
-        resource = ConfigResource(kind, wanted.resource_name)
+    for planned in plan.resources:
+        kind = ConfigResourceType(planned.resource_type)
+        resource = ConfigResource(kind, planned.resource_name)
         held, holds = before.configs.get(resource, NOTHING), after.configs.get(resource, NOTHING)
-        yield from _setting_changes(KINDS[kind], wanted.resource_name, held, holds, wanted.settings)
+        yield from _setting_changes(KINDS[kind], planned.resource_name, held, holds, planned.settings)
     there, now = set(before.acls.values()), set(after.acls.values())
-    for number, wanted in enumerate(plan.acls):
-        acl = _acl(wanted)
+    for number, rule in enumerate(plan.acls):
+        acl = _acl(rule)
         if (acl in there) != (acl in now):
             yield PlanChange(action="create" if acl in now else "delete", kind=ACL, name=str(number))
 
 
-def _topic_changes(wanted: Any, before: TopicImage | None, after: TopicImage | None) -> Iterable[Any]:
+def _topic_changes(wanted: PlannedTopic, before: TopicImage | None, after: TopicImage | None) -> Iterable[PlanChange]:
     held, holds = (None if topic is None else str(topic.partitions) for topic in (before, after))
     if held != holds:
         action = "create" if held is None else "delete" if holds is None else "change"
@@ -239,8 +249,8 @@ def _topic_changes(wanted: Any, before: TopicImage | None, after: TopicImage | N
 
 
 def _setting_changes(
-    kind: str, name: str, before: Mapping[str, str], after: Mapping[str, str], settings: Iterable[Any]
-) -> Iterable[Any]:
+    kind: str, name: str, before: Mapping[str, str], after: Mapping[str, str], settings: Iterable[PlannedSetting]
+) -> Iterable[PlanChange]:
     for setting in settings:
         old, new = before.get(setting.name), after.get(setting.name)
         if old != new:

@@ -1,4 +1,4 @@
-"""What a consumer commits: when the program says so, by itself, and in transactions."""
+"""What a consumer commits: on the program's call, at intervals (auto-commit), and in transactions."""
 
 import logging
 from collections.abc import Collection, Mapping

@@ -113,7 +113,7 @@ class Consumer(Generic[K, V]):
         """Batches for ever: each as soon as there is a record, or up to `max_wait` seconds later if that fills it.
 
         Asking for the next batch says that the one before is done with. Never yields an empty batch; use trio's
-        timeouts to stop waiting, nothing is lost by that. Raises ReadError where the log can not be read on.
+        timeouts to stop waiting, nothing is lost by that. Raises ReadError where reading cannot go on.
         """
         return self._reader.batches(max_records or self._config.max_poll_records, max_wait)
 

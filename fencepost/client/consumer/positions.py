@@ -47,7 +47,7 @@ class Positions:
     async def position(self, partition: TopicPartition) -> int:
         """The offset of the next record that the program will get; waits until it is known.
 
-        Raises ReadError where there is none, or where the log can not be read on from it, and KafkaError for a
+        Raises ReadError where there is none, or where reading cannot go on from it, and KafkaError for a
         partition that is not, or not any more, assigned to this consumer.
         """
         state = self._state(partition)

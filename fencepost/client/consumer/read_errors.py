@@ -8,7 +8,7 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class ReadError(KafkaError):
-    """`partition` can not be read on at `position`. Every read raises it until the program seeks elsewhere."""
+    """Reading `partition` cannot go on at `position`. Every read raises it until the program seeks elsewhere."""
 
     def __init__(
         self, message: str, partition: TopicPartition, position: int, *, code: ErrorCode | None, node: int | None = None

@@ -45,7 +45,7 @@ class _Round:
 
 
 class _Batch:
-    """What one flush covers: as much of these logs as there is now. Raises OSError when a file can not be opened."""
+    """What one flush covers: as much of these logs as there is now. Raises OSError when a file cannot be opened."""
 
     def __init__(self, logs: Iterable[FlushedLog], reserve: bool) -> None:
         self.sync_targets: list[SyncTask] = []
