@@ -1,8 +1,6 @@
-"""What generated codecs call while they run: tagged fields and records."""
+"""What generated codecs call while they run: tagged fields."""
 
-import struct
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Collection
 
 from fencepost.protocol.varints import Malformed, get_varint, put_varint
 
@@ -22,26 +20,11 @@ def get_tags(b: memoryview, o: int) -> tuple[dict[int, bytes] | None, int]:
     return found or None, o
 
 
-def put_records(write: Callable[[Any], None], value: Any, compact: bool) -> None:
-    """Write a records field: its length, then the buffers as they are (one, or a list of them)."""
-    if value is None:
-        write(b"\0" if compact else b"\xff\xff\xff\xff")
-        return
-    parts = value if isinstance(value, list) else (value,)
-    length = sum(map(len, parts))
-    write(put_varint(length + 1) if compact else struct.pack(">i", length))
-    for part in parts:
-        write(part)
-
-
-def put_tags(write: Callable[[Any], None], known: list[tuple[int, bytes]], unknown: dict[int, bytes] | None) -> None:
-    """Write a tagged-field section in the order of tags; nearly always there are none."""
-    if not known and not unknown:
-        write(b"\0")
-        return
-    fields = sorted([*known, *unknown.items()]) if unknown else known
-    write(put_varint(len(fields)))
+def put_tags(out: bytearray, known: Collection[tuple[int, bytearray]] | None, unknown: dict[int, bytes] | None) -> None:
+    """Write a tagged-field section in the order of tags."""
+    fields: list[tuple[int, bytes | bytearray]] = sorted([*(known or ()), *(unknown or {}).items()])
+    out += put_varint(len(fields))
     for tag, body in fields:
-        write(put_varint(tag))
-        write(put_varint(len(body)))
-        write(body)
+        out += put_varint(tag)
+        out += put_varint(len(body))
+        out += body

@@ -6,7 +6,7 @@ from typing import Any
 
 from construct import Bytes, Flag, FormatField
 
-from fencepost.protocol.codec_words import get_tags, put_records, put_tags
+from fencepost.protocol.codec_words import get_tags, put_tags
 from fencepost.protocol.primitives import (
     ArrayOf,
     LengthPrefixed,
@@ -103,10 +103,8 @@ class DecoderSource(Source):
             self.put(depth, f"if {n} < 0: {name} = None")
             self.put(depth, "else:")
             inner += 1
-        self.put(inner, f"e = o + {n}")
-        self.put(inner, "if e > end: raise Malformed")
         read = {"string": "str(b[o:e], 'utf-8')", "bytes": "bytes(b[o:e])", "records": "b[o:e]"}[subcon.kind]
-        self.put(inner, f"{name} = {read}; o = e")
+        self.put(inner, f"e = o + {n}; {name} = {read}; o = e")
         return name
 
     def array(self, subcon: ArrayOf, depth: int) -> str:
@@ -174,10 +172,11 @@ class DecoderSource(Source):
     def tags(self, tagged: TaggedFields, made: str, depth: int) -> None:
         """The tagged fields; nearly always there are none, which costs one comparison."""
         n, tag, size, last, stop = (self.name(p) for p in ("n", "t", "s", "l", "e"))
-        self.put(depth, f"{n} = b[o]; o += 1")
         if not tagged.known:
-            self.put(depth, f"if {n}: {made}.unknown_tags, o = get_tags(b, o - 1)")
+            self.put(depth, f"if b[o]: {made}.unknown_tags, o = get_tags(b, o)")
+            self.put(depth, "else: o += 1")
             return
+        self.put(depth, f"{n} = b[o]; o += 1")
         self.put(depth, f"if {n}:")
         depth += 1
         self.put(depth, f"if {n} > 127: {n}, o = get_varint(b, o - 1)")
@@ -197,13 +196,13 @@ class DecoderSource(Source):
 
 
 class EncoderSource(Source):
-    """Writes an encoder: `w` adds a buffer to the list of parts."""
+    """Writes an encoder: `out` is what has been written since the last records field."""
 
     def value(self, subcon: Any, expression: str, depth: int) -> None:
         """Add lines that write the value of `expression`."""
         fixed = fixed_format(subcon)
         if fixed:
-            self.put(depth, f"w(P{self.packer(fixed[0])}({expression}))")
+            self.put(depth, f"out += P{self.packer(fixed[0])}({expression})")
         elif isinstance(subcon, LengthPrefixed):
             self.blob(subcon, expression, depth)
         elif isinstance(subcon, ArrayOf):
@@ -211,9 +210,9 @@ class EncoderSource(Source):
         elif isinstance(subcon, NullableStruct):
             name = self.name()
             self.put(depth, f"{name} = {expression}")
-            self.put(depth, f"if {name} is None: w(b'\\xff')")
+            self.put(depth, f"if {name} is None: out += b'\\xff'")
             self.put(depth, "else:")
-            self.put(depth + 1, "w(b'\\x01')")
+            self.put(depth + 1, "out += b'\\x01'")
             self.struct(subcon.subcon, name, depth + 1)
         else:
             assert isinstance(subcon, VersionedStruct), subcon
@@ -223,34 +222,45 @@ class EncoderSource(Source):
         """Add the branch for None, if the field may be null; return the depth of the other branch."""
         if not subcon.nullable:
             return depth
-        self.put(depth, f"if {name} is None: w({null!r})")
+        self.put(depth, f"if {name} is None: out += {null!r}")
         self.put(depth, "else:")
         return depth + 1
 
+    def length(self, number: str, compact: bool, fmt: str, depth: int) -> None:
+        """Add lines that write a length or count, which the variable `number` holds."""
+        if compact:
+            self.put(depth, f"if {number} < 127: out.append({number} + 1)")
+            self.put(depth, f"else: out += put_varint({number} + 1)")
+        else:
+            self.put(depth, f"out += P{self.packer(fmt)}({number})")
+
     def blob(self, subcon: LengthPrefixed, expression: str, depth: int) -> None:
         """A string, bytes or records field."""
-        if subcon.kind == "records":
-            self.put(depth, f"put_records(w, {expression}, {subcon.compact})")
-            return
-        name, text = self.name(), subcon.kind == "string"
-        fmt = "h" if text else "i"
+        text, records = subcon.kind == "string", subcon.kind == "records"
+        name, number, fmt = self.name(), self.name("n"), "h" if text else "i"
         self.put(depth, f"{name} = {expression}")
         depth = self.null(name, subcon, b"\0" if subcon.compact else b"\xff" * struct.calcsize(fmt), depth)
+        if records:
+            self.put(depth, f"{name} = {name} if isinstance({name}, list) else [{name}]")
         if text:
             self.put(depth, f"{name} = {name}.encode()")
-        length = f"put_varint(len({name}) + 1)" if subcon.compact else f"P{self.packer(fmt)}(len({name}))"
-        self.put(depth, f"w({length}); w({name})")
+        self.put(depth, f"{number} = " + (f"sum(map(len, {name}))" if records else f"len({name})"))
+        self.length(number, subcon.compact, fmt, depth)
+        if records:
+            self.put(depth, f"parts.append(out); parts += {name}; out = bytearray()")
+        else:
+            self.put(depth, f"out += {name}")
 
     def array(self, subcon: ArrayOf, expression: str, depth: int) -> None:
         """An array; one of plain numbers is packed in one call."""
-        name = self.name("a")
+        name, number = self.name("a"), self.name("n")
         self.put(depth, f"{name} = {expression}")
         depth = self.null(name, subcon, b"\0" if subcon.compact else b"\xff" * 4, depth)
-        length = f"put_varint(len({name}) + 1)" if subcon.compact else f"P{self.packer('i')}(len({name}))"
-        self.put(depth, f"w({length})")
+        self.put(depth, f"{number} = len({name})")
+        self.length(number, subcon.compact, "i", depth)
         fixed = fixed_format(subcon.subcon)
         if fixed and len(fixed[0]) == 1:
-            self.put(depth, f"w(pack('>%d{fixed[0]}' % len({name}), *{name}))")
+            self.put(depth, f"out += pack('>%d{fixed[0]}' % {number}, *{name})")
             return
         element = self.name("x")
         self.put(depth, f"for {element} in {name}:")
@@ -260,10 +270,10 @@ class EncoderSource(Source):
         """A struct: runs of fixed fields in one pack, then the others, then the tagged fields."""
         run: list[tuple[str, str]] = []
 
-        def flush(tail: str = "") -> None:
-            if run or tail:
-                packer = self.packer("".join(fmt for _, fmt in run) + tail)
-                self.put(depth, f"w(P{packer}({', '.join(f'{expression}.{name}' for name, _ in run)}))")
+        def flush() -> None:
+            if run:
+                packer = self.packer("".join(fmt for _, fmt in run))
+                self.put(depth, f"out += P{packer}({', '.join(f'{expression}.{name}' for name, _ in run)})")
                 run.clear()
 
         for name, subcon in tree.fields:
@@ -273,37 +283,26 @@ class EncoderSource(Source):
                 continue
             flush()
             self.value(subcon, f"{expression}.{name}", depth)
-        if tree.tagged is None:
-            flush()
-        elif not tree.tagged.known:
-            # "x" is a zero byte: no tagged field, unless the value carries ones from a newer peer.
-            self.put(depth, f"if {expression}.unknown_tags is None:")
-            depth += 1
-            saved = list(run)
-            flush("x")
-            depth -= 1
-            self.put(depth, "else:")
-            depth += 1
-            run.extend(saved)
-            flush()
-            self.put(depth, f"put_tags(w, [], {expression}.unknown_tags)")
-        else:
-            flush()
+        flush()
+        if tree.tagged is not None:
             self.tags(tree.tagged, expression, depth)
 
     def tags(self, tagged: TaggedFields, expression: str, depth: int) -> None:
-        """The known tagged fields that differ from their default, and the unknown ones."""
-        known, inner, saved = self.name("k"), self.name("p"), self.name("w")
-        self.put(depth, f"{known} = []")
+        """The known tagged fields that differ from their default, and the unknown ones; mostly there are none."""
+        known = self.name("k") if tagged.known else "()"
+        if tagged.known:
+            self.put(depth, f"{known} = None")
         for field in tagged.known.values():
-            value = self.name()
+            value, saved = self.name(), self.name("w")
             self.put(depth, f"{value} = {expression}.{field.name}")
             empty = f"{value} is not None" if field.default is None else f"{value} != {self.default(field.default)}"
             self.put(depth, f"if {empty}:")
-            self.put(depth + 1, f"{inner} = []; {saved} = w; w = {inner}.append")
+            self.put(depth + 1, f"{saved} = out; out = bytearray()")
             self.value(field.subcon, value, depth + 1)
-            self.put(depth + 1, f"w = {saved}; {known}.append(({field.tag}, b''.join({inner})))")
-        self.put(depth, f"put_tags(w, {known}, {expression}.unknown_tags)")
+            self.put(depth + 1, f"{known} = [*({known} or ()), ({field.tag}, out)]; out = {saved}")
+        none = f"{expression}.unknown_tags is None" + (f" and {known} is None" if tagged.known else "")
+        self.put(depth, f"if {none}: out.append(0)")
+        self.put(depth, f"else: put_tags(out, {known}, {expression}.unknown_tags)")
 
     def default(self, value: Any) -> str:
         """A tagged field's default as an expression."""
@@ -323,19 +322,23 @@ def generate_decoder(tree: VersionedStruct, name: str) -> DecodeFunction:
     )
     writer.put(0, "def decode(b, o):")
     writer.put(1, "end = len(b)")
-    writer.put(1, f"return {writer.struct(tree, 1)}, o")
+    made = writer.struct(tree, 1)
+    writer.put(1, "if o > end: raise Malformed")  # a field that is cut off is shorter than it says
+    writer.put(1, f"return {made}, o")
     decode: DecodeFunction = compiled(writer, name, "decode")
     return decode
 
 
 def generate_encoder(tree: VersionedStruct, name: str) -> EncodeFunction:
-    """Generate and compile the encoder of one tree: value -> list of buffers."""
-    writer = EncoderSource(
-        {"pack": struct.pack, "put_records": put_records, "put_tags": put_tags, "put_varint": put_varint}
-    )
+    """Generate and compile the encoder of one tree: value -> list of buffers.
+
+    All but what was given as records is the caller's own.
+    """
+    writer = EncoderSource({"pack": struct.pack, "put_tags": put_tags, "put_varint": put_varint})
     writer.put(0, "def encode(root):")
-    writer.put(1, "parts = []; w = parts.append")
+    writer.put(1, "parts = []; out = bytearray()")
     writer.struct(tree, "root", 1)
+    writer.put(1, "parts.append(out)")
     writer.put(1, "return parts")
     encode: EncodeFunction = compiled(writer, name, "encode")
     return encode

@@ -8,8 +8,15 @@ from fencepost.protocol.schema import DecodeError
 from fencepost.protocol.varints import Malformed, get_varint
 
 _START = struct.Struct(">hhih")
+_START_BYTES = _START.size
 _CORRELATION = struct.Struct(">i")
 NULL_CLIENT_ID = -1
+_FLEXIBLE = frozenset(
+    (api.key, version)
+    for api in API_BY_KEY.values()
+    for version in range(max(api.flexible_since, api.served[0]), max(api.served[1], api.unstable or 0) + 1)
+)
+"""(API key, version) of the requests whose header ends with tagged fields, as far as we read them."""
 
 
 class RequestHeader(NamedTuple):
@@ -28,27 +35,28 @@ def read_request_header(buffer: Any, start: int = 0) -> RequestHeader:
     An API that is not in the registry, or a version past ours, is read as far as the client id: its `body_start` means
     nothing, but the correlation id is right, so that it can be refused (KIP-511). Raises DecodeError.
     """
-    view = memoryview(buffer)
-    if len(view) - start < _START.size:
-        raise DecodeError("RequestHeader", 1, f"{len(view) - start} bytes, the least is {_START.size}", offset=start)
-    api_key, version, correlation_id, size = _START.unpack_from(view, start)
-    position = start + _START.size
-    if size < -1 or position + size > len(view):
-        raise DecodeError("RequestHeader", 1, f"a length of {size}", "client_id", position)
+    try:
+        api_key, version, correlation_id, size = _START.unpack_from(buffer, start)
+    except struct.error as error:
+        why = f"{len(buffer) - start} bytes, the least is {_START.size}"
+        raise DecodeError("RequestHeader", 1, why, offset=start) from error
+    position = start + _START_BYTES
     client_id = None
-    if size >= 0:
+    if size != NULL_CLIENT_ID:
+        end = position + size
+        if size < 0 or end > len(buffer):
+            raise DecodeError("RequestHeader", 1, f"a length of {size}", "client_id", position)
         try:
-            client_id = str(view[position : position + size], "utf-8")
+            client_id = str(buffer[position:end], "utf-8")
         except UnicodeDecodeError as error:
             raise DecodeError("RequestHeader", 1, str(error), "client_id", position) from error
-        position += size
-    api = API_BY_KEY.get(api_key)
-    if api is not None and version >= api.flexible_since and api.reads(version):
-        if position < len(view) and not view[position]:
+        position = end
+    if (api_key, version) in _FLEXIBLE:
+        if buffer[position : position + 1] == b"\0":
             position += 1  # no tagged fields, as nearly always
         else:
-            position = skip_tags(view, position)
-    return RequestHeader(api_key, version, correlation_id, client_id, position)
+            position = skip_tags(memoryview(buffer), position)
+    return tuple.__new__(RequestHeader, (api_key, version, correlation_id, client_id, position))
 
 
 def skip_tags(view: memoryview, position: int) -> int:

@@ -5,6 +5,7 @@ class Malformed(Exception):
     """The bytes are no message. Who reads them says in its own error which field they are."""
 
 
+_SHIFTS = (7, 14, 21, 28)
 _SMALL = [bytes((number,)) for number in range(128)]
 
 
@@ -22,19 +23,21 @@ def put_varint(number: int) -> bytes:
 
 def get_varint(b: bytes | memoryview, o: int) -> tuple[int, int]:
     """A varint of at most five bytes at `o`, and where it ends. Raises Malformed, or IndexError at the end."""
-    number = shift = 0
-    while True:
+    number = b[o]
+    o += 1
+    if number < 128:
+        return number, o
+    number &= 127
+    for shift in _SHIFTS:
         byte = b[o]
         o += 1
-        number |= (byte & 127) << shift
         if byte < 128:
-            break
-        shift += 7
-        if shift > 28:
-            raise Malformed("varint")
-    if number > 0xFFFFFFFF:
-        raise Malformed("varint")
-    return number, o
+            number |= byte << shift
+            if number > 0xFFFFFFFF:
+                raise Malformed("varint")
+            return number, o
+        number |= (byte & 127) << shift
+    raise Malformed("varint")
 
 
 def put_signed_varint(number: int) -> bytes:

@@ -3,42 +3,51 @@
 import logging
 import socket
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol, TypeAlias
 
 import trio
 
 from fencepost.broker.network.context import CloseConnection, Endpoint, RequestContext
-from fencepost.broker.network.dispatch import Route, UnservedRequest
+from fencepost.broker.network.dispatch import Dispatch, Route, UnservedRequest
 from fencepost.broker.network.frames import BadFrame, FrameBuffer
-from fencepost.broker.network.poller import Registration, Work, failed, register
+from fencepost.broker.network.poller import Poller, Registration, Work, failed, register
 from fencepost.broker.network.reply import READY, Ready
 from fencepost.broker.network.response_queue import ResponseQueue
+from fencepost.broker.ports import HasClock, HasFlusher, HasMetrics
 from fencepost.coordinator.deferred import Deferred
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.headers import read_request_header
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.schema import DecodeError
 
-if TYPE_CHECKING:
-    from fencepost.broker.network.server import Server
-
 logger = logging.getLogger(__name__)
 
+_API_VERSIONS = ApiKey.API_VERSIONS  # a global: a member read from its enum costs twenty times as much
 Unfinished = Coroutine[Any, Any, None]
 """The rest of what a plain function began: to be awaited before anything else is done."""
 
 
-class _Call:
-    """One request on its way to its handler and back."""
+class _Broker(HasClock, HasFlusher, HasMetrics, Protocol):
+    """What a connection itself needs of the broker."""
 
-    __slots__ = ("began", "context", "request", "route")
 
-    def __init__(self, route: Route, request: Any, context: RequestContext) -> None:
-        self.route = route
-        self.request = request
-        self.context = context
-        self.began = 0.0
-        """By the broker's monotonic clock."""
+class _Server(Protocol):
+    """What a connection needs of the server that accepted it."""
+
+    @property
+    def node(self) -> _Broker: ...
+
+    dispatch: Dispatch
+    poller: Poller | None
+    request_bytes_max: int
+    now: float
+    """By trio's clock, as of the last sweep."""
+    draining: bool
+    """The broker ends in order: what has come is answered, nothing more is read."""
+
+
+_Owed: TypeAlias = tuple[Route, int, float]
+"""A request whose response is not there yet: its route, its correlation id, and when it began by the broker's clock."""
 
 
 class Connection:
@@ -70,7 +79,7 @@ class Connection:
         "requests",
     )
 
-    def __init__(self, server: "Server", sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
+    def __init__(self, server: _Server, sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
         self.peer = peer
         self.opened = self.last_active = server.now
         self.requests = 0
@@ -84,7 +93,7 @@ class Connection:
         self._frames = FrameBuffer(server.request_bytes_max)
         self._responses = ResponseQueue(server.node, sock)
         self._registration: Registration
-        self._parked: tuple[_Call, Deferred[Ready]] | None = None
+        self._parked: tuple[_Owed, Deferred[Ready]] | None = None
         """The request that another connection's request will answer. Nothing is read until then."""
         self._scope = trio.CancelScope()
 
@@ -174,83 +183,79 @@ class Connection:
         return not self._server.draining
 
     def _serve_frame(self, frame: memoryview) -> Unfinished | None:
-        """Serve one request, as far as nothing has to be waited for."""
-        self.requests += 1
-        call = self._read(frame)
-        if self._responses.count and not call.route.prompt and not self._responses.try_send():
-            return self._handle_after_send(call)
-        return self._handle(call)
-
-    def _read(self, frame: memoryview) -> _Call:
-        """Header, route and body of a request. Raises DecodeError and UnservedRequest.
+        """Serve one request, as far as nothing has to be waited for. Raises DecodeError and UnservedRequest.
 
         What a frame holds behind the last field is not looked at, as in Kafka. Clients in use do send more than they
         should: librdkafka 1.0 behind ApiVersions v0, 2.0 behind ListGroups v4 and OffsetFetch v7, 2.x behind Metadata
         v9 and later (its issue 5049).
         """
-        header = read_request_header(frame)
-        key, version, request = header.api_key, header.api_version, None
-        if key == ApiKey.API_VERSIONS and not API_BY_KEY[key].serves(version):
+        self.requests += 1
+        key, version, correlation_id, client_id, body_start = read_request_header(frame)
+        request = None
+        if key == _API_VERSIONS and not API_BY_KEY[key].serves(version):
             version = 0  # KIP-511: answered in the oldest version, whatever the body is
             route = self._server.dispatch.route(key, version)
         else:
             route = self._server.dispatch.route(key, version)
             try:
-                request, _ = route.decode(frame, header.body_start)
+                request, _ = route.decode(frame, body_start)
             except Exception:
-                route.api.request.decode_prefix(frame, version, header.body_start)
+                route.api.request.decode_prefix(frame, version, body_start)
                 raise
-        context = RequestContext(key, version, header.correlation_id, header.client_id, self.peer.host, self._listener)
-        return _Call(route, request, context)
+        context = RequestContext(key, version, correlation_id, client_id, self.peer.host, self._listener)
+        if self._responses.count and not route.prompt and not self._responses.try_send():
+            return self._handle_after_send(route, request, context)
+        return self._handle(route, request, context)
 
-    def _handle(self, call: _Call) -> Unfinished | None:
+    def _handle(self, route: Route, request: Any, context: RequestContext) -> Unfinished | None:
         """Have the request handled, and put the response into the queue when it is there.
 
         Every request passes here once, whatever its API: a check before every handler (may this client do this, does
         a quota hold it back) belongs in front of the handler's call.
         """
-        call.began = self._node.clock.monotonic()
-        reply = call.route.handle(self._node, call.request, call.context)
+        owed = route, context.correlation_id, self._node.clock.monotonic()
+        reply = route.handle(self._node, request, context)
         if reply is None or isinstance(reply, READY):
-            return self._respond(call, reply)
+            return self._respond(owed, reply)
         if isinstance(reply, Deferred):
-            return self._park(call, reply)
-        return self._respond_later(call, reply)
+            return self._park(owed, reply)
+        return self._respond_later(owed, reply)
 
-    def _respond(self, call: _Call, reply: Ready) -> Unfinished | None:
+    def _respond(self, owed: _Owed, reply: Ready) -> Unfinished | None:
         """Count the request, and queue its response."""
-        context = call.context
-        self._node.metrics.count_request(context.api_key, self._node.clock.monotonic() - call.began)
+        route, correlation_id, began = owed
+        self._node.metrics.count_request(route.api.key, self._node.clock.monotonic() - began)
         if reply is None:
             return None
-        return self._send() if self._responses.put(call.route, context.correlation_id, reply) else None
+        return self._send() if self._responses.put(route, correlation_id, reply) else None
 
-    async def _handle_after_send(self, call: _Call) -> None:
+    async def _handle_after_send(self, route: Route, request: Any, context: RequestContext) -> None:
         """The responses before it leave first: its handler may wait for other clients or for time."""
         await self._send()
-        if (unfinished := self._handle(call)) is not None:
+        if (unfinished := self._handle(route, request, context)) is not None:
             await unfinished
 
-    async def _respond_later(self, call: _Call, waiting: Coroutine[Any, Any, Ready]) -> None:
+    async def _respond_later(self, owed: _Owed, waiting: Coroutine[Any, Any, Ready]) -> None:
         """Wait for the reply; then as `_respond`."""
         self.busy_in_handler = True
         try:
             reply = await waiting
         except BaseException:
-            self._node.metrics.count_request(call.context.api_key, self._node.clock.monotonic() - call.began)
+            route, _, began = owed
+            self._node.metrics.count_request(route.api.key, self._node.clock.monotonic() - began)
             raise
         finally:
             self.busy_in_handler = False
-        if (unfinished := self._respond(call, reply)) is not None:
+        if (unfinished := self._respond(owed, reply)) is not None:
             await unfinished
 
     # A request that another connection's request answers
 
-    def _park(self, call: _Call, deferred: Deferred[Ready]) -> Unfinished | None:
+    def _park(self, owed: _Owed, deferred: Deferred[Ready]) -> Unfinished | None:
         """Read nothing until the reply is there, without the connection's task."""
         if deferred.is_complete:
-            return self._respond_later(call, deferred.wait())
-        self._parked = call, deferred
+            return self._respond_later(owed, deferred.wait())
+        self._parked = owed, deferred
         self._registration.pause_reading()
         self.idle = False
         self.busy_in_handler = True
@@ -260,21 +265,21 @@ class Connection:
     def _unpark(self) -> None:
         """The reply is there: respond from here, unless there is something to wait for, or more to do."""
         assert self._parked is not None
-        call, deferred = self._parked
+        owed, deferred = self._parked
         self._parked = None
         try:
-            work = self._unparked(call, deferred)
+            work = self._unparked(owed, deferred)
         except Exception as error:  # noqa: BLE001 - it is this connection's, not that of the request under way
             work = failed(error)
         self.idle = work is None
         self._registration.resume_reading(work)
 
-    def _unparked(self, call: _Call, deferred: Deferred[Ready]) -> Work | None:
+    def _unparked(self, owed: _Owed, deferred: Deferred[Ready]) -> Work | None:
         """Respond to a request that was parked; what is left is the task's."""
         if not deferred.may_leave:
-            return self._finish(self._respond_later(call, deferred.wait()))
+            return self._finish(self._respond_later(owed, deferred.wait()))
         self.busy_in_handler = False
-        unfinished = self._respond(call, deferred.now())
+        unfinished = self._respond(owed, deferred.now())
         if unfinished is not None or self._server.draining or self._frames.pending_bytes:
             return self._finish(unfinished)
         return None if self._responses.try_send() else self._finish(self._send())

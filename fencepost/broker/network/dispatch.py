@@ -12,11 +12,11 @@ from fencepost.protocol.registry import API_BY_KEY, Api
 
 if TYPE_CHECKING:
     from fencepost.broker.network.context import RequestContext
-    from fencepost.broker.node import Node
     from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
 
-Handler = Callable[["Node", Any, "RequestContext"], Reply]
-"""A plain function where it may answer at once, else a coroutine function."""
+Handler = Callable[[Any, Any, "RequestContext"], Reply]
+"""Takes the broker, as much of it as the handler's own protocol names, the request, and its context. A plain function
+where it may answer at once, else a coroutine function."""
 
 PROMPT = frozenset(
     {

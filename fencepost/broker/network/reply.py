@@ -26,7 +26,7 @@ class Encoded:
 
 
 class Durable:
-    """A response that may leave only when every one of `tickets` is settled: the newest of each log.
+    """A response that may leave only when every one of `tickets` is settled.
 
     A handler returns it instead of waiting itself. So the requests that stand behind each other in one connection's
     buffer are all appended first, and share one flush.

@@ -2,17 +2,17 @@
 
 import socket
 import struct
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.log.storage.store import FileRegion
 from fencepost.broker.network.dispatch import Route
 from fencepost.broker.network.reply import Durable, Encoded, Response
 from fencepost.broker.network.transmission import JOIN_BYTES_MAX, Rest, send_parts, start_sending
+from fencepost.broker.ports import HasFlusher
 
 if TYPE_CHECKING:
-    from fencepost.broker.log.results import FlushedLog, Ticket
-    from fencepost.broker.node import Node
+    from fencepost.broker.log.results import Ticket
 
 FLUSH_BYTES = 1 << 20
 FLUSH_RESPONSES = 128
@@ -27,9 +27,20 @@ class ResponseQueue:
     `FLUSH_BYTES` plus one response.
     """
 
-    __slots__ = ("_acknowledgements", "_parts", "_rest", "_size_bytes", "_socket", "_unsettled", "count")
+    __slots__ = (
+        "_acknowledgements",
+        "_asker",
+        "_node",
+        "_parts",
+        "_rest",
+        "_size_bytes",
+        "_socket",
+        "_tickets",
+        "count",
+    )
 
-    def __init__(self, node: "Node", sock: socket.socket) -> None:
+    def __init__(self, node: HasFlusher, sock: socket.socket) -> None:
+        self._node = node
         self._socket = sock
         self._parts: list[Any] = []
         """Frames as pieces to be sent in order: bytes-like objects and FileRegions."""
@@ -38,21 +49,23 @@ class ResponseQueue:
         self._size_bytes = 0
         self._acknowledgements: list[tuple[int, int, Route, int, Durable]] = []
         """Those that wait for logs: where in `_parts` each begins and ends, and how to encode it again."""
-        self._unsettled = Unsettled(node)
+        self._tickets: list[Ticket] = []
+        """What these wait for."""
+        self._asker = object()
+        """Stands for this connection where the flusher remembers it: it refers to nothing that would outlive it."""
         self._rest: Rest | None = None
         """What `try_send` began to send and `send` has to finish."""
 
     def put(self, route: Route, correlation_id: int, reply: Response | Encoded | Durable) -> bool:
         """Put a response behind those that wait to be sent. True: the queue is full, so it must be sent now."""
-        parts = self._parts
         if isinstance(reply, Durable):
             frame = _frame(route, correlation_id, reply.response)
-            start = len(parts)
+            start = len(self._parts)
             self._acknowledgements.append((start, start + len(frame), route, correlation_id, reply))
-            self._unsettled.add(reply.tickets)
+            self._tickets += reply.tickets
         else:
             frame = _frame(route, correlation_id, reply)
-        parts += frame
+        self._parts += frame
         self.count += 1
         self._size_bytes += sum(map(len, frame))
         return self._size_bytes >= FLUSH_BYTES or self.count >= FLUSH_RESPONSES
@@ -60,16 +73,15 @@ class ResponseQueue:
     def try_send(self) -> bool:
         """Send all responses if nothing has to be waited for; False: what is left of them is for `send`."""
         if self._acknowledgements:
-            if not self._unsettled.is_settled():
+            if not self._is_settled():
                 return False
-            self._unsettled.clear()
-            self._acknowledgements.clear()
+            self._acknowledgements, self._tickets = [], []
         parts = self._parts
         if self._size_bytes > JOIN_BYTES_MAX or FileRegion in map(type, parts):
             self._clear()
             self._rest = start_sending(self._socket, parts)
             return self._rest is None
-        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        data = b"".join(parts)
         try:
             sent = self._socket.send(data)
         except BlockingIOError:
@@ -90,9 +102,10 @@ class ResponseQueue:
             await rest.finish(progress)
             return
         if self._acknowledgements:
-            if await self._unsettled.wait():
+            tickets, self._tickets = self._tickets, []
+            if await self._node.commit_all(tickets):
                 self._revise()
-            self._acknowledgements.clear()
+            self._acknowledgements = []
         parts = self._parts
         self._clear()
         await send_parts(self._socket, parts, progress)
@@ -103,45 +116,19 @@ class ResponseQueue:
             reply.revise()
             self._parts[start:stop] = _frame(route, correlation_id, reply.response)
 
+    def _is_settled(self) -> bool:
+        """Whether every ticket is settled; where only a brief flush is missing, it is done on the spot."""
+        commit = self._node.commit
+        waits = [ticket for ticket in self._tickets if not commit.is_settled(ticket) or ticket.log.binds_late]
+        if not waits:
+            return True
+        if any(ticket.log.binds_late for ticket in waits):
+            return False  # their responses are to be revised
+        logs = {ticket.log: None for ticket in waits}
+        return commit.settle_here(self._asker, logs) and all(map(commit.is_settled, waits))
+
     def _clear(self) -> None:
         self._parts, self._size_bytes, self.count = [], 0, 0
-
-
-class Unsettled:
-    """What the responses of one connection wait for: the newest ticket of each log."""
-
-    __slots__ = ("_asker", "_newest", "_node")
-
-    def __init__(self, node: "Node") -> None:
-        self._node = node
-        self._asker = object()
-        """Stands for this connection where the flusher remembers it: it refers to nothing that would outlive it."""
-        self._newest: dict[FlushedLog, Ticket] = {}
-
-    def add(self, tickets: "Collection[Ticket]") -> None:
-        """Wait for these, too."""
-        for ticket in tickets:
-            newest = self._newest.get(ticket.log)
-            if newest is None or ticket.end_offset > newest.end_offset:
-                self._newest[ticket.log] = ticket
-
-    def is_settled(self) -> bool:
-        """Whether all of it is settled; where only a brief flush is missing, it is done on the spot."""
-        commit, newest = self._node.commit, self._newest
-        if any(log.binds_late for log in newest):
-            return False  # their responses are to be revised
-        if all(map(commit.is_settled, newest.values())):
-            return True
-        return commit.settle_here(self._asker, newest) and all(map(commit.is_settled, newest.values()))
-
-    def clear(self) -> None:
-        """Wait for nothing any more."""
-        self._newest = {}
-
-    async def wait(self) -> bool:
-        """Return when all of it is settled or lost. True: responses may have changed, and are to be encoded again."""
-        newest, self._newest = self._newest, {}
-        return await self._node.commit_all(newest.values())
 
 
 def _frame(route: Route, correlation_id: int, response: Response | Encoded) -> list[Any]:
@@ -155,4 +142,4 @@ def _frame(route: Route, correlation_id: int, response: Response | Encoded) -> l
             parts = route.api.response.encode_parts(response, route.version)
     end = route.header_end
     size = CORRELATION_ID_BYTES + len(end) + sum(map(len, parts))
-    return [_HEAD.pack(size, correlation_id) + end, *parts]
+    return [_HEAD.pack(size, correlation_id) + end + parts[0], *parts[1:]]
