@@ -137,11 +137,7 @@ async def _settle_first(
     unsettled: "_Unsettled",
 ) -> Ready:
     await _settle(node, request.transactional_id or "", unsettled, context)
-    large = _for_thread(node, large)
-    if large:
-        return await _stage_first(node, request, context, writes, large)
-    _append_all(node, request, context, writes)
-    return await _throttle_first(node, request, writes)
+    return await _stage_first(node, request, context, writes, _for_thread(node, large))
 
 
 async def _stage_first(

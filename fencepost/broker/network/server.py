@@ -4,7 +4,7 @@ import errno
 import logging
 import math
 import socket
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import trio
 
@@ -13,10 +13,8 @@ from fencepost.broker.network.context import Endpoint
 from fencepost.broker.network.dispatch import Dispatch
 from fencepost.broker.network.poller import poller_of_loop
 from fencepost.broker.network.transmission import listen_unpaced, pace
+from fencepost.broker.ports import HasClock, HasConfig, HasFlusher, HasMetrics
 from fencepost.broker.ticker import every
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 logger = logging.getLogger(__name__)
 
@@ -28,10 +26,14 @@ _ANY_ADDRESS = ("0.0.0.0", "::")
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
+class _Broker(HasClock, HasConfig, HasFlusher, HasMetrics, Protocol):
+    """What the listener and its connections need of the broker."""
+
+
 class Server:
     """One listening socket and its connections."""
 
-    def __init__(self, node: "Node", dispatch: Dispatch, advertised: Endpoint | None) -> None:
+    def __init__(self, node: _Broker, dispatch: Dispatch, advertised: Endpoint | None) -> None:
         config = node.config
         self.node = node
         self.dispatch = dispatch
