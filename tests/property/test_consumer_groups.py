@@ -28,7 +28,7 @@ from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.clocks import StillClock
-from tests.unit.group.kit import MemoryLogs
+from tests.kit.memory_log import CoordinatorLogs
 
 SEEDS = [*range(25), 10_894, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(25, 80))]
 """The last one found that a group which became classic gave away what its members still read."""
@@ -118,7 +118,7 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
-        self.clock, self.topics, self.logs = StillClock(), Topics(), MemoryLogs(1)
+        self.clock, self.topics, self.logs = StillClock(), Topics(), CoordinatorLogs(1)
         interval_ms = self.random.choice([0, 0, 500])
         self.config = GroupConfig(group_consumer_assignment_interval_ms=interval_ms)
         self.service = GroupService(self.config, self.logs, self.topics, self.clock, self._new_id)

@@ -45,7 +45,7 @@ class GroupWorld(RuleBasedStateMachine):
         self.unheard: list[tuple[int, bool]] = []
 
     async def _make(self) -> kit.World:
-        return kit.World(GroupConfig(), kit.MemoryLogs(1))
+        return kit.World(GroupConfig(), kit.CoordinatorLogs(1))
 
     def run(self, act: Callable[[], Any]) -> Any:
         """Run one coroutine of the service, given up where it would wait for other members."""

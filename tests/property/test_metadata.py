@@ -24,7 +24,7 @@ from fencepost.protocol.metadata_record_types import (
 )
 from fencepost.protocol.metadata_records import decode_metadata_record, encode_metadata_record
 from tests.kit.examples import examples
-from tests.unit.metadata.kit import Cluster, MemoryLog, PowerCut, started
+from tests.unit.metadata.kit import Cluster, MetadataLog, PowerCut, started
 
 SMALL = Bounds(append_records_max=3)
 NAMES = ("a", "b", "c", "d")
@@ -222,7 +222,7 @@ def test_a_controller_that_dies_at_any_append_leaves_the_state_before_or_after_t
     """E.6: failover at every append, with batches of three records so that most changes span several."""
 
     async def run() -> None:
-        cluster = await started(MemoryLog(), bounds=SMALL)
+        cluster = await started(MetadataLog(), bounds=SMALL)
         cluster.log.appends, cluster.log.dies_at = 0, dies_at
         before = seen(cluster.service.image)
         try:

@@ -35,7 +35,7 @@ from fencepost.protocol.metadata_record_types import (
 )
 from fencepost.protocol.metadata_records import decode_metadata_record, decode_metadata_records
 from tests.kit.examples import examples
-from tests.unit.metadata.kit import Ids, MemoryLog, PowerCut, build
+from tests.unit.metadata.kit import Ids, MetadataLog, PowerCut, build
 
 CONFIG = load_config(assignments=["offsets.topic.num.partitions=1", "transaction.state.log.num.partitions=1"])
 NAMES = ("a", "b", "c.d", "c_d")
@@ -131,9 +131,9 @@ class World:
     """A log, controllers over it that come and go, and all that was ever shown."""
 
     bounds: Bounds
-    log: MemoryLog = field(default_factory=MemoryLog)
+    log: MetadataLog = field(default_factory=MetadataLog)
     ids: Ids = field(default_factory=Ids)
-    logs: dict[int, MemoryLog] = field(default_factory=dict)
+    logs: dict[int, MetadataLog] = field(default_factory=dict)
     """By the identity of the controller that sees the log through it."""
 
     async def controller(self, standby: bool) -> MetadataService:

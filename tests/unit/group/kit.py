@@ -1,6 +1,5 @@
 """A world in memory for the group coordinator: logs, topics, a clock, and members that speak plainly."""
 
-from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 
 import trio
@@ -14,88 +13,13 @@ from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.group.state import Group
 from fencepost.coordinator.metadata.image import MetadataImage, PartitionImage, TopicImage
-from fencepost.coordinator.ports import KeyValue, LogListener, LogWriteFailed, ProducerTag, ReplayedBatch
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-from tests.kit.clocks import START_MS, VirtualClock
+from tests.kit.clocks import VirtualClock
+from tests.kit.memory_log import CoordinatorLog, CoordinatorLogs
 
 T0 = TopicPartition("t", 0)
 T1 = TopicPartition("t", 1)
-
-
-class MemoryTicket:
-    """An append to a `MemoryLog`."""
-
-    def __init__(self, log: "MemoryLog") -> None:
-        self._log = log
-        self.end_offset = log.end_offset
-
-    @property
-    def is_durable(self) -> bool:
-        return not self._log.held
-
-    async def durable(self) -> None:
-        log = self._log
-        assert self.end_offset <= log.end_offset
-        if log.lost is not None:
-            raise LogWriteFailed(log.lost, "the test says so")
-        while log.held:
-            await log.released.wait()
-
-
-class MemoryLog:
-    """A coordinator's log that keeps its batches; `hold` makes nothing durable until `release`."""
-
-    def __init__(self) -> None:
-        self.batches: list[ReplayedBatch] = []
-        self.end_offset = 0
-        self.listener: LogListener | None = None
-        self.held = False
-        self.refuses: ErrorCode | None = None
-        self.lost: ErrorCode | None = None
-        self.released = trio.Event()
-
-    @property
-    def newest(self) -> MemoryTicket:
-        return MemoryTicket(self)
-
-    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> MemoryTicket:
-        if self.refuses is not None:
-            raise LogWriteFailed(self.refuses, "the test says so")
-        producer_id, epoch = (producer.producer_id, producer.producer_epoch) if producer else (-1, -1)
-        batch = ReplayedBatch(self.end_offset, producer_id, epoch, producer is not None, None, list(records), now_ms)
-        self.batches.append(batch)
-        self.end_offset += len(records)
-        return self.newest
-
-    def append_marker(self, producer_id: int, commit: bool) -> None:
-        self.batches.append(ReplayedBatch(self.end_offset, producer_id, 0, True, commit, (), START_MS))
-        self.end_offset += 1
-
-    def hold(self) -> None:
-        self.held = True
-        self.released = trio.Event()
-
-    def release(self) -> None:
-        self.held = False
-        self.released.set()
-
-    def replay(self) -> Iterator[ReplayedBatch]:
-        return iter(self.batches)
-
-
-class MemoryLogs:
-    """The partitions of `__consumer_offsets`."""
-
-    def __init__(self, partitions: int = 50) -> None:
-        self.count = partitions
-        self.logs: dict[int, MemoryLog] = {}
-
-    def log(self, partition: int) -> MemoryLog:
-        return self.logs.setdefault(partition, MemoryLog())
-
-    def existing(self) -> Collection[int]:
-        return self.logs.keys()
 
 
 class Topics:
@@ -130,10 +54,10 @@ class World:
     """A group service over memory; `restart` is what a restart of the broker would leave."""
 
     def __init__(
-        self, config: GroupConfig | None = None, logs: MemoryLogs | None = None, topics: Topics | None = None
+        self, config: GroupConfig | None = None, logs: CoordinatorLogs | None = None, topics: Topics | None = None
     ) -> None:
         self.config = config or GroupConfig(group_initial_rebalance_delay_ms=3000)
-        self.logs = logs or MemoryLogs()
+        self.logs = logs or CoordinatorLogs()
         self.topics = topics or Topics("t", "u")
         ids = count(1)
         self.service = GroupService(self.config, self.logs, self.topics, VirtualClock(), lambda: str(next(ids)))
@@ -143,7 +67,7 @@ class World:
         await world.service.start()
         return world
 
-    def log_of(self, group_id: str = "g") -> MemoryLog:
+    def log_of(self, group_id: str = "g") -> CoordinatorLog:
         return self.logs.log(self.service.group_partition(group_id))
 
     async def join(self, member_id: str = "", **changes: object) -> JoinReply:

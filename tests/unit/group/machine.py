@@ -7,10 +7,11 @@ from fencepost.coordinator.group.decision import ClassicDecision
 from fencepost.coordinator.group.join import join
 from fencepost.coordinator.group.state import Dead, Stable
 from fencepost.coordinator.group.timers import TimerKind
+from tests.kit.clocks import START_MS
 from tests.unit.group import kit
 
 CONFIG = GroupConfig()
-NOW = kit.START_MS
+NOW = START_MS
 
 
 def first(new_id: str = "a", **changes: object) -> ClassicDecision:

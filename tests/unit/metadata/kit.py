@@ -1,9 +1,7 @@
 """In-memory ports for the metadata service: a log that can crash at any append, the real rules, a clock."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-
-import trio
+from dataclasses import dataclass
 
 from fencepost.broker.config.broker_config import BrokerConfig, load_config
 from fencepost.broker.config.topic_rules import TopicRules, cluster_facts
@@ -15,8 +13,8 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.metadata_record_types import MetadataRecord
 from fencepost.protocol.metadata_records import decode_metadata_record, encode_metadata_record
 from tests.kit.clocks import StillClock
+from tests.kit.memory_log import WANTED, MemoryLog, MemoryTicket
 
-NODE_ID = 1
 CLUSTER_ID = "t2Rk3nWSQQiVcAhMXp8GQw"
 
 
@@ -25,55 +23,27 @@ class PowerCut(BaseException):
 
 
 @dataclass
-class MemoryTicket:
-    """An append to a `MemoryLog`."""
+class MetadataLog(MemoryLog[list[bytes]]):
+    """The metadata log. The append number `dies_at` is the last thing that does not happen; append number `refuses` is
+    refused once. `end_offset` is how far this controller has read or written; others may share `batches` and be
+    further."""
 
-    log: "MemoryLog"
-    end_offset: int
-
-    @property
-    def is_durable(self) -> bool:
-        return self.log.durable_end >= self.end_offset
-
-    async def durable(self) -> None:
-        await self.log.durable(self.end_offset)
-
-
-@dataclass
-class MemoryLog:
-    """The metadata log. `delay_seconds` pass until an append is durable; the append number `dies_at` is the last
-    thing that does not happen; append number `refuses` is refused once."""
-
-    delay_seconds: float = 0.0
+    at_once: bool = False
     dies_at: int | None = None
     refuses: int | None = None
-    batches: list[list[bytes]] = field(default_factory=list)
-    durable_end: int = 0
-    appends: int = 0
-    end_offset: int = 0
-    """How far this controller has read or written; others may share `batches` and be further."""
 
-    def append(self, values: Sequence[bytes], now_ms: int) -> "MemoryTicket":
+    def append(self, values: Sequence[bytes], now_ms: int) -> MemoryTicket:
         assert values
         self.appends += 1
         if self.dies_at == self.appends:
             raise PowerCut
         if self.refuses == self.appends:
-            raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the test wants it so")
+            raise LogWriteFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE, WANTED)
         if (there := sum(map(len, self.batches))) != self.end_offset:
             raise LogSuperseded(ErrorCode.NOT_CONTROLLER, f"the log goes to {there}")
         self.batches.append(list(values))
         self.end_offset += len(values)
         return self.newest
-
-    @property
-    def newest(self) -> "MemoryTicket":
-        return MemoryTicket(self, self.end_offset)
-
-    async def durable(self, end_offset: int) -> None:
-        if self.durable_end < end_offset and self.delay_seconds:
-            await trio.sleep(self.delay_seconds)
-        self.durable_end = max(self.durable_end, end_offset)
 
     def seek(self, offset: int) -> None:
         self.end_offset = offset
@@ -90,17 +60,17 @@ class MemoryLog:
         """Everything in it, decoded."""
         return [decode_metadata_record(value) for values in self.batches for value in values]
 
-    def survivor(self) -> "MemoryLog":
+    def survivor(self) -> "MetadataLog":
         """The log as the next process finds it; what was appended is there, durable or not."""
         batches = [list(values) for values in self.batches]
-        return MemoryLog(batches=batches, durable_end=sum(map(len, batches)))
+        return MetadataLog(batches=batches, durable_end=sum(map(len, batches)))
 
-    def rival(self) -> "MemoryLog":
+    def rival(self) -> "MetadataLog":
         """The same log as another controller sees it, from its start."""
-        return MemoryLog(batches=self.batches)
+        return MetadataLog(batches=self.batches)
 
     @classmethod
-    def of(cls, *batches: Sequence[MetadataRecord]) -> "MemoryLog":
+    def of(cls, *batches: Sequence[MetadataRecord]) -> "MetadataLog":
         """A log with these batches."""
         encoded = [[encode_metadata_record(record) for record in batch] for batch in batches]
         return cls(batches=encoded, durable_end=sum(map(len, encoded)))
@@ -121,20 +91,20 @@ class Ids:
 class Cluster:
     """A service with its log and what its observer heard."""
 
-    log: MemoryLog
+    log: MetadataLog
     service: MetadataService
     heard: list[Change]
 
 
 def build(
-    log: MemoryLog | None = None,
+    log: MetadataLog | None = None,
     config: BrokerConfig | None = None,
     ids: Ids | None = None,
     bounds: Bounds | None = None,
     snapshots: Snapshots | None = None,
 ) -> Cluster:
     """A service that was not started yet."""
-    log = log if log is not None else MemoryLog()
+    log = log if log is not None else MetadataLog()
     config = config or load_config()
     heard: list[Change] = []
     service = MetadataService(
@@ -151,7 +121,7 @@ def build(
 
 
 async def started(
-    log: MemoryLog | None = None,
+    log: MetadataLog | None = None,
     config: BrokerConfig | None = None,
     ids: Ids | None = None,
     bounds: Bounds | None = None,

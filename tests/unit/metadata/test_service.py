@@ -27,7 +27,7 @@ from fencepost.protocol.metadata_record_types import (
     TopicRecord,
 )
 from fencepost.protocol.topics import TopicPartition
-from tests.unit.metadata.kit import Ids, MemoryLog, PowerCut, build, started, user_topics
+from tests.unit.metadata.kit import Ids, MetadataLog, PowerCut, build, started, user_topics
 
 SMALL = Bounds(append_records_max=3)
 """Batches of three records, so that nearly every change is a transaction over several."""
@@ -65,7 +65,7 @@ async def test_a_restart_reads_back_what_was_there_and_writes_nothing() -> None:
 async def test_a_reply_waits_until_the_change_is_durable(autojump_clock: trio.testing.MockClock) -> None:
     """S0 "Record Visibility": not shown, not answered, not told, before it can no longer be lost."""
     cluster = await started()
-    cluster.log.delay_seconds = 5
+    cluster.log.delay = 5
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cluster.service.create_topics, [NewTopic("a")])
         await trio.sleep(4.9)
@@ -80,7 +80,7 @@ async def test_a_reply_waits_until_the_change_is_durable(autojump_clock: trio.te
 async def test_a_refusal_that_rests_on_what_is_not_durable_waits_too(autojump_clock: trio.testing.MockClock) -> None:
     """ "It exists already" must not be said of a topic that a crash could still undo."""
     cluster = await started()
-    cluster.log.delay_seconds = 5
+    cluster.log.delay = 5
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cluster.service.create_topics, [NewTopic("a")])
         await trio.sleep(1)
@@ -91,7 +91,7 @@ async def test_a_refusal_that_rests_on_what_is_not_durable_waits_too(autojump_cl
 
 async def test_a_change_shows_even_when_the_one_who_wanted_it_left(autojump_clock: trio.testing.MockClock) -> None:
     cluster = await started()
-    cluster.log.delay_seconds = 5
+    cluster.log.delay = 5
     with trio.move_on_after(1):
         await cluster.service.create_topics([NewTopic("a")])
     assert user_topics(cluster.service) == {"a": 1}
@@ -171,7 +171,7 @@ async def test_a_crash_in_the_middle_leaves_all_or_nothing(dies_at: int) -> None
 @pytest.mark.parametrize("dies_at", [2, 5, 30])
 async def test_a_crash_inside_the_bootstrap_is_made_good_at_the_next_start(dies_at: int) -> None:
     """E.2's last bullet: Kafka would take the log for a full one here and never write the rest."""
-    cluster = build(MemoryLog(dies_at=dies_at), bounds=SMALL)
+    cluster = build(MetadataLog(dies_at=dies_at), bounds=SMALL)
     with pytest.raises(PowerCut):
         await cluster.service.start()
     again = await started(cluster.log.survivor(), bounds=SMALL)
@@ -222,7 +222,7 @@ async def test_a_log_that_refuses_a_single_batch_changes_nothing_and_is_an_answe
 
 
 async def test_a_log_with_something_else_in_it_stops_the_start_with_the_offset() -> None:
-    log = MemoryLog.of([FeatureLevelRecord("metadata.version", 25)])
+    log = MetadataLog.of([FeatureLevelRecord("metadata.version", 25)])
     log.batches.append([b"\x01\x63\x00"])
     with pytest.raises(MetadataCorrupt, match="offset 1: metadata record type 99"):
         await started(log)
@@ -239,7 +239,7 @@ async def test_producer_ids_start_at_one_and_never_come_twice() -> None:
 
 async def test_producer_ids_asked_for_at_once_are_different(autojump_clock: trio.testing.MockClock) -> None:
     cluster = await started()
-    cluster.log.delay_seconds = 1
+    cluster.log.delay = 1
     ids: list[int] = []
 
     async def ask() -> None:
@@ -253,14 +253,14 @@ async def test_producer_ids_asked_for_at_once_are_different(autojump_clock: trio
 
 async def test_no_producer_id_is_given_out_before_its_block_is_durable(autojump_clock: trio.testing.MockClock) -> None:
     cluster = await started()
-    cluster.log.delay_seconds = 3
+    cluster.log.delay = 3
     await cluster.service.next_producer_id()
     assert trio.current_time() >= 3
 
 
 async def test_many_who_ask_for_a_topic_at_once_create_it_once(autojump_clock: trio.testing.MockClock) -> None:
     cluster = await started(config=load_config(assignments=["num.partitions=4"]))
-    cluster.log.delay_seconds = 1
+    cluster.log.delay = 1
     codes: list[ErrorCode] = []
 
     async def ask() -> None:

@@ -3,7 +3,8 @@
 The log is a real one: the LogStore over memory, whose conditional append is the fence.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -29,7 +30,8 @@ from fencepost.protocol.metadata_record_types import (
     NoOpRecord,
 )
 from tests.kit.clocks import StillClock, VirtualClock
-from tests.unit.metadata.kit import CLUSTER_ID, Ids, MemoryLog, build, started, user_topics
+from tests.kit.memory_log import MemoryTicket
+from tests.unit.metadata.kit import CLUSTER_ID, Ids, MetadataLog, build, started, user_topics
 
 SMALL = Bounds(append_records_max=3)
 
@@ -121,16 +123,15 @@ async def test_m2_producer_ids_never_come_twice_over_take_overs() -> None:
 
 
 @dataclass
-class Stalling(MemoryLog):
-    """A log whose writer stands still behind append number `stalls_at`, until `go_on`; others go on meanwhile."""
+class Stalling(MetadataLog):
+    """A log whose writer stands still behind append number `stalls_at`, until `release`; others go on meanwhile."""
 
-    stalls_at: int = 1_000
-    go_on: trio.Event = field(default_factory=trio.Event)
+    stalls_at: int = 0
 
-    async def durable(self, end_offset: int) -> None:
-        if self.appends >= self.stalls_at:
-            await self.go_on.wait()
-        await super().durable(end_offset)
+    def append(self, values: Sequence[bytes], now_ms: int) -> MemoryTicket:
+        if self.appends + 1 == self.stalls_at:
+            self.hold()
+        return super().append(values, now_ms)
 
 
 @pytest.mark.parametrize("stalls_at", range(1, 7))
@@ -157,7 +158,7 @@ async def test_m2_a_take_over_within_a_transaction_aborts_it_in_its_first_record
         await new.service.take_over()
         assert rival.records()[count] == (AbortTransactionRecord("Controller failover") if was_open else NoOpRecord())
         assert user_topics(new.service) == seen == ({"before": 1} if was_open else {"before": 1, "a": 14})
-        log.go_on.set()
+        log.release()
     assert [answer.outcome.code is ErrorCode.NONE for answer in answers] == [not was_open]
     [reply] = await new.service.create_topics([NewTopic("later", 5)])
     assert reply.outcome.code is ErrorCode.NONE
@@ -170,7 +171,7 @@ async def test_m2_a_take_over_within_a_transaction_aborts_it_in_its_first_record
 async def test_m2_nobody_decides_within_a_transaction(autojump_clock: trio.testing.MockClock) -> None:
     """S0: one transaction at a time, no other record between its Begin and its End, and no look at half of it."""
     cluster = await started(bounds=SMALL)
-    cluster.log.delay_seconds = 1
+    cluster.log.delay = 1
     answers: dict[str, Any] = {}
 
     async def ask(name: str, partitions: int) -> None:
@@ -199,7 +200,7 @@ async def test_m2_who_leaves_in_the_middle_of_his_transaction_does_not_leave_it_
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     cluster = await started(bounds=SMALL)
-    cluster.log.delay_seconds = 1
+    cluster.log.delay = 1
     with trio.move_on_after(2.5):
         await cluster.service.create_topics([NewTopic("wide", 20)])
     assert cluster.service.journal.open is None
@@ -211,10 +212,10 @@ async def test_m2_a_transaction_that_takes_too_long_is_aborted(autojump_clock: t
 
     cluster = await started(bounds=SMALL._replace(transaction_seconds_max=3))
     cluster.service.journal._clock = VirtualClock()
-    cluster.log.delay_seconds = 2
+    cluster.log.delay = 2
     [reply] = await cluster.service.create_topics([NewTopic("wide", 20)])
     assert reply.outcome.code is ErrorCode.REQUEST_TIMED_OUT
-    cluster.log.delay_seconds = 0
+    cluster.log.delay = 0
     assert isinstance(cluster.log.records()[-1], AbortTransactionRecord)
     assert user_topics(cluster.service) == {}
     [reply] = await cluster.service.create_topics([NewTopic("wide", 20)])
@@ -272,7 +273,7 @@ async def test_m2_a_downgrade_is_answered_though_others_never_stop_changing_thin
     shelf = Shelf()
     cluster = build(snapshots=shelf)
     await cluster.service.start()
-    cluster.log.delay_seconds = 1
+    cluster.log.delay = 1
 
     async def keep_changing(first: int, pause: float) -> None:
         await trio.sleep(pause)

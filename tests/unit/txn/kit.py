@@ -1,99 +1,23 @@
 """In-memory ports for the transaction coordinator: logs that can lose their tail, partitions with Kafka's rules."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import trio
 import trio.testing
 
-from fencepost.coordinator.ports import KeyValue, LogListener, LogWriteFailed, Marker, ProducerTag, ReplayedBatch
+from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.service import TransactionService
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-from tests.kit.clocks import START_MS, VirtualClock
+from tests.kit.clocks import VirtualClock
+from tests.kit.memory_log import CoordinatorLogs
 
 TX = "orders"
 P0, P1, P2 = (TopicPartition("flights", number) for number in range(3))
-
-
-@dataclass
-class MemoryTicket:
-    """An append to a `MemoryLog`."""
-
-    log: "MemoryLog"
-    end_offset: int
-
-    @property
-    def is_durable(self) -> bool:
-        if not self.log.delay:
-            self.log.durable_batches = max(self.log.durable_batches, self.end_offset)
-        return self.log.durable_batches >= self.end_offset
-
-    async def durable(self) -> None:
-        if self.log.durable_batches < self.end_offset and self.log.delay:
-            await trio.sleep(self.log.delay)
-        self.log.durable_batches = max(self.log.durable_batches, self.end_offset)
-
-
-@dataclass
-class MemoryLog:
-    """A coordinator's log. `delay` seconds pass until an append is durable; `failing` refuses appends."""
-
-    delay: float = 0.0
-    failing: ErrorCode | None = None
-    batches: list[list[KeyValue]] = field(default_factory=list)
-    durable_batches: int = 0
-    appends: int = 0
-    listener: LogListener | None = None
-
-    @property
-    def newest(self) -> MemoryTicket:
-        return MemoryTicket(self, len(self.batches))
-
-    def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> MemoryTicket:
-        assert producer is None
-        assert records
-        if self.failing is not None:
-            raise LogWriteFailed(self.failing, "the test wants it so")
-        self.batches.append(list(records))
-        self.appends += 1
-        return self.newest
-
-    def replay(self) -> Iterator[ReplayedBatch]:
-        for number, records in enumerate(self.batches):
-            yield ReplayedBatch(number, -1, -1, False, None, records, START_MS)
-
-    def survivor(self) -> "MemoryLog":
-        """The log as a power cut leaves it."""
-        kept = [list(batch) for batch in self.batches[: self.durable_batches]]
-        return MemoryLog(self.delay, None, kept, len(kept))
-
-
-@dataclass
-class MemoryLogs:
-    """All partitions of the internal topic."""
-
-    count: int = 50
-    delay: float = 0.0
-    logs: dict[int, MemoryLog] = field(default_factory=dict)
-
-    def log(self, partition: int) -> MemoryLog:
-        return self.logs.setdefault(partition, MemoryLog(self.delay))
-
-    def existing(self) -> Collection[int]:
-        return sorted(self.logs)
-
-    def survivors(self) -> "MemoryLogs":
-        """What is left after a power cut."""
-        return MemoryLogs(self.count, self.delay, {number: log.survivor() for number, log in self.logs.items()})
-
-    def fail(self, code: ErrorCode | None) -> None:
-        """Refuse appends with `code`, or take them again."""
-        for log in self.logs.values():
-            log.failing = code
 
 
 @dataclass
@@ -228,7 +152,7 @@ class World:
 
     def __init__(self, *, config: TxnConfig | None = None, log_delay: float = 0.0, marker_delay: float = 0.0) -> None:
         self.config = config or TxnConfig()
-        self.logs = MemoryLogs(delay=log_delay)
+        self.logs = CoordinatorLogs(delay=log_delay)
         self.cluster = Cluster(delay=marker_delay)
         self.ids = ProducerIds()
         self.clock = VirtualClock()

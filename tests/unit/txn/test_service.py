@@ -21,7 +21,7 @@ NONE = ErrorCode.NONE
 def names_in_log(world: World) -> list[str]:
     """The states of the id as its log has them."""
     log = world.logs.logs[world.service.store.partition_for(TX)]
-    found = [codec.decode(*record) for batch in log.batches for record in batch]
+    found = [codec.decode(*record) for record in log.records()]
     return [record.state.name for record in found if record is not None]
 
 
@@ -259,11 +259,11 @@ class TestEndTxn:
         self, world: World, autojump_clock: trio.testing.MockClock
     ) -> None:
         identity = await begin(world)
-        world.logs.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+        world.logs.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
         answer = await world.service.end_txn(TX, *identity, True, client_version=2)
         assert answer.error is ErrorCode.NOT_COORDINATOR
         assert world.cluster.rounds == []
-        world.logs.fail(None)
+        world.logs.refuse(None)
         assert (await world.service.end_txn(TX, *identity, False, client_version=2)).error is NONE
         assert committed(world) == []
 
@@ -276,13 +276,13 @@ class TestEndTxn:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lambda: world.service.end_txn(TX, *identity, True, client_version=2))
             await trio.testing.wait_all_tasks_blocked()
-            world.logs.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+            world.logs.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
             world.cluster.gate.set()
         assert world.service.store.counts["CompleteCommit"] == 1
         following = identity[0], identity[1] + 1
         refused = await world.service.ensure_partitions(TX, *following, [P0], add=True)
         assert refused == {P0: ErrorCode.NOT_ENOUGH_REPLICAS}
-        world.logs.fail(None)
+        world.logs.refuse(None)
         await trio.sleep(0.3)
         assert names_in_log(world)[-2:] == ["PrepareCommit", "CompleteCommit"]
         await write(world, *following, P0)

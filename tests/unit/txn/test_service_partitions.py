@@ -8,7 +8,8 @@ from fencepost.coordinator.txn.config import TxnConfig
 from fencepost.coordinator.txn.listing import Filters
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
-from tests.unit.txn.kit import P0, P1, P2, START_MS, TX, World, begin
+from tests.kit.clocks import START_MS
+from tests.unit.txn.kit import P0, P1, P2, TX, World, begin
 
 NONE = ErrorCode.NONE
 

@@ -82,10 +82,10 @@ class TestClocks:
     ) -> None:
         answer = await world.service.init_producer_id(TX, 2_000)
         await write(world, answer.producer_id, answer.epoch, P0)
-        world.logs.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+        world.logs.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
         await trio.sleep(5)
         assert world.service.store.counts["Ongoing"] == 1
-        world.logs.fail(None)
+        world.logs.refuse(None)
         await trio.sleep(1)
         assert world.service.store.counts["CompleteAbort"] == 1
         assert world.service.tallies.ended["abort", "timeout"] == 1
@@ -116,18 +116,18 @@ class TestClocks:
         before = log.appends
         await trio.sleep(7 * 86_400 + 3_600)
         assert len(world.service.store) == 0
-        assert [len(batch) for batch in log.batches[before:]] == [500, 500, 100]
-        assert all(value is None for batch in log.batches[before:] for _, value in batch)
+        assert [len(batch.records) for batch in log.batches[before:]] == [500, 500, 100]
+        assert all(value is None for batch in log.batches[before:] for _, value in batch.records)
 
     async def test_expiry_goes_on_after_a_refused_write(
         self, world: World, autojump_clock: trio.testing.MockClock
     ) -> None:
         await world.service.init_producer_id(TX, 60_000)
         await trio.sleep(7 * 86_400 - 60)
-        world.logs.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+        world.logs.refuse(ErrorCode.KAFKA_STORAGE_ERROR)
         await trio.sleep(7_200)
         assert len(world.service.store) == 1
-        world.logs.fail(None)
+        world.logs.refuse(None)
         await trio.sleep(3_600)
         assert len(world.service.store) == 0
 
@@ -172,7 +172,7 @@ class TestCrash:
         shard = world.service.store.shard_of(TX)
         assert shard.state.state_of(TX).name == "CompleteCommit"
         log = world.logs.logs[world.service.store.partition_for(TX)]
-        last = codec.decode(*log.batches[log.durable_batches - 1][0])
+        last = codec.decode(*log.records()[log.durable_end - 1])
         assert last is not None
         assert last.state.name == "PrepareCommit", "the answer does not wait for the Complete record"
         await world.crash(nursery)
