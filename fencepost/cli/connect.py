@@ -1,9 +1,10 @@
 """What commands share that talk to a running broker: the options, the client, and errors that say what to do next."""
 
+import functools
 import json
 import sys
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
@@ -20,14 +21,58 @@ from fencepost.cli.client_options import (
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
-F = TypeVar("F", bound=Callable[..., Any])
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
 
 
-def broker_options(command: F) -> F:
-    """--bootstrap, --command-config, -X, --timeout and --json."""
-    command = trust_options(command)
+class Broker(NamedTuple):
+    """The broker that a command asks, for how long, and in which form it answers the person."""
+
+    bootstrap: str
+    timeout_s: float
+    as_json: bool
+
+    def ask(self, talk: "Callable[[Admin], Awaitable[Any]]") -> Any:
+        """Run `talk` with an admin client and return what it returns; what goes wrong ends the process with code 1.
+
+        The client's id is `fencepost-` and the command's noun: by it a broker tells tools from newcomers.
+        """
+        import trio
+
+        from fencepost.client import ConfigError, KafkaError
+
+        parent = click.get_current_context().parent
+        assert parent is not None
+        try:
+            config = client_config(self.bootstrap, self.timeout_s, f"fencepost-{parent.command.name}")
+            return trio.run(_talk, config, talk)
+        except ConfigError as error:
+            raise click.UsageError(str(error)) from error
+        except KafkaError as error:
+            fail(advice(error, self.bootstrap))
+        except KeyboardInterrupt:
+            sys.exit(EXIT_INTERRUPTED)
+        except BaseExceptionGroup as group:
+            if group.split(KeyboardInterrupt)[1] is not None:
+                raise
+            sys.exit(EXIT_INTERRUPTED)  # it met a task of the client's
+
+    def tell(self, as_object: Any, text: str) -> None:
+        """Print the one or the other, as --json says."""
+        if self.as_json:
+            tell_json(as_object)
+        else:
+            click.echo(text)
+
+
+def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--bootstrap, --command-config, -X, --timeout and --json: the command is given them as `broker`."""
+
+    @functools.wraps(command)
+    def call(bootstrap: str, timeout_s: float, as_json: bool, **more: Any) -> Any:
+        return command(broker=Broker(bootstrap, timeout_s, as_json), **more)
+
+    options = trust_options(call)
     for option in (
         click.option("--json", "as_json", is_flag=True, help="JSON instead of text."),
         click.option(
@@ -41,28 +86,8 @@ def broker_options(command: F) -> F:
         ),
         bootstrap_option,
     ):
-        command = option(command)
-    return command
-
-
-def ask(bootstrap: str, timeout_s: float, client_id: str, talk: "Callable[[Admin], Awaitable[Any]]") -> Any:
-    """Run `talk` with an admin client and return what it returns; what goes wrong ends the process with code 1."""
-    import trio
-
-    from fencepost.client import ConfigError, KafkaError
-
-    try:
-        return trio.run(_talk, client_config(bootstrap, timeout_s, client_id), talk)
-    except ConfigError as error:
-        raise click.UsageError(str(error)) from error
-    except KafkaError as error:
-        fail(advice(error, bootstrap))
-    except KeyboardInterrupt:
-        sys.exit(EXIT_INTERRUPTED)
-    except BaseExceptionGroup as group:
-        if group.split(KeyboardInterrupt)[1] is not None:
-            raise
-        sys.exit(EXIT_INTERRUPTED)  # it met a task of the client's
+        options = option(options)
+    return options
 
 
 async def _talk(config: dict[str, Any], talk: "Callable[[Admin], Awaitable[Any]]") -> Any:

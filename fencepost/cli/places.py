@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from fencepost.cli.parameters import Place
+from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -21,7 +22,6 @@ async def partitions_of(admin: "Admin", places: "tuple[Place, ...]") -> "list[To
     """The partitions meant. Raises KafkaError (UNKNOWN_TOPIC_OR_PARTITION)."""
     from fencepost.client.admin.client import parts_of
     from fencepost.client.admin.why import check_exists
-    from fencepost.protocol.topics import TopicPartition
 
     described = await admin.describe_topics(*{place.topic for place in places})
     there = [TopicPartition(name, n) for name, one in described.items() for n in range(len(one.partitions))]

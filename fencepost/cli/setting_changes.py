@@ -7,8 +7,10 @@ import click
 
 from fencepost.cli.connect import tell_json
 from fencepost.cli.plain_text import cell, table
+from fencepost.client import KafkaError
 from fencepost.client.admin.plan_types import own_source
 from fencepost.client.admin.types import HIDDEN, is_secret
+from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin, ConfigEntry
@@ -31,9 +33,6 @@ class Step(NamedTuple):
 
 async def settings_of(admin: "Admin", subject: Mapping[str, Any]) -> "dict[str, ConfigEntry]":
     """All settings, with what they mean where the broker tells it. Raises KafkaError."""
-    from fencepost.client import KafkaError
-    from fencepost.protocol.errors import ErrorCode
-
     try:
         return await admin.configs(**subject, documentation=True)
     except KafkaError as error:

@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import ask, broker_options, fail, tell_json
+from fencepost.cli.cluster import text as cluster_text
+from fencepost.cli.connect import Broker, broker_options, fail, tell_json
 from fencepost.cli.parameters import PLACE, Place
+from fencepost.cli.plain_text import counted
+from fencepost.client import KafkaError
+from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
-
-CLIENT_ID = "fencepost-cluster"
 
 
 @click.group()
@@ -37,30 +39,23 @@ def cluster() -> None:
 
 @cluster.command("describe", short_help="Show the cluster: id, controller, brokers, features, quorum.")
 @broker_options
-def describe_command(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def describe_command(broker: Broker) -> None:
     """Show the cluster: its id, its controller, its brokers, its features, and who keeps the metadata log.
 
     \b
     Example:
       fencepost cluster describe --json
     """
-    from fencepost.cli.cluster import text as cluster_text
 
     async def talk(admin: "Admin") -> Any:
         return await admin.describe_cluster(), await admin.describe_features(), await _quorum(admin)
 
-    told, features, quorum = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
-        tell_json(cluster_text.cluster_json(told, features, quorum))
-        return
-    click.echo(cluster_text.cluster_text(told, features, quorum))
+    told, features, quorum = broker.ask(talk)
+    broker.tell(cluster_text.cluster_json(told, features, quorum), cluster_text.cluster_text(told, features, quorum))
 
 
 async def _quorum(admin: "Admin") -> Any:
     """The quorum of the metadata log, None where the broker tells of none."""
-    from fencepost.client import KafkaError
-    from fencepost.protocol.errors import ErrorCode
-
     try:
         return await admin.describe_quorum()
     except KafkaError as error:
@@ -72,44 +67,30 @@ async def _quorum(admin: "Admin") -> Any:
 @cluster.command("brokers")
 @click.option("--fenced", is_flag=True, help="Also those that are not in use (Kafka 4.0).")
 @broker_options
-def brokers_command(fenced: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def brokers_command(fenced: bool, broker: Broker) -> None:
     """List the brokers, with the addresses at which clients are told to reach them.
 
     \b
     Example:
       fencepost cluster brokers
     """
-    from fencepost.cli.cluster import text as cluster_text
-
-    async def talk(admin: "Admin") -> Any:
-        return await admin.describe_cluster(include_fenced=fenced)
-
-    told = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
-        tell_json([cluster_text.broker_json(one, told.controller_id) for one in told.brokers])
-        return
-    click.echo(cluster_text.brokers_text(told))
+    told = broker.ask(lambda admin: admin.describe_cluster(include_fenced=fenced))
+    broker.tell(
+        [cluster_text.broker_json(one, told.controller_id) for one in told.brokers], cluster_text.brokers_text(told)
+    )
 
 
 @cluster.command("features", short_help="Show features: what is switched on, what could be.")
 @broker_options
-def features_command(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def features_command(broker: Broker) -> None:
     """Show features (KIP-584): the level that is finalized for the cluster, and those that the broker can do.
 
     \b
     Example:
       fencepost cluster features
     """
-    from fencepost.cli.cluster import text as cluster_text
-
-    async def talk(admin: "Admin") -> Any:
-        return await admin.describe_features()
-
-    told = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
-        tell_json(cluster_text.features_json(told))
-        return
-    click.echo(cluster_text.features_text(told))
+    told = broker.ask(lambda admin: admin.describe_features())
+    broker.tell(cluster_text.features_json(told), cluster_text.features_text(told))
 
 
 @cluster.command("set-feature", short_help="Finalize a feature at another level.")
@@ -119,16 +100,7 @@ def features_command(bootstrap: str, timeout_s: float, as_json: bool) -> None:
 @click.option("--unsafe", is_flag=True, help="The level may be lower than now, even if metadata is lost by it.")
 @click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
 @broker_options
-def set_feature_command(
-    name: str,
-    level: int,
-    downgrade: bool,
-    unsafe: bool,
-    dry_run: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+def set_feature_command(name: str, level: int, downgrade: bool, unsafe: bool, dry_run: bool, broker: Broker) -> None:
     """Finalize a feature at another level for the whole cluster; 0 switches it off.
 
     \b
@@ -142,11 +114,11 @@ def set_feature_command(
         await admin.update_feature(name, level, downgrade=downgrade, unsafe=unsafe, validate_only=dry_run)
         return before
 
-    before = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
-        tell_json({"feature": name, "before": before, "after": level, "dry_run": dry_run})
-        return
-    click.echo(f"Feature {name} {'would go' if dry_run else 'went'} from {before} to {level}.")
+    before = broker.ask(talk)
+    broker.tell(
+        {"feature": name, "before": before, "after": level, "dry_run": dry_run},
+        f"Feature {name} {'would go' if dry_run else 'went'} from {before} to {level}.",
+    )
 
 
 @cluster.command("log-dirs", short_help="Show where brokers keep what, and how much of it.")
@@ -156,13 +128,7 @@ def set_feature_command(
 @click.option("--by-partition", is_flag=True, help="One line for each replica.")
 @broker_options
 def log_dirs_command(
-    brokers: tuple[int, ...],
-    topics: tuple[str, ...],
-    by_topic: bool,
-    by_partition: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+    brokers: tuple[int, ...], topics: tuple[str, ...], by_topic: bool, by_partition: bool, broker: Broker
 ) -> None:
     """Show the directories of brokers: how much is in them, and how much room there is.
 
@@ -171,8 +137,6 @@ def log_dirs_command(
       fencepost cluster log-dirs
       fencepost cluster log-dirs --topic orders --by-partition
     """
-    from fencepost.cli.cluster import text as cluster_text
-
     if by_topic and by_partition:
         raise click.UsageError("--by-topic and --by-partition exclude each other")
 
@@ -184,8 +148,8 @@ def log_dirs_command(
             wanted = await partitions_of(admin, tuple(Place(name, None) for name in topics))
         return await admin.describe_log_dirs(*brokers, partitions=wanted)
 
-    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
+    found = broker.ask(talk)
+    if broker.as_json:
         tell_json([cluster_text.log_dir_json(broker, one) for broker, dirs in sorted(found.items()) for one in dirs])
     elif by_topic or by_partition:
         click.echo(cluster_text.sizes_text(found, by_partition))
@@ -200,9 +164,7 @@ def log_dirs_command(
 @click.option("--all", "everything", is_flag=True, help="Every partition there is.")
 @click.option("--unclean", is_flag=True, help="Where no replica in sync lives, one that is not: records get lost.")
 @broker_options
-def elect_leaders_command(
-    places: tuple[Place, ...], everything: bool, unclean: bool, bootstrap: str, timeout_s: float, as_json: bool
-) -> None:
+def elect_leaders_command(places: tuple[Place, ...], everything: bool, unclean: bool, broker: Broker) -> None:
     """Let the preferred replica of each partition lead again. A partition that it leads already stays as it is.
 
     \b
@@ -210,8 +172,6 @@ def elect_leaders_command(
       fencepost cluster elect-leaders --all
       fencepost cluster elect-leaders orders:3
     """
-    from fencepost.cli.cluster import text as cluster_text
-
     if everything == bool(places):
         raise click.UsageError("name topics or partitions, or say --all")
 
@@ -225,8 +185,8 @@ def elect_leaders_command(
         except ItemErrors as some:
             return some.results, some.errors
 
-    elected, refused = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
+    elected, refused = broker.ask(talk)
+    if broker.as_json:
         tell_json(cluster_text.elections_json(elected, refused))
     else:
         click.echo(cluster_text.elections_text(elected, refused))
@@ -236,21 +196,15 @@ def elect_leaders_command(
 
 @cluster.command("reassignments")
 @broker_options
-def reassignments_command(bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def reassignments_command(broker: Broker) -> None:
     """List partitions whose replicas are being moved from broker to broker.
 
     \b
     Example:
       fencepost cluster reassignments
     """
-    from fencepost.cli.cluster import text as cluster_text
-    from fencepost.cli.plain_text import counted
-
-    async def talk(admin: "Admin") -> Any:
-        return await admin.list_reassignments()
-
-    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
+    found = broker.ask(lambda admin: admin.list_reassignments())
+    if broker.as_json:
         tell_json(cluster_text.moves_json(found))
         return
     if found:

@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fencepost.cli.connect import ask, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail, tell_json
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
+from fencepost.cli.plain_text import counted, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fencepost.client.admin import Admin, ConfigEntry
+    from fencepost.client.admin import ConfigEntry
 
-CLIENT_ID = "fencepost-config"
 KINDS = ("topic", "broker", "group")
 ALL_BROKERS = "all"
 
@@ -69,14 +69,7 @@ def config() -> None:
 @click.option("--explain", is_flag=True, help="What each means, and what would hold if it were not set.")
 @broker_options
 def get_command(
-    kind: str,
-    name: str,
-    settings: tuple[str, ...],
-    everything: bool,
-    explain: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+    kind: str, name: str, settings: tuple[str, ...], everything: bool, explain: bool, broker: Broker
 ) -> None:
     """Show settings with the place each comes from. KIND is topic, broker or group; `broker all` is every broker.
 
@@ -94,12 +87,9 @@ def get_command(
 
     subject = _subject(kind, name)
 
-    async def talk(admin: "Admin") -> Any:
-        return await settings_of(admin, subject.named)
-
-    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    found = broker.ask(lambda admin: settings_of(admin, subject.named))
     shown = _chosen(found, settings, everything)
-    if as_json:
+    if broker.as_json:
         tell_json([config_text.entry_json(entry) for entry in shown])
     elif not shown:
         click.echo(f"Nothing is set on {kind} {name!r}; --all shows what holds there.")
@@ -135,9 +125,7 @@ def set_command(
     append: tuple[Setting, ...],
     subtract: tuple[Setting, ...],
     dry_run: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+    broker: Broker,
 ) -> None:
     """Change settings of one topic, broker or group: all that are named, or none. The others stay as they are.
 
@@ -156,7 +144,7 @@ def set_command(
         raise click.UsageError("say what to set, as SETTING=VALUE")
     if len({*changes, *lists["append"], *lists["subtract"]}) < steps:
         raise click.UsageError("each setting can be named only once")
-    _change(_subject(kind, name), changes, lists, dry_run, bootstrap, timeout_s, as_json)
+    _change(_subject(kind, name), changes, lists, dry_run, broker)
 
 
 @config.command("unset", short_help="Give settings back to what holds without them.")
@@ -165,22 +153,14 @@ def set_command(
 @click.argument("settings", metavar="SETTING...", nargs=-1, required=True)
 @click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
 @broker_options
-def unset_command(
-    kind: str,
-    name: str,
-    settings: tuple[str, ...],
-    dry_run: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+def unset_command(kind: str, name: str, settings: tuple[str, ...], dry_run: bool, broker: Broker) -> None:
     """Take settings away, so that what stands behind them holds again: the broker's value, or the default.
 
     \b
     Example:
       fencepost config unset topic orders retention.ms
     """
-    _change(_subject(kind, name), dict.fromkeys(settings), {}, dry_run, bootstrap, timeout_s, as_json)
+    _change(_subject(kind, name), dict.fromkeys(settings), {}, dry_run, broker)
 
 
 def _change(
@@ -188,35 +168,26 @@ def _change(
     changes: "Mapping[str, str | None]",
     lists: "Mapping[str, Mapping[str, str]]",
     dry_run: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+    broker: Broker,
 ) -> None:
     from fencepost.cli.setting_changes import changed, tell_steps
 
-    async def talk(admin: "Admin") -> Any:
-        return await changed(admin, subject.named, changes, **lists, dry_run=dry_run)
-
-    tell_steps(ask(bootstrap, timeout_s, CLIENT_ID, talk), dry_run, as_json)
+    steps = broker.ask(lambda admin: changed(admin, subject.named, changes, **lists, dry_run=dry_run))
+    tell_steps(steps, dry_run, broker.as_json)
 
 
 @config.command("list")
 @click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Repeatable.")
 @broker_options
-def list_command(kinds: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_command(kinds: tuple[str, ...], broker: Broker) -> None:
     """List what has settings of its own (Kafka 4.1). `fencepost config get` shows which.
 
     \b
     Example:
       fencepost config list --kind group
     """
-    from fencepost.cli.plain_text import counted, table
-
-    async def talk(admin: "Admin") -> Any:
-        return await admin.list_config_resources(*kinds)
-
-    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
+    found = broker.ask(lambda admin: admin.list_config_resources(*kinds))
+    if broker.as_json:
         tell_json([{"kind": kind, "name": name} for kind, name in found])
         return
     if found:

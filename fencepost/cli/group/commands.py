@@ -4,10 +4,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import ask, broker_options, fail, tell_json
-from fencepost.cli.group.known import CLIENT_ID, known
+from fencepost.cli.connect import Broker, broker_options, fail, tell_json
+from fencepost.cli.group import text as group_text
+from fencepost.cli.group.known import known
+from fencepost.cli.group.lag import lag
+from fencepost.cli.group.reset import reset
 from fencepost.cli.parameters import PLACE, Place
 from fencepost.cli.places import chosen_of
+from fencepost.cli.plain_text import cell, counted, json_value, table
+from fencepost.cli.plain_text import places as named
+from fencepost.client import KafkaError
+from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -44,9 +51,7 @@ def group() -> None:
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Repeatable.")
 @click.option("--type", "kinds", multiple=True, type=click.Choice(KINDS, case_sensitive=False), help="Repeatable.")
 @broker_options
-def list_command(
-    states: tuple[str, ...], kinds: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool
-) -> None:
+def list_command(states: tuple[str, ...], kinds: tuple[str, ...], broker: Broker) -> None:
     """List groups with their state.
 
     Empty means that nobody reads under that name now: its offsets are kept for offsets.retention.minutes (a week),
@@ -57,13 +62,8 @@ def list_command(
       fencepost group list
       fencepost group list --state Stable --type consumer --json
     """
-    from fencepost.cli.plain_text import counted, json_value, table
-
-    async def talk(admin: "Admin") -> Any:
-        return await admin.list_groups(*states, kinds=kinds)
-
-    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
+    found = broker.ask(lambda admin: admin.list_groups(*states, kinds=kinds))
+    if broker.as_json:
         tell_json(json_value(found))
         return
     if found:
@@ -75,24 +75,22 @@ def list_command(
 @group.command("describe", short_help="Show one group: its state, who is in it, who reads what.")
 @click.argument("group_id", metavar="GROUP")
 @broker_options
-def describe_command(group_id: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def describe_command(group_id: str, broker: Broker) -> None:
     """Show one group: its state, its members, and which partitions each of them reads.
 
     \b
     Example:
       fencepost group describe billing
     """
-    from fencepost.cli.group import text as group_text
-    from fencepost.cli.plain_text import json_value
 
     async def talk(admin: "Admin") -> Any:
         return await known(admin, group_id), await admin.group_offsets(group_id, stable=False)
 
-    told, committed = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
-        tell_json({**json_value(told), "committed_offsets": len(committed)})
-        return
-    click.echo(group_text.describe_text(told, len(committed), bootstrap))
+    told, committed = broker.ask(talk)
+    broker.tell(
+        {**json_value(told), "committed_offsets": len(committed)},
+        group_text.describe_text(told, len(committed), broker.bootstrap),
+    )
 
 
 @group.command("delete", short_help="Delete empty groups, or some committed offsets only.")
@@ -107,14 +105,7 @@ def describe_command(group_id: str, bootstrap: str, timeout_s: float, as_json: b
 )
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
 @broker_options
-def delete_command(
-    group_ids: tuple[str, ...],
-    places: tuple[Place, ...],
-    dry_run: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+def delete_command(group_ids: tuple[str, ...], places: tuple[Place, ...], dry_run: bool, broker: Broker) -> None:
     """Delete empty groups with all their committed offsets; or, with --offsets, some offsets only.
 
     Whoever starts again under that name starts where auto.offset.reset says. A group with members is refused: stop
@@ -133,8 +124,8 @@ def delete_command(
             return await _delete_offsets(admin, group_ids[0], places, dry_run)
         return [await _delete(admin, group_id, dry_run) for group_id in group_ids]
 
-    done = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
+    done = broker.ask(talk)
+    if broker.as_json:
         tell_json([{"what": what, "refused": refused, "dry_run": dry_run} for what, refused in done])
     else:
         for what, refused in done:
@@ -147,10 +138,6 @@ def delete_command(
 
 async def _delete(admin: "Admin", group_id: str, dry_run: bool) -> tuple[str, str | None]:
     """Delete one group; what went, and why it did not."""
-    from fencepost.cli.plain_text import cell, counted
-    from fencepost.client import KafkaError
-    from fencepost.protocol.errors import ErrorCode
-
     try:
         told = await known(admin, group_id)
         count = len(await admin.group_offsets(group_id, stable=False))
@@ -172,10 +159,7 @@ async def _delete_offsets(
     admin: "Admin", group_id: str, places: "Iterable[Place]", dry_run: bool
 ) -> list[tuple[str, str | None]]:
     """Forget some positions; per partition what went, and why it did not."""
-    from fencepost.cli.plain_text import places as named
-    from fencepost.client import KafkaError
     from fencepost.client.admin import ItemErrors
-    from fencepost.protocol.errors import ErrorCode
 
     await known(admin, group_id)
     committed = await admin.group_offsets(group_id, stable=False)
@@ -203,13 +187,5 @@ async def _delete_offsets(
     return done
 
 
-def _add_further() -> None:
-    """The commands that live in files of their own."""
-    from fencepost.cli.group import lag as group_lag
-    from fencepost.cli.group import reset as group_reset
-
-    group.add_command(group_lag.lag)
-    group.add_command(group_reset.reset)
-
-
-_add_further()
+for command in (lag, reset):
+    group.add_command(command)

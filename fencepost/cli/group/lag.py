@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import ask, broker_options, fail, tell_json
-from fencepost.cli.group.known import CLIENT_ID, known
+from fencepost.cli.connect import Broker, broker_options, fail, tell_json
+from fencepost.cli.group import text as group_text
+from fencepost.cli.group.known import known
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
@@ -26,9 +27,7 @@ MIB = 1 << 20
     help="How much to read for counting, for each group; 0 counts offsets.",
 )
 @broker_options
-def lag(
-    group_ids: tuple[str, ...], everyone: bool, read_mib: float, bootstrap: str, timeout_s: float, as_json: bool
-) -> None:
+def lag(group_ids: tuple[str, ...], everyone: bool, read_mib: float, broker: Broker) -> None:
     """Show how many records a group has still to get, by partition.
 
     LAG counts visible committed records only: what a read_committed reader will be given. Transaction markers, aborted
@@ -43,8 +42,6 @@ def lag(
       fencepost group lag billing
       fencepost group lag --all --read 0 --json
     """
-    from fencepost.cli.group import text as group_text
-
     if everyone == bool(group_ids):
         raise click.UsageError("name one or more groups, or say --all")
 
@@ -57,8 +54,8 @@ def lag(
             found[name] = await admin.group_lag(name, count_bytes=round(read_mib * MIB))
         return found
 
-    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
+    found = broker.ask(talk)
+    if broker.as_json:
         tell_json([group_text.lag_json(name, one) for name, lags in found.items() for one in lags])
         return
     if not any(found.values()):

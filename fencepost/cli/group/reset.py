@@ -4,10 +4,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import ask, broker_options, command_for, tell_json
-from fencepost.cli.group.known import CLIENT_ID
+from fencepost.cli.connect import Broker, broker_options, command_for, tell_json
+from fencepost.cli.group import text as group_text
 from fencepost.cli.parameters import PLACE, DurationType, MomentType, Place
 from fencepost.cli.places import partitions_of
+from fencepost.cli.plain_text import counted
+from fencepost.client import KafkaError
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
@@ -26,14 +28,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
 @broker_options
 def reset(
-    group_id: str,
-    places: tuple[Place, ...],
-    everywhere: bool,
-    dry_run: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-    **how: Any,
+    group_id: str, places: tuple[Place, ...], everywhere: bool, dry_run: bool, broker: Broker, **how: Any
 ) -> None:
     """Let a group go on somewhere else: read again, or leave something out.
 
@@ -51,19 +46,15 @@ def reset(
       fencepost group reset billing --all --by-duration 2h
       fencepost group reset billing --all --to-datetime 2026-11-21T06:00:00+01:00
     """
-    from fencepost.cli.group import text as group_text
-    from fencepost.cli.plain_text import counted
-
     kind, value = _one_way(how)
     if everywhere == bool(places):
         raise click.UsageError("name topics or partitions, or say --all")
 
     async def talk(admin: "Admin") -> Any:
-        from fencepost.client import KafkaError
         from fencepost.client.admin.client import parts_of
         from fencepost.client.admin.lag import moves
 
-        await _refuse_if_read(admin, group_id, bootstrap)
+        await _refuse_if_read(admin, group_id, broker.bootstrap)
         committed = await admin.group_offsets(group_id)
         wanted = sorted(committed) if everywhere else await partitions_of(admin, places)
         if not wanted:
@@ -73,8 +64,8 @@ def reset(
             await admin.alter_group_offsets(group_id, {move.partition: move.after for move in found})
         return found
 
-    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
+    found = broker.ask(talk)
+    if broker.as_json:
         tell_json(
             [
                 {

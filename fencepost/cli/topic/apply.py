@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import ask, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail, tell_json
+from fencepost.cli.hints import hints_for
+from fencepost.cli.topic import plan_text
+from fencepost.client import ConfigError, KafkaError, RetriableError
+from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin, Applied, ClusterPlan
 
-CLIENT_ID = "fencepost-topic"
 STEPWISE_ONLY = (
     "this broker can not change many things at once: only fencepost can. Here a plan is applied thing by thing,"
     " and an error in between leaves a part done"
@@ -31,7 +34,7 @@ RULES_ASLEEP = (
     help="Change thing by thing, as Apache Kafka needs it: an error in between leaves a part done.",
 )
 @broker_options
-def apply(file: Path, dry_run: bool, not_atomic: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def apply(file: Path, dry_run: bool, not_atomic: bool, broker: Broker) -> None:
     """Make topics, their partitions and settings, settings of brokers and groups, and access rules as FILE says.
 
     Everything that differs is changed as one transaction of the metadata: all of it at the same moment, or, if one
@@ -67,17 +70,12 @@ def apply(file: Path, dry_run: bool, not_atomic: bool, bootstrap: str, timeout_s
       fencepost topic apply topics.toml
       generate-topics | fencepost topic apply - --json
     """
-    from fencepost.cli.topic import plan_text
-
     plan = _read(file)
 
-    async def talk(admin: "Admin") -> Any:
-        return await _apply(admin, plan, dry_run, atomic=not not_atomic)
-
-    done, errors, asleep = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    done, errors, asleep = broker.ask(lambda admin: _apply(admin, plan, dry_run, atomic=not not_atomic))
     if errors:
-        _refused(errors, bootstrap, as_json, dry_run)
-    if as_json:
+        _refused(errors, broker.bootstrap, broker.as_json, dry_run)
+    if broker.as_json:
         tell_json(plan_text.applied_json(done, dry_run))
     else:
         click.echo(plan_text.applied_text(done, dry_run))
@@ -88,7 +86,6 @@ def apply(file: Path, dry_run: bool, not_atomic: bool, bootstrap: str, timeout_s
 
 
 def _read(file: Path) -> "ClusterPlan":
-    from fencepost.client import ConfigError
     from fencepost.client.admin import ClusterPlan
     from fencepost.client.admin.plan_file import parse_plan
 
@@ -106,9 +103,7 @@ async def _apply(
     admin: "Admin", plan: "ClusterPlan", dry_run: bool, *, atomic: bool
 ) -> "tuple[Applied | None, Any, bool]":
     """What was changed, or the errors that kept it from being; and whether its access rules are not enforced."""
-    from fencepost.client import KafkaError, RetriableError
     from fencepost.client.admin import ItemErrors
-    from fencepost.protocol.errors import ErrorCode
 
     try:
         done = await admin.apply(plan, validate_only=dry_run, atomic=atomic)
@@ -129,9 +124,6 @@ async def _apply(
 
 async def _enforces(admin: "Admin") -> bool:
     """Whether the broker serves access rules at all."""
-    from fencepost.client import KafkaError
-    from fencepost.protocol.errors import ErrorCode
-
     try:
         await admin.describe_acls()
     except KafkaError as error:
@@ -141,9 +133,6 @@ async def _enforces(admin: "Admin") -> bool:
 
 def _refused(some: Any, bootstrap: str, as_json: bool, dry_run: bool) -> None:
     """Say of each thing why it can not be, and what was done all the same; then end with exit code 1."""
-    from fencepost.cli.hints import hints_for
-    from fencepost.cli.topic import plan_text
-
     changes = [change for step in some.results.values() for change in step]
     if as_json:
         tell_json(plan_text.refused_json(some.errors, changes, dry_run))

@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import advice, ask, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, advice, broker_options, fail, tell_json
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
+from fencepost.client import KafkaError
 
 if TYPE_CHECKING:
     from fencepost.cli.setting_changes import Step
     from fencepost.client.admin import Admin
-
-CLIENT_ID = "fencepost-topic"
 
 
 @click.command("add-partitions", short_help="Give a topic more partitions.")
@@ -20,9 +19,7 @@ CLIENT_ID = "fencepost-topic"
 @click.option("--by", "more", type=click.IntRange(min=1), metavar="N", help="So many more.")
 @click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
 @broker_options
-def add_partitions(
-    name: str, total: int | None, more: int | None, dry_run: bool, bootstrap: str, timeout_s: float, as_json: bool
-) -> None:
+def add_partitions(name: str, total: int | None, more: int | None, dry_run: bool, broker: Broker) -> None:
     """Give a topic more partitions; there is no way back.
 
     Records stay where they are, but from then on a key may go to another partition than its older records: readers
@@ -42,8 +39,8 @@ def add_partitions(
         await admin.create_partitions(name, after, validate_only=dry_run)
         return before, after
 
-    before, after = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
+    before, after = broker.ask(talk)
+    if broker.as_json:
         tell_json({"topic": name, "before": before, "after": after, "dry_run": dry_run})
         return
     grown = "would grow" if dry_run else "grew"
@@ -57,13 +54,7 @@ def add_partitions(
 @click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
 @broker_options
 def alter(
-    names: tuple[str, ...],
-    settings: tuple[Setting, ...],
-    unset: tuple[str, ...],
-    dry_run: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+    names: tuple[str, ...], settings: tuple[Setting, ...], unset: tuple[str, ...], dry_run: bool, broker: Broker
 ) -> None:
     """Change what is set on topics; settings that are not named stay. On each topic it is all or nothing; the first
     topic that is refused ends it.
@@ -85,7 +76,6 @@ def alter(
 
     async def talk(admin: "Admin") -> Any:
         from fencepost.cli.setting_changes import changed
-        from fencepost.client import KafkaError
 
         steps: list[Step] = []
         try:
@@ -97,9 +87,8 @@ def alter(
             return steps, error
         return steps, None
 
-    steps, error = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    tell_steps(steps, dry_run, as_json)
+    steps, error = broker.ask(talk)
+    tell_steps(steps, dry_run, broker.as_json)
     if error is not None:
-        fail(
-            f"{advice(error, bootstrap)}\n  the topics above {'would be' if dry_run else 'were'} changed, and no others"
-        )
+        told = advice(error, broker.bootstrap)
+        fail(f"{told}\n  the topics above {'would be' if dry_run else 'were'} changed, and no others")

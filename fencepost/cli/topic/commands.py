@@ -4,16 +4,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import ask, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail, tell_json
+from fencepost.cli.hints import hints_for
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
+from fencepost.cli.plain_text import counted
+from fencepost.cli.topic import text as topic_text
+from fencepost.cli.topic.apply import apply
+from fencepost.cli.topic.change import add_partitions, alter
+from fencepost.cli.topic.records import offsets, trim
+from fencepost.cli.topic.text import id_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fencepost.client import KafkaError
     from fencepost.client.admin import Admin, TopicDescription
-
-CLIENT_ID = "fencepost-topic"
 
 
 @click.group()
@@ -41,7 +46,7 @@ def topic() -> None:
 @click.argument("pattern", required=False)
 @click.option("--internal", is_flag=True, help="Also the broker's own topics, such as __consumer_offsets.")
 @broker_options
-def list_command(pattern: str | None, internal: bool, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def list_command(pattern: str | None, internal: bool, broker: Broker) -> None:
     """List topics; of those whose names match PATTERN, which may hold * and ?.
 
     \b
@@ -49,15 +54,9 @@ def list_command(pattern: str | None, internal: bool, bootstrap: str, timeout_s:
       fencepost topic list
       fencepost topic list 'orders-*' --json
     """
-    from fencepost.cli.plain_text import counted
-    from fencepost.cli.topic import text as topic_text
-
-    async def talk(admin: "Admin") -> Any:
-        return await admin.describe_topics()
-
-    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    found = broker.ask(lambda admin: admin.describe_topics())
     shown = [one for one in _matching(found, pattern) if internal or not one.internal]
-    if as_json:
+    if broker.as_json:
         tell_json([topic_text.summary_json(one) for one in shown])
         return
     if shown:
@@ -77,9 +76,7 @@ def _matching(found: "Mapping[str, TopicDescription]", pattern: str | None) -> "
     "--id", "ids", multiple=True, metavar="ID", help="By its id, as `topic list --json` shows it; repeatable."
 )
 @broker_options
-def describe_command(
-    names: tuple[str, ...], ids: tuple[str, ...], bootstrap: str, timeout_s: float, as_json: bool
-) -> None:
+def describe_command(names: tuple[str, ...], ids: tuple[str, ...], broker: Broker) -> None:
     """Show topics: id, partitions with leader and replicas, and what is set on them and not taken from the broker.
 
     \b
@@ -87,25 +84,21 @@ def describe_command(
       fencepost topic describe orders
       fencepost topic describe orders billing --json
     """
-    from fencepost.cli.topic import text as topic_text
-
     wanted = references(names, ids)
 
     async def talk(admin: "Admin") -> Any:
         found = await admin.describe_topics(*wanted)
         return [(one, await admin.configs(topic=one.name)) for _, one in sorted(found.items())]
 
-    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
-        tell_json([topic_text.describe_json(one, configs) for one, configs in found])
-        return
-    click.echo("\n\n".join(topic_text.describe_text(one, configs, bootstrap) for one, configs in found))
+    found = broker.ask(talk)
+    broker.tell(
+        [topic_text.describe_json(one, configs) for one, configs in found],
+        "\n\n".join(topic_text.describe_text(one, configs, broker.bootstrap) for one, configs in found),
+    )
 
 
 def references(names: "Sequence[str]", ids: "Sequence[str]") -> "list[str | bytes]":
     """Names as they are, and the ids that are spelt out. Raises UsageError."""
-    from fencepost.cli.topic.text import id_of
-
     if not names and not ids:
         raise click.UsageError("name a topic, or say --id ID")
     try:
@@ -129,9 +122,7 @@ def create_command(
     settings: tuple[Setting, ...],
     if_not_exists: bool,
     dry_run: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+    broker: Broker,
 ) -> None:
     """Create topics, each for itself: one that is refused does not keep the others from being made.
 
@@ -143,8 +134,6 @@ def create_command(
       fencepost topic create orders --partitions 12
       fencepost topic create customers --set cleanup.policy=compact --if-not-exists
     """
-    from fencepost.cli.topic import text as topic_text
-
     configs = as_mapping(settings)
 
     async def talk(admin: "Admin") -> Any:
@@ -156,9 +145,9 @@ def create_command(
         except ItemErrors as some:
             return some.results, some.errors
 
-    made, refused = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    made, refused = broker.ask(talk)
     outcomes = [topic_text.creation(name, made.get(name), refused.get(name), if_not_exists) for name in names]
-    _report(outcomes, "created", dry_run, as_json, bootstrap)
+    _report(outcomes, "created", dry_run, broker.as_json, broker.bootstrap)
 
 
 @topic.command("delete", short_help="Delete topics with all their records.")
@@ -170,13 +159,7 @@ def create_command(
 @click.option("--dry-run", is_flag=True, help="Say what would go, and delete nothing.")
 @broker_options
 def delete_command(
-    names: tuple[str, ...],
-    ids: tuple[str, ...],
-    if_exists: bool,
-    dry_run: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+    names: tuple[str, ...], ids: tuple[str, ...], if_exists: bool, dry_run: bool, broker: Broker
 ) -> None:
     """Delete topics with all their records, and the positions that groups have in them. Nothing brings them back.
 
@@ -187,8 +170,6 @@ def delete_command(
       fencepost topic delete orders-test --dry-run
       fencepost topic delete orders-test billing-test --if-exists
     """
-    from fencepost.cli.topic import text as topic_text
-
     wanted = references(names, ids)
 
     async def talk(admin: "Admin") -> Any:
@@ -208,16 +189,13 @@ def delete_command(
                 refused |= some.errors
         return there, refused
 
-    there, refused = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    there, refused = broker.ask(talk)
     outcomes = [topic_text.deletion(one, there, refused.get(one), if_exists) for one in wanted]
-    _report(outcomes, "deleted", dry_run, as_json, bootstrap)
+    _report(outcomes, "deleted", dry_run, broker.as_json, broker.bootstrap)
 
 
 def _report(outcomes: "Sequence[Any]", done: str, dry_run: bool, as_json: bool, bootstrap: str) -> None:
     """Say what became of each topic; exit code 1 where one was refused."""
-    from fencepost.cli.hints import hints_for
-    from fencepost.cli.topic import text as topic_text
-
     if as_json:
         tell_json([topic_text.outcome_json(one, done, dry_run) for one in outcomes])
     else:
@@ -228,17 +206,5 @@ def _report(outcomes: "Sequence[Any]", done: str, dry_run: bool, as_json: bool, 
         fail("\n  ".join([f"{len(errors)} of {len(outcomes)} could not be {done}", *hints_for(errors, bootstrap)]))
 
 
-def _add_further() -> None:
-    """The commands that live in files of their own."""
-    from fencepost.cli.topic import apply as topic_apply
-    from fencepost.cli.topic import change as topic_change
-    from fencepost.cli.topic import records as topic_records
-
-    topic.add_command(topic_apply.apply)
-    topic.add_command(topic_change.add_partitions)
-    topic.add_command(topic_change.alter)
-    topic.add_command(topic_records.offsets)
-    topic.add_command(topic_records.trim)
-
-
-_add_further()
+for command in (apply, add_partitions, alter, offsets, trim):
+    topic.add_command(command)

@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import ask, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail, tell_json
 from fencepost.cli.parameters import PLACE, DurationType, MomentType, Place
 from fencepost.cli.places import partitions_of
+from fencepost.cli.topic import offsets_text as text
 from fencepost.cli.topic.offsets_text import Cut
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin, OffsetInfo
     from fencepost.protocol.topics import TopicPartition
 
-CLIENT_ID = "fencepost-topic"
 NONE_SO_LATE = -1
 
 
@@ -23,7 +23,7 @@ NONE_SO_LATE = -1
 @click.argument("places", metavar="TOPIC[:PARTITION]...", nargs=-1, required=True, type=PLACE)
 @click.option("--at", "moment", type=MomentType(), metavar="ISO", help="Also the first record of that time or later.")
 @broker_options
-def offsets(places: tuple[Place, ...], moment: int | None, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def offsets(places: tuple[Place, ...], moment: int | None, broker: Broker) -> None:
     """Show where partitions begin and end.
 
     FIRST is the first offset there is, LSO the last stable offset: read_committed readers get what is below it; END is
@@ -35,7 +35,6 @@ def offsets(places: tuple[Place, ...], moment: int | None, bootstrap: str, timeo
       fencepost topic offsets orders
       fencepost topic offsets orders:3 --at 2026-11-21T06:00:00
     """
-    from fencepost.cli.topic import offsets_text as text
 
     async def talk(admin: "Admin") -> Any:
         wanted = await partitions_of(admin, places)
@@ -45,11 +44,10 @@ def offsets(places: tuple[Place, ...], moment: int | None, bootstrap: str, timeo
         late = {} if moment is None else await admin.list_offsets(wanted, at=moment, isolation="read_uncommitted")
         return [text.Extent(p, first[p].offset, stable[p].offset, end[p].offset, late.get(p)) for p in wanted]
 
-    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
-        tell_json([text.extent_json(one, moment is not None) for one in found])
-        return
-    click.echo(text.extents_text(found, moment is not None))
+    found = broker.ask(talk)
+    broker.tell(
+        [text.extent_json(one, moment is not None) for one in found], text.extents_text(found, moment is not None)
+    )
 
 
 @click.command(short_help="Drop the oldest records (DeleteRecords).")
@@ -67,9 +65,7 @@ def trim(
     moment: int | None,
     age_ms: int | None,
     dry_run: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+    broker: Broker,
 ) -> None:
     """Drop the oldest records of partitions: all before an offset or a time. Nothing brings them back.
 
@@ -82,8 +78,6 @@ def trim(
       fencepost topic trim orders:3 --to 1042
       fencepost topic trim orders-test --all
     """
-    from fencepost.cli.topic import offsets_text as text
-
     ways = [way for way in (offset, True if everything else None, moment, age_ms) if way is not None]
     if len(ways) != 1:
         raise click.UsageError("say what goes, by exactly one of --to, --all, --before and --older-than")
@@ -92,8 +86,8 @@ def trim(
         since = moment if age_ms is None else admin.now_ms() - age_ms
         return await _trim(admin, await partitions_of(admin, places), offset, since, dry_run)
 
-    cuts = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
+    cuts = broker.ask(talk)
+    if broker.as_json:
         tell_json([text.cut_json(cut, dry_run) for cut in cuts])
     else:
         click.echo(text.cuts_text(cuts))

@@ -4,15 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import ask, broker_options, tell_json
-from fencepost.cli.plain_text import json_value
+from fencepost.cli.connect import Broker, broker_options, tell_json
+from fencepost.cli.plain_text import counted, json_value, table
+from fencepost.cli.txn.end import abort, hanging
+from fencepost.cli.txn.watch import watch
+from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
     from fencepost.protocol.topics import TopicPartition
 
-CLIENT_ID = "fencepost-txn"
-"""By which the broker knows that a tool fenced a producer, and no newcomer."""
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
@@ -22,7 +23,6 @@ class PlaceType(click.ParamType):  # type: ignore[type-arg]
     name = "topic:partition"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> "TopicPartition":
-        from fencepost.protocol.topics import TopicPartition
 
         topic, colon, number = str(value).rpartition(":")
         if not colon or not topic or not (number.isascii() and number.isdigit()):
@@ -59,13 +59,7 @@ def txn() -> None:
 )
 @broker_options
 def list_command(
-    states: tuple[str, ...],
-    producer_ids: tuple[int, ...],
-    pattern: str | None,
-    seconds: float | None,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
+    states: tuple[str, ...], producer_ids: tuple[int, ...], pattern: str | None, seconds: float | None, broker: Broker
 ) -> None:
     """List transactional ids with their state.
 
@@ -74,8 +68,6 @@ def list_command(
       fencepost txn list --state Ongoing --longer-than 30
       fencepost txn list --pattern 'billing-.*' --json
     """
-    from fencepost.cli.plain_text import counted, table
-
     longer_than_ms = -1 if seconds is None else round(seconds * 1000)
 
     async def talk(admin: "Admin") -> Any:
@@ -83,8 +75,8 @@ def list_command(
             state=states, producer_ids=producer_ids, running_longer_than_ms=longer_than_ms, pattern=pattern
         )
 
-    found = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
+    found = broker.ask(talk)
+    if broker.as_json:
         tell_json(json_value(found))
         return
     if found:
@@ -95,7 +87,7 @@ def list_command(
 @txn.command("describe")
 @click.argument("transactional_id")
 @broker_options
-def describe_command(transactional_id: str, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def describe_command(transactional_id: str, broker: Broker) -> None:
     """Show one transactional id: identity, open transaction, whose it is, and who was shut out and why.
 
     The history is kept in the broker's memory: the last eight changes and refusals since it started.
@@ -105,20 +97,15 @@ def describe_command(transactional_id: str, bootstrap: str, timeout_s: float, as
     async def talk(admin: "Admin") -> Any:
         return await admin.describe_transaction(transactional_id), admin.now_ms()
 
-    told, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
-        tell_json(json_value(told))
-        return
-    click.echo(txn_text.describe_text(told, now_ms))
+    told, now_ms = broker.ask(talk)
+    broker.tell(json_value(told), txn_text.describe_text(told, now_ms))
 
 
 @txn.command("producers")
 @click.argument("partition", type=PLACE)
 @click.option("--open", "only_open", is_flag=True, help="Only those with an open transaction.")
 @broker_options
-def producers_command(
-    partition: "TopicPartition", only_open: bool, bootstrap: str, timeout_s: float, as_json: bool
-) -> None:
+def producers_command(partition: "TopicPartition", only_open: bool, broker: Broker) -> None:
     """Show the producers that a partition remembers, and where their open transactions begin.
 
     \b
@@ -133,18 +120,15 @@ def producers_command(
         await check_exists(parts_of(admin), partition)
         return await admin.describe_producers(partition), admin.now_ms()
 
-    found, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    found, now_ms = broker.ask(talk)
     found = [producer for producer in found if not only_open or producer.transaction_start_offset is not None]
-    if as_json:
-        tell_json(json_value(sorted(found)))
-        return
-    click.echo(txn_text.producers_text(found, now_ms))
+    broker.tell(json_value(sorted(found)), txn_text.producers_text(found, now_ms))
 
 
 @txn.command("why")
 @click.argument("partition", type=PLACE)
 @broker_options
-def why_command(partition: "TopicPartition", bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def why_command(partition: "TopicPartition", broker: Broker) -> None:
     """Say who holds a partition's last stable offset, who waits for it, and what may be done.
 
     read_committed readers stop at the first offset of the oldest open transaction. This names that transaction: its
@@ -160,21 +144,9 @@ def why_command(partition: "TopicPartition", bootstrap: str, timeout_s: float, a
     async def talk(admin: "Admin") -> Any:
         return await admin.why(partition), admin.now_ms()
 
-    told, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
-        tell_json(json_value(told))
-        return
-    click.echo(txn_text.why_text(told, now_ms, bootstrap))
+    told, now_ms = broker.ask(talk)
+    broker.tell(json_value(told), txn_text.why_text(told, now_ms, broker.bootstrap))
 
 
-def _add_further() -> None:
-    """The commands that live in files of their own."""
-    from fencepost.cli.txn import end as txn_end
-    from fencepost.cli.txn import watch as txn_watch
-
-    txn.add_command(txn_end.abort)
-    txn.add_command(txn_end.hanging)
-    txn.add_command(txn_watch.watch)
-
-
-_add_further()
+for command in (abort, hanging, watch):
+    txn.add_command(command)

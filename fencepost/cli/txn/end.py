@@ -4,13 +4,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import ask, broker_options, command_for, fail, tell_json
-from fencepost.cli.plain_text import age, table
+from fencepost.cli.connect import Broker, broker_options, command_for, fail, tell_json
+from fencepost.cli.plain_text import age, json_value, places, table
+from fencepost.client import KafkaError
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
-CLIENT_ID = "fencepost-txn"
 LIVES = "refused: it lives, or has ended meanwhile"
 
 
@@ -19,9 +21,7 @@ LIVES = "refused: it lives, or has ended meanwhile"
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
 @click.option("--even-two-phase", is_flag=True, help="Also where an outside coordinator is to decide (KIP-939).")
 @broker_options
-def abort(
-    transactional_id: str, dry_run: bool, even_two_phase: bool, bootstrap: str, timeout_s: float, as_json: bool
-) -> None:
+def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Broker) -> None:
     """Abort the open transaction of a transactional id, and shut out the producer that holds it.
 
     It is done as a successor does it: the epoch is raised (InitProducerId), all partitions get an ABORT marker,
@@ -35,7 +35,6 @@ def abort(
       fencepost txn abort billing-2 --dry-run
       fencepost txn abort billing-2
     """
-    from fencepost.cli.plain_text import json_value, places
     from fencepost.client.admin.why import NO_TIMEOUT_MS
 
     async def talk(admin: "Admin") -> Any:
@@ -46,13 +45,13 @@ def abort(
             return told, None
         return told, await admin.fence_producer(transactional_id)
 
-    told, fenced = ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    told, fenced = broker.ask(talk)
     if told.state == "Ongoing" and told.timeout_ms == NO_TIMEOUT_MS and not even_two_phase:
         fail(
             f"{transactional_id!r} is part of a two-phase commit: its program must come back and complete it.\n"
             "  If the outside database has NOT committed its half: --even-two-phase"
         )
-    if as_json:
+    if broker.as_json:
         tell_json({"before": json_value(told), "aborted": fenced is not None, "dry_run": dry_run})
         return
     if told.state in ("PrepareCommit", "PrepareAbort"):
@@ -81,15 +80,7 @@ def abort(
 )
 @click.option("--repair", is_flag=True, help="Abort what is found. Without it, nothing is changed.")
 @broker_options
-def hanging(
-    topic: str | None,
-    partition: int | None,
-    seconds: float | None,
-    repair: bool,
-    bootstrap: str,
-    timeout_s: float,
-    as_json: bool,
-) -> None:
+def hanging(topic: str | None, partition: int | None, seconds: float | None, repair: bool, broker: Broker) -> None:
     """Find transactions that nobody will ever end, and with --repair abort them.
 
     A transaction hangs when a partition holds it open, it is older than any transaction may get, and its coordinator
@@ -99,8 +90,6 @@ def hanging(
     A fencepost broker checks the proof once more in the moment in which it writes the marker, and refuses where a
     coordinator still owns the transaction: a living one is never aborted. Apache Kafka does not check.
     """
-    from fencepost.cli.plain_text import json_value
-
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic")
 
@@ -115,8 +104,8 @@ def hanging(
             admin.now_ms(),
         )
 
-    found, refused, now_ms = ask(bootstrap, timeout_s, CLIENT_ID, talk)
-    if as_json:
+    found, refused, now_ms = broker.ask(talk)
+    if broker.as_json:
         tell_json(
             [
                 {**json_value(one), "aborted": repair and error is None, "refused": error}
@@ -133,14 +122,12 @@ def hanging(
             )
         )
         if not repair:
-            click.echo(f"To abort them: {_repair_command(bootstrap, topic, partition, seconds)}")
+            click.echo(f"To abort them: {_repair_command(broker.bootstrap, topic, partition, seconds)}")
     if any(refused):
         fail("some were not aborted; `fencepost txn why TOPIC:PARTITION` tells more of each")
 
 
 async def _places(admin: "Admin", topic: str | None, partition: int | None) -> Any:
-    from fencepost.protocol.topics import TopicPartition
-
     if topic is None:
         return None
     if partition is not None:
@@ -151,9 +138,6 @@ async def _places(admin: "Admin", topic: str | None, partition: int | None) -> A
 
 async def _repair(admin: "Admin", one: Any, older_than_ms: int | None) -> str | None:
     """Abort one, if it hangs still; why it was refused, or None."""
-    from fencepost.client import KafkaError
-    from fencepost.protocol.errors import ErrorCode
-
     try:
         if one not in await admin.hanging_transactions([one.partition], older_than_ms=older_than_ms):
             return LIVES
@@ -166,8 +150,6 @@ async def _repair(admin: "Admin", one: Any, older_than_ms: int | None) -> str | 
 
 
 def _row(one: Any, refused: str | None, repair: bool, now_ms: int) -> tuple[object, ...]:
-    from fencepost.cli.plain_text import places
-
     done = refused or ("aborted" if repair else "nothing")
     last = f"{age((now_ms - one.producer.last_timestamp_ms) / 1000)} ago"
     held = f"{one.producer.producer_id}:{one.producer.producer_epoch}"

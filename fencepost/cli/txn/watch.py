@@ -5,14 +5,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fencepost.cli.connect import ask, broker_options
-from fencepost.cli.plain_text import age, counted, json_value, moment, table
+from fencepost.cli.connect import Broker, broker_options
+from fencepost.cli.plain_text import age, counted, json_value, moment, places, table
+from fencepost.client import KafkaError
+from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
     from fencepost.client.admin.types import TransactionListing
 
-CLIENT_ID = "fencepost-txn"
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
@@ -30,7 +31,7 @@ class View(NamedTuple):
 @click.option("--count", type=click.IntRange(min=1), help="Stop after so many looks. [default: go on until Ctrl-C]")
 @click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Open ones to describe.")
 @broker_options
-def watch(interval: float, count: int | None, limit: int, bootstrap: str, timeout_s: float, as_json: bool) -> None:
+def watch(interval: float, count: int | None, limit: int, broker: Broker) -> None:
     """Watch the open transactions: how many ids are in which state, and the oldest of those that are open.
 
     With --json each look is one line. Ctrl-C ends it.
@@ -41,20 +42,17 @@ def watch(interval: float, count: int | None, limit: int, bootstrap: str, timeou
         looks = 0
         while True:
             view = await look(admin, limit)
-            _show(view, bootstrap, as_json)
+            _show(view, broker.bootstrap, broker.as_json)
             looks += 1
             if looks == count:
                 return
             await trio.sleep(interval)
 
-    ask(bootstrap, timeout_s, CLIENT_ID, talk)
+    broker.ask(talk)
 
 
 async def look(admin: "Admin", limit: int) -> View:
     """One round of questions."""
-    from fencepost.client import KafkaError
-    from fencepost.protocol.errors import ErrorCode
-
     lines = await admin.list_transactions()
     is_open = [line for line in lines if line.state in OPEN_STATES]
     found: list[TransactionListing] = []
@@ -70,7 +68,6 @@ async def look(admin: "Admin", limit: int) -> View:
 
 
 def _show(view: View, bootstrap: str, as_json: bool) -> None:
-
     if as_json:
         import json
 
@@ -82,7 +79,6 @@ def _show(view: View, bootstrap: str, as_json: bool) -> None:
 
 def view_text(view: View, bootstrap: str) -> str:
     """One look as text."""
-    from fencepost.cli.plain_text import places
     from fencepost.cli.txn.text import client_of, times_out
 
     states = ", ".join(f"{count} {state}" for state, count in view.states.items()) or "no transactional ids"

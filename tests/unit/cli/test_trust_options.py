@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from fencepost.broker.config.sources import from_environment
-from fencepost.cli.connect import ask, broker_options, client_config, command_for
+from fencepost.cli.connect import Broker, broker_options, client_config, command_for
 from fencepost.cli.main import COMMANDS, cli
 
 PASSWORD = "no-eyes-for-this"
@@ -20,8 +20,9 @@ def config_of(*words: str, environ: dict[str, str] | None = None) -> dict[str, A
 
     @click.command()
     @broker_options
-    def probe(bootstrap: str, timeout_s: float, as_json: bool) -> None:
-        found.update(client_config(bootstrap, timeout_s, "probe"), again=command_for(bootstrap, "topic", "list"))
+    def probe(broker: Broker) -> None:
+        bootstrap = broker.bootstrap
+        found.update(client_config(*broker[:2], "probe"), again=command_for(bootstrap, "topic", "list"))
 
     result = CliRunner().invoke(probe, list(words), env=environ, catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -117,6 +118,6 @@ def test_what_the_command_line_reads_of_the_environment_is_no_setting_of_a_broke
 
 def test_ask_is_what_all_of_them_use() -> None:
     """A second way to make a client would not know these options."""
-    here = Path(ask.__code__.co_filename).parent
+    here = Path(Broker.ask.__code__.co_filename).parent
     makers = [file.name for file in sorted(here.glob("*.py")) if "Client.from_config(" in file.read_text("utf-8")]
     assert makers == ["connect.py"]
