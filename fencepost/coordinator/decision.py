@@ -1,7 +1,11 @@
 """What a pure decision says: what to remember, what to answer, what to start afterwards; in that order."""
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+    from fencepost.coordinator.values import dataclass
 
 ReplyT = TypeVar("ReplyT")
 RecordT = TypeVar("RecordT")

@@ -1,6 +1,7 @@
 """Every error code of the protocol, and what a client should do about it."""
 
 from enum import IntEnum
+from typing import Final
 
 
 class ErrorCode(IntEnum):
@@ -157,6 +158,9 @@ class ErrorCode(IntEnum):
         """This producer or client can not go on: another one took its place, or it lacks a right."""
         return self in _FATAL
 
+
+NO_ERROR: Final = ErrorCode.NONE
+"""For what every request passes: reading a member of an enum takes twenty times as long as reading a name."""
 
 _RETRIABLE = frozenset(
     {

@@ -4,7 +4,7 @@ Each takes the group and a request and returns a decision; `join.py` has the Joi
 """
 
 from dataclasses import replace
-from typing import assert_never
+from typing import Final, assert_never
 
 from fencepost.coordinator.group.commands import LeaveReply, MemberName, Sync, SyncAnswer, SyncReply
 from fencepost.coordinator.group.decision import ClassicDecision, DecisionBuilder, unchanged
@@ -23,14 +23,14 @@ from fencepost.coordinator.group.state import (
     static_member_id,
 )
 from fencepost.coordinator.group.timers import TimerKind
-from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.errors import NO_ERROR, ErrorCode
 
 
 def check_member(group: Group, member_id: str, instance_id: str | None) -> ErrorCode:
     """Whether the group knows the member; FENCED_INSTANCE_ID if another one took its static place (KIP-345)."""
     member = None if isinstance(group, NOBODY) else group.members.get(member_id)
     if instance_id is None or (member is not None and member.group_instance_id == instance_id):
-        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else ErrorCode.NONE
+        return ErrorCode.UNKNOWN_MEMBER_ID if member is None else NO_ERROR
     return ErrorCode.UNKNOWN_MEMBER_ID if static_member_id(group, instance_id) is None else ErrorCode.FENCED_INSTANCE_ID
 
 
@@ -103,7 +103,7 @@ def _check_sync(group: Group, command: Sync) -> ErrorCode:
         return ErrorCode.ILLEGAL_GENERATION
     other_type = command.protocol_type is not None and command.protocol_type != group.protocol_type
     other_name = command.protocol is not None and group.protocol is not None and command.protocol != group.protocol
-    return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if other_type or other_name else ErrorCode.NONE
+    return ErrorCode.INCONSISTENT_GROUP_PROTOCOL if other_type or other_name else NO_ERROR
 
 
 def _assign(group: CompletingRebalance, command: Sync, now_ms: int, out: DecisionBuilder) -> Stable:
@@ -135,11 +135,15 @@ def _assigned(member: Member, assignment: bytes) -> Member:
 
 def assignment(group: Stable, member_id: str) -> SyncReply:
     """What a member is told to read."""
-    return SyncReply(ErrorCode.NONE, group.protocol_type, group.protocol, group.members[member_id].assignment)
+    return SyncReply(NO_ERROR, group.protocol_type, group.protocol, group.members[member_id].assignment)
+
+
+ALIVE: Final = (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+"""The answers to a heartbeat with which the member's session starts over."""
 
 
 def heartbeat(group: Group, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """What a heartbeat is answered; with NONE and REBALANCE_IN_PROGRESS the member's session starts over."""
+    """What a heartbeat is answered."""
     if isinstance(group, NOBODY):
         return ErrorCode.UNKNOWN_MEMBER_ID
     error = check_member(group, member_id, instance_id)
@@ -147,7 +151,7 @@ def heartbeat(group: Group, member_id: str, instance_id: str | None, generation:
         return error
     if generation != group.generation:
         return ErrorCode.ILLEGAL_GENERATION
-    return ErrorCode.REBALANCE_IN_PROGRESS if isinstance(group, PreparingRebalance) else ErrorCode.NONE
+    return ErrorCode.REBALANCE_IN_PROGRESS if isinstance(group, PreparingRebalance) else NO_ERROR
 
 
 def leave(group_id: str, group: Group, names: tuple[MemberName, ...], now_ms: int) -> ClassicDecision:

@@ -28,7 +28,7 @@ from fencepost.coordinator.group.state import (
     Stable,
     group_members,
 )
-from fencepost.coordinator.group.timers import TimerKey, TimerKind
+from fencepost.coordinator.group.timers import SESSION, TimerKey, TimerKind, new_key
 from fencepost.coordinator.ports import Clock, LogWriteFailed, coordinator_error
 from fencepost.protocol.errors import ErrorCode
 
@@ -52,6 +52,7 @@ class ClassicGroups:
     ) -> None:
         self.config = config
         self._shards = shards
+        self._set_timer = shards.runtime.set_timer
         self._effects = effects
         self._consumers = consumers
         self._clock = clock
@@ -91,14 +92,7 @@ class ClassicGroups:
                 f"{command.group_instance_id or command.client_id}-{self._new_id()}"
             )
             decision = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
-            return self._answer(
-                shard,
-                command.group_id,
-                decision,
-                self._effects.joins,
-                command.member_id,
-                partial(notes.joining, command, new_member_id),
-            )
+            return self._answer(shard, command, decision, self._effects.joins, notes.joining, command, new_member_id)
         except LogWriteFailed as failed:
             return command.refused(coordinator_error(failed.code))
 
@@ -125,9 +119,7 @@ class ClassicGroups:
                 return unless_refused(self._consumers.sync(shard, command), SyncReply)
             group = shard.state.group(command.group_id)
             decision = classic.sync(group, command, self._clock.now_ms())
-            return self._answer(
-                shard, command.group_id, decision, self._effects.syncs, command.member_id, notes.syncing
-            )
+            return self._answer(shard, command, decision, self._effects.syncs, notes.syncing)
         except LogWriteFailed as failed:
             return SyncReply(coordinator_error(failed.code))
 
@@ -144,7 +136,7 @@ class ClassicGroups:
             return self._consumers.beat(consumers, member_id, instance_id, generation)
         group = shard.state.group(group_id)
         error = classic.heartbeat(group, member_id, instance_id, generation)
-        if error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS):
+        if error in classic.ALIVE:
             self._session(group_id, group_members(group)[member_id])
         return error
 
@@ -162,57 +154,53 @@ class ClassicGroups:
         decision = classic.leave(group_id, shard.state.group(group_id), tuple(names), self._clock.now_ms())
         assert isinstance(decision.reply, LeaveReply)
         try:
-            self._take(shard, group_id, decision, partial(notes.leaving, names, decision.reply.errors))
+            self._take(shard, group_id, decision, notes.leaving, names, decision.reply.errors)
         except LogWriteFailed as failed:
             return coordinator_error(failed.code), []
         if refused := await shard.settled(shard.log.newest):
             return coordinator_error(refused), []
         return ErrorCode.NONE, list(decision.reply.errors)
 
-    def _take(self, shard: GroupShard, group_id: str, decision: ClassicDecision, cause: Callable[[], str]) -> None:
+    def _take(
+        self, shard: GroupShard, group_id: str, decision: ClassicDecision, cause: Callable[..., str], *about: object
+    ) -> None:
         """Carry out a decision, and log what came of it; its reply waits for the log's end.
 
-        `cause` is for the log, where the decision starts a rebalance. Raises LogWriteFailed, and has done nothing then.
+        `cause` says of `about` for the log why a rebalance starts. Raises LogWriteFailed, and has done nothing then.
         """
         (change,) = decision.then
         before, after = shard.state.group(group_id), change.group
         assert after is not None
         self._effects.carry_out(shard, group_id, decision)
-        if not notes.goes_on(before, after):
-            if isinstance(before, CompletingRebalance) and isinstance(after, Stable):
-                self._tallies.completed_rebalances += 1
-            if logger.isEnabledFor(logging.INFO) and (told := notes.story(before, after, cause)):
-                logger.info("group %s: %s", group_id, told)
+        if not (decision.log or change.timers) or notes.goes_on(before, after):
+            return  # no phase ends, and nobody goes, without a record or a timer
+        if isinstance(before, CompletingRebalance) and isinstance(after, Stable):
+            self._tallies.completed_rebalances += 1
+        if logger.isEnabledFor(logging.INFO) and (told := notes.story(before, after, cause(*about))):
+            logger.info("group %s: %s", group_id, told)
 
     def _answer(
         self,
         shard: GroupShard,
-        group_id: str,
+        command: Join | Sync,
         decision: ClassicDecision,
         parking: Parking[ReplyT],
-        asked_as: str,
-        cause: Callable[[], str],
+        cause: Callable[..., str],
+        *about: object,
     ) -> ReplyT | Deferred[ReplyT] | Coroutine[Any, Any, ReplyT]:
         """Carry out the decision and return its reply; without one it waits for the decision of another request.
 
         Raises LogWriteFailed.
         """
+        group_id = command.group_id
         if decision.reply is not None:
             reply: ReplyT = decision.reply  # type: ignore[assignment]
-            self._take(shard, group_id, decision, cause)
-            return self._when_settled(shard, reply, parking, asked_as)
+            self._take(shard, group_id, decision, cause, *about)
+            return self._when_settled(shard, reply, parking, command.member_id)
         (change,) = decision.then
-        group = change.group
-        asked = parking.park(shard, group_id, change.parked_as, asked_as)
-        if (
-            group is not None
-            and not (decision.log or change.timers or change.answers)
-            and type(group) is type(shard.state.group(group_id))
-        ):
-            shard.state.put(group_id, group)  # one more waits for the others, as nearly always
-            return asked
+        asked = parking.park(shard, group_id, change.parked_as, command.member_id)
         try:
-            self._take(shard, group_id, decision, cause)
+            self._take(shard, group_id, decision, cause, *about)
         except BaseException:
             asked.abandon()
             raise
@@ -229,9 +217,7 @@ class ClassicGroups:
 
     def _session(self, group_id: str, member: Member) -> None:
         """Start the member's session over."""
-        self._shards.runtime.set_timer(
-            TimerKey(TimerKind.SESSION, group_id, member.member_id), member.session_timeout_ms
-        )
+        self._set_timer(new_key(TimerKey, (SESSION, group_id, member.member_id)), member.session_timeout_ms)
 
     def expire(self, shard: GroupShard, key: TimerKey) -> None:
         """A timer of a group went off. Raises LogWriteFailed."""
@@ -246,4 +232,4 @@ class ClassicGroups:
                 decision = rebalance.expire_sync(key.group_id, group, now_ms)
             case TimerKind.REBALANCE | TimerKind.CLASSIC_JOIN | TimerKind.CLASSIC_SYNC:
                 return
-        self._take(shard, key.group_id, decision, partial(notes.expiring, key.kind, key.member_id, group))
+        self._take(shard, key.group_id, decision, notes.expiring, key.kind, key.member_id, group)

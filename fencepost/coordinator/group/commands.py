@@ -7,7 +7,7 @@ from fencepost.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
-    from fencepost.coordinator.group.values import dataclass
+    from fencepost.coordinator.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

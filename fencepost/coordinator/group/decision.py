@@ -1,16 +1,22 @@
 """What a decision about a group is made of, for both protocols."""
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from fencepost.coordinator.decision import Decision, ReplyT
 from fencepost.coordinator.group.commands import JoinAnswer, JoinReply, LeaveReply, SyncAnswer, SyncReply
 from fencepost.coordinator.group.records import GroupRecord, saved
 from fencepost.coordinator.group.state import Empty, Group, Member, Stable
-from fencepost.coordinator.group.timers import SetTimer, TimerKind
+from fencepost.coordinator.group.timers import SESSION, SetTimer, TimerKind, new_timer
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+    from fencepost.coordinator.values import dataclass
 
 
-class GroupChange(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class GroupChange:
     """What a decision does to a group beside its records; in this order, once they are applied."""
 
     group: Group | None = None
@@ -31,9 +37,6 @@ GroupDecision: TypeAlias = Decision[GroupRecord, ReplyT, GroupChange]
 ClassicDecision: TypeAlias = GroupDecision[JoinReply | SyncReply | LeaveReply | None]
 """Without a reply, the command waits until the decision of another one answers it."""
 
-_new_timer = tuple.__new__
-"""The constructor of a named tuple is a function in Python, and each member of a generation is given a timer."""
-
 
 def unchanged(group: Group, reply: JoinReply | SyncReply | LeaveReply | None = None) -> ClassicDecision:
     """A reply that changes nothing."""
@@ -42,6 +45,8 @@ def unchanged(group: Group, reply: JoinReply | SyncReply | LeaveReply | None = N
 
 class DecisionBuilder:
     """What a decision about a group has come to so far; lives inside one decision."""
+
+    __slots__ = ("answers", "group_id", "log", "timers")
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -55,8 +60,7 @@ class DecisionBuilder:
 
     def session(self, member: Member) -> None:
         """Starts the member's session over."""
-        timer = (TimerKind.SESSION, member.session_timeout_ms, member.member_id, 0, False)
-        self.timers.append(_new_timer(SetTimer, timer))
+        self.timers.append(new_timer(SetTimer, (SESSION, member.session_timeout_ms, member.member_id, 0, False)))
 
     def end_sessions(self, member_ids: Iterable[str]) -> None:
         """Nothing is awaited of these members any more."""

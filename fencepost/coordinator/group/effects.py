@@ -7,7 +7,7 @@ from fencepost.coordinator.group.commands import JoinAnswer, JoinReply, SyncAnsw
 from fencepost.coordinator.group.decision import GroupDecision
 from fencepost.coordinator.group.parking import Parking
 from fencepost.coordinator.group.shards import GroupRuntime, GroupShard
-from fencepost.coordinator.group.timers import SetTimer, TimerKey, TimerKind
+from fencepost.coordinator.group.timers import REBALANCE, SetTimer, TimerKey, new_key
 from fencepost.protocol.errors import ErrorCode
 
 
@@ -59,12 +59,12 @@ class Effects:
         self._runtime.set_timers(self._delays(group_id, timers))
 
     def _delays(self, group_id: str, timers: Iterable[SetTimer]) -> Iterator[tuple[TimerKey, int | None]]:
-        new, running = tuple.__new__, self._runtime.timers  # the constructor of a named tuple is a function in Python
+        running = self._runtime.timers
         for kind, delay_ms, member_id, epoch, if_absent in timers:
-            key = new(TimerKey, (kind, group_id, member_id))
+            key = new_key(TimerKey, (kind, group_id, member_id))
             if if_absent and key in running:
                 continue
-            if kind is TimerKind.REBALANCE:
+            if kind is REBALANCE:
                 self._awaited_epochs[key] = epoch
                 if delay_ms is None:
                     del self._awaited_epochs[key]

@@ -177,7 +177,9 @@ def _join_known(group: Group, command: Join, config: GroupConfig, now_ms: int, o
 
 def _rejoin(group: Active, command: Join, now_ms: int, out: DecisionBuilder) -> ClassicDecision:
     member_id = command.member_id
-    members = with_member(group.members, _updated(group.members[member_id], command))
+    member = group.members[member_id]
+    updated = _updated(member, command)
+    members = group.members if updated is member else with_member(group.members, updated)
     return out.decision(rebalance_or_complete(group, member_id, now_ms, out, members), None, member_id)
 
 

@@ -1,6 +1,6 @@
 """What an operator wants to know of a group: why it rebalances, what came of it, and how much there was of all."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from fencepost.coordinator.group.commands import Join, MemberName
@@ -36,16 +36,14 @@ def goes_on(before: Group, after: Group) -> bool:
     """Whether a decision led to nothing that is worth a log line, as nearly every one."""
     if type(before) is not type(after) or _generation(before) != _generation(after):
         return False
-    members = group_members(before)
-    return members is (now := group_members(after)) or len(now) >= len(members)
+    return len(group_members(after)) >= len(group_members(before))
 
 
-def story(before: Group, after: Group, cause: Callable[[], str]) -> str | None:
+def story(before: Group, after: Group, why: str) -> str | None:
     """One line about what a decision did to a group's rebalance, unless it `goes_on`; None where it did nothing to it.
 
-    `cause` says why the decision was made.
+    `why` is the reason for the decision.
     """
-    why = cause()
     generation = _generation(before)
     was = f"generation {generation}" if generation else "a new group"
     if isinstance(after, PreparingRebalance) and not isinstance(before, PreparingRebalance):

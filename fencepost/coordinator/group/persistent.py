@@ -73,7 +73,7 @@ class PersistentMap(Mapping[str, ValueT]):
 
     def plus(self, key: str, value: ValueT) -> "PersistentMap[ValueT]":
         """This map with one more entry, or with another one in its place."""
-        data = self._all()
+        data = self._data or self._all()
         newer: PersistentMap[ValueT] = PersistentMap.__new__(PersistentMap)
         newer._data, newer._newer, newer._key, newer._value = data, None, "", None
         self._data, self._newer, self._key, self._value = None, newer, key, data.get(key)
@@ -99,16 +99,16 @@ class PersistentMap(Mapping[str, ValueT]):
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value, or `default`."""
-        return self._all().get(key, default)
+        return (self._data or self._all()).get(key, default)
 
     def __getitem__(self, key: str) -> ValueT:
-        return self._all()[key]
+        return (self._data or self._all())[key]
 
     def __contains__(self, key: object) -> bool:
         return key in self._all()
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._data or self._all())
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all())

@@ -22,7 +22,7 @@ from fencepost.coordinator.group.state import (
     without_member,
 )
 from fencepost.coordinator.group.timers import TimerKind
-from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.errors import NO_ERROR, ErrorCode
 
 LARGEST_GENERATION = 2**31 - 1
 
@@ -171,7 +171,7 @@ def current_generation(group: CompletingRebalance | Stable, member_id: str) -> J
     leads = isinstance(group, CompletingRebalance) and group.leader == member_id
     return JoinReply(
         member_id,
-        ErrorCode.NONE,
+        NO_ERROR,
         group.generation,
         group.protocol_type,
         group.protocol,

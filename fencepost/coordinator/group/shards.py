@@ -1,7 +1,7 @@
 """The partitions of `__consumer_offsets` with what they fold to: loading, finding, forgetting, counting."""
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from fencepost.coordinator.group import retention
@@ -39,16 +39,12 @@ class GroupShards:
 
     def __init__(self, runtime: GroupRuntime, topics: TopicView, clock: Clock) -> None:
         self.runtime = runtime
+        self.of: Callable[[str], GroupShard] = runtime.shard_of
+        """The shard of a group that is about to be written to."""
+        self.find: Callable[[str], GroupShard | None] = runtime.find
+        """The shard of a group, if anything was ever written there."""
         self._topics = topics
         self._clock = clock
-
-    def of(self, group_id: str) -> GroupShard:
-        """The shard of a group that is about to be written to."""
-        return self.runtime.shard_of(group_id)
-
-    def find(self, group_id: str) -> GroupShard | None:
-        """The shard of a group, if anything was ever written there."""
-        return self.runtime.find(group_id)
 
     def group(self, group_id: str) -> Group:
         """The group; Dead where there is none."""

@@ -11,7 +11,7 @@ A group that is not known is `Dead`: Kafka gives such a group that state when it
 log is the generation, the members and their assignments (GroupMetadataValue); who has joined, who has still to sync and
 which member ids were merely promised is memory only, and its loss costs a client one retry.
 
-A rebalance makes a phase anew with every request: that is why `values.py` has a dataclass of its own.
+A rebalance makes a phase anew with every request: that is why `coordinator/values.py` has a dataclass of its own.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from fencepost.coordinator.group.persistent import PersistentMap, PersistentSet
 if TYPE_CHECKING:
     from dataclasses import dataclass
 else:
-    from fencepost.coordinator.group.values import dataclass
+    from fencepost.coordinator.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +175,6 @@ def static_member_id(group: Group, instance_id: str) -> str | None:
 
 def with_member(members: Members, member: Member) -> Members:
     """`members` with `member` added, or put in its own place."""
-    if members.get(member.member_id) is member:
-        return members
     if len(members) <= MEMBERS_COPIED:
         return {**members, member.member_id: member}
     return (members if isinstance(members, PersistentMap) else PersistentMap(members)).plus(member.member_id, member)

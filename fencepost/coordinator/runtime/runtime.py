@@ -105,7 +105,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
 
     def shard_of(self, name: str) -> Shard[StateT, RecordT]:
         """The shard of an id, made on first use."""
-        return self.find(name) or self._first_use(self.partition_for(name))
+        return self._by_id.get(name) or self.find(name) or self._first_use(self.partition_for(name))
 
     def at(self, partition: int) -> Shard[StateT, RecordT] | None:
         """The shard of a partition, if anything was ever written there."""
