@@ -9,17 +9,14 @@ members. What followers of one generation hear is the same but for their own ids
 import struct
 from functools import lru_cache, partial
 from sys import intern
-from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Encoded, Ready, Reply, front_of, reply_with
+from fencepost.broker.ports import HasGroups
 from fencepost.coordinator.group.commands import Join, JoinReply
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api11_join_group import JoinGroupResponse, JoinGroupResponseMember
+from fencepost.protocol.messages.api11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from fencepost.protocol.varints import put_varint
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 REBALANCE_TIMEOUT_SINCE = 1
 MEMBER_ID_REQUIRED_SINCE = 4
@@ -35,48 +32,38 @@ LONGEST_STRING = 2**15 - 1
 _put_length = struct.Struct(">h").pack
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
+def handle(node: HasGroups, request: JoinGroupRequest, context: RequestContext) -> Reply:
     """Join, and answer once the group has its next generation."""
-    return reply_with(partial(response, context.api_version), node.groups.classic.ask_join(command(request, context)))
-
-
-def command(request: Any, context: RequestContext) -> Join:
-    """What the request asks, with what its version implies."""
     version = context.api_version
     timed = version >= REBALANCE_TIMEOUT_SINCE
-    return Join(
+    command = Join(
         intern(request.group_id),
         intern(request.member_id),
         request.group_instance_id,
-        intern(context.client_id or ""),
-        intern(f"/{context.client_host}"),
+        context.client_id or "",
+        f"/{context.client_host}",
         request.session_timeout_ms,
         request.rebalance_timeout_ms if timed else request.session_timeout_ms,
-        intern(request.protocol_type),
+        request.protocol_type,
         tuple([(intern(protocol.name), protocol.metadata) for protocol in request.protocols]),
         version >= MEMBER_ID_REQUIRED_SINCE,
         version >= SKIP_ASSIGNMENT_SINCE,
         request.reason,
     )
+    return reply_with(partial(response, version), node.groups.classic.ask_join(command))
 
 
 def response(version: int, reply: JoinReply) -> Ready:
-    """The answer; a follower's has its bytes already."""
-    encoded = encoded_response(version, reply)
-    return _spelt_out(version, reply) if encoded is None else Encoded([encoded])
-
-
-def encoded_response(version: int, reply: JoinReply) -> bytes | None:
-    """The bytes of a follower's answer; None for all others, which differ in more than a member id."""
+    """The answer; a follower's in bytes, for it differs from other followers' in the member id alone."""
     if reply.error or reply.members or reply.skip_assignment:
-        return None
+        return _spelt_out(version, reply)
     front = _front(version, reply.generation, reply.protocol_type, reply.protocol, reply.leader)
     member_id = reply.member_id.encode()
     if JoinGroupResponse.is_flexible(version):
-        return front + put_varint(len(member_id) + 1) + member_id + _FLEXIBLE_END
+        return Encoded([front + put_varint(len(member_id) + 1) + member_id + _FLEXIBLE_END])
     if len(member_id) > LONGEST_STRING:
-        return None  # the codec says what is wrong
-    return front + _put_length(len(member_id)) + member_id + _END
+        return _spelt_out(version, reply)  # the codec says what is wrong
+    return Encoded([front + _put_length(len(member_id)) + member_id + _END])
 
 
 @lru_cache(maxsize=FRONTS_KEPT)
@@ -87,7 +74,7 @@ def _front(version: int, generation: int, protocol_type: str | None, protocol: s
     return front_of(JoinGroupResponse, version, _spelt_out(version, nobody), rest)
 
 
-def _spelt_out(version: int, reply: JoinReply) -> Any:
+def _spelt_out(version: int, reply: JoinReply) -> JoinGroupResponse:
     no_protocol = None if version >= NULLABLE_PROTOCOL_SINCE else ""
     return JoinGroupResponse(
         error_code=reply.error,

@@ -8,17 +8,14 @@ the same bytes: those are put together once.
 import struct
 from functools import lru_cache, partial
 from sys import intern
-from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Encoded, Ready, Reply, front_of, reply_with
+from fencepost.broker.ports import HasGroups
 from fencepost.coordinator.group.commands import Sync, SyncReply
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api14_sync_group import SyncGroupResponse
+from fencepost.protocol.messages.api14_sync_group import SyncGroupRequest, SyncGroupResponse
 from fencepost.protocol.varints import put_varint
-
-if TYPE_CHECKING:
-    from fencepost.broker.node import Node
 
 PROTOCOL_SINCE = 5
 
@@ -27,17 +24,12 @@ FRONTS_KEPT = 64
 _put_length = struct.Struct(">i").pack
 
 
-def handle(node: "Node", request: Any, context: RequestContext) -> Reply:
+def handle(node: HasGroups, request: SyncGroupRequest, context: RequestContext) -> Reply:
     """Give the member its assignment."""
-    names_protocol = request.protocol_type is not None and request.protocol_name is not None
-    if context.api_version >= PROTOCOL_SINCE and not names_protocol:
+    version = context.api_version
+    if version >= PROTOCOL_SINCE and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-    return reply_with(partial(response, context.api_version), node.groups.classic.ask_sync(command(request)))
-
-
-def command(request: Any) -> Sync:
-    """What the request asks."""
-    return Sync(
+    command = Sync(
         intern(request.group_id),
         intern(request.member_id),
         request.group_instance_id,
@@ -46,22 +38,17 @@ def command(request: Any) -> Sync:
         request.protocol_name,
         tuple([(assignment.member_id, assignment.assignment) for assignment in request.assignments]),
     )
+    return reply_with(partial(response, version), node.groups.classic.ask_sync(command))
 
 
 def response(version: int, reply: SyncReply) -> Ready:
-    """The answer; where it is an assignment, its bytes."""
-    encoded = encoded_response(version, reply)
-    return _spelt_out(reply) if encoded is None else Encoded([encoded])
-
-
-def encoded_response(version: int, reply: SyncReply) -> bytes | None:
-    """The bytes of an answer that is an assignment; None for a refusal."""
+    """The answer; where it is an assignment, in bytes."""
     if reply.error:
-        return None
+        return _spelt_out(reply)
     front, assignment = _front(version, reply.protocol_type, reply.protocol), reply.assignment
     if SyncGroupResponse.is_flexible(version):
-        return front + put_varint(len(assignment) + 1) + assignment + b"\0"
-    return front + _put_length(len(assignment)) + assignment
+        return Encoded([front + put_varint(len(assignment) + 1) + assignment + b"\0"])
+    return Encoded([front + _put_length(len(assignment)) + assignment])
 
 
 @lru_cache(maxsize=FRONTS_KEPT)
@@ -73,7 +60,7 @@ def _front(version: int, protocol_type: str | None, protocol: str | None) -> byt
     )
 
 
-def _spelt_out(reply: SyncReply) -> Any:
+def _spelt_out(reply: SyncReply) -> SyncGroupResponse:
     return SyncGroupResponse(
         error_code=reply.error,
         protocol_type=reply.protocol_type,
