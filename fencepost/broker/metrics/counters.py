@@ -1,29 +1,20 @@
 """What the broker counts: plain numbers that cost nothing to keep; `exposition.py` gives them names when asked."""
 
 from collections import defaultdict
+from dataclasses import dataclass
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class TopicCounters:
     """What happened to one topic's partitions since the start."""
 
-    __slots__ = (
-        "bytes_in",
-        "bytes_out",
-        "failed_fetch_requests",
-        "failed_produce_requests",
-        "fetch_requests",
-        "messages_in",
-        "produce_requests",
-    )
-
-    def __init__(self) -> None:
-        self.messages_in = 0
-        self.bytes_in = 0
-        self.bytes_out = 0
-        self.produce_requests = 0
-        self.fetch_requests = 0
-        self.failed_produce_requests = 0
-        self.failed_fetch_requests = 0
+    messages_in: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    produce_requests: int = 0
+    fetch_requests: int = 0
+    failed_produce_requests: int = 0
+    failed_fetch_requests: int = 0
 
 
 class Metrics:

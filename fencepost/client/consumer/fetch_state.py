@@ -1,6 +1,7 @@
 """What a consumer holds of one partition: its position, what was fetched ahead, and how far the log reaches."""
 
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.client.consumer.chunk import Chunk, RawFetch
@@ -16,6 +17,7 @@ _ONE_BY_ONE_AHEAD = 100
 """Records that are unpacked at once where a program takes one after the other from small batches."""
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionState:
     """One assigned partition.
 
@@ -26,66 +28,34 @@ class PartitionState:
     `leader_epoch` is of the record before the position, `fetch_epoch` of the one before `fetch_offset`; -1: not known.
     """
 
-    __slots__ = (
-        "back",
-        "buffered_bytes",
-        "chunks",
-        "committed",
-        "fetch_epoch",
-        "fetch_offset",
-        "fetched_at",
-        "held_back",
-        "high_watermark",
-        "in_request",
-        "keeps_all",
-        "last_stable_offset",
-        "leader_epoch",
-        "left",
-        "log_start_offset",
-        "partition",
-        "pause_wish",
-        "paused",
-        "position",
-        "replica",
-        "replica_until",
-        "reset",
-        "retry_at",
-        "seeks",
-        "trouble",
-        "turn",
-        "validated_epoch",
-        "withheld",
-    )
-
-    def __init__(self, partition: TopicPartition) -> None:
-        self.partition = partition
-        self.position: int | None = None
-        self.fetch_offset = -1
-        self.fetch_epoch = -1
-        self.back = RewindPoints()
-        self.committed: int | None = None
-        self.seeks = 0
-        self.reset: int | None = None  # a ListOffsets timestamp to go to, instead of the committed offset
-        self.chunks: deque[Chunk] = deque()
-        self.left = 0
-        self.buffered_bytes = 0
-        self.fetched_at = 0  # which answer last brought something: who waited longest is asked for first
-        self.held_back = False  # nothing more is asked before all that is here was given: what comes then is an error
-        self.keeps_all = False  # also what no program may see, for `take_raw`
-        self.paused = False  # gives out nothing: `pause_wish` of the program, or `withheld` for the group
-        self.pause_wish = False
-        self.withheld = False
-        self.in_request = False
-        self.turn = 0
-        self.trouble: KafkaError | None = None  # what only the program can decide; a jump ends it
-        self.retry_at = 0.0
-        self.replica: int | None = None  # a follower that the leader would rather have us read from (KIP-392)
-        self.replica_until = 0.0
-        self.leader_epoch = -1
-        self.validated_epoch = -1  # the leader's epoch at which the position was found to be part of its log
-        self.high_watermark = -1
-        self.last_stable_offset = -1
-        self.log_start_offset = -1
+    partition: TopicPartition
+    position: int | None = None
+    fetch_offset: int = -1
+    fetch_epoch: int = -1
+    back: RewindPoints = field(default_factory=RewindPoints)
+    committed: int | None = None
+    seeks: int = 0
+    reset: int | None = None  # a ListOffsets timestamp to go to, instead of the committed offset
+    chunks: deque[Chunk] = field(default_factory=deque)
+    left: int = 0
+    buffered_bytes: int = 0
+    fetched_at: int = 0  # which answer last brought something: who waited longest is asked for first
+    held_back: bool = False  # nothing more is asked before all that is here was given: what comes then is an error
+    keeps_all: bool = False  # also what no program may see, for `take_raw`
+    paused: bool = False  # gives out nothing: `pause_wish` of the program, or `withheld` for the group
+    pause_wish: bool = False
+    withheld: bool = False
+    in_request: bool = False
+    turn: int = 0
+    trouble: KafkaError | None = None  # what only the program can decide; a jump ends it
+    retry_at: float = 0.0
+    replica: int | None = None  # a follower that the leader would rather have us read from (KIP-392)
+    replica_until: float = 0.0
+    leader_epoch: int = -1
+    validated_epoch: int = -1  # the leader's epoch at which the position was found to be part of its log
+    high_watermark: int = -1
+    last_stable_offset: int = -1
+    log_start_offset: int = -1
 
     # -- going somewhere
 

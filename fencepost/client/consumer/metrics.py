@@ -1,38 +1,26 @@
 """What a consumer has fetched and given out, counted under the names that Kafka's own consumer has (KIP-714)."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 FETCH = "kafka_consumer_fetch_manager_"
 COORDINATOR = "kafka_consumer_coordinator_"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class FetchMetrics:
     """Totals since the consumer was opened; times in seconds inside, in milliseconds where Kafka's names say so."""
 
-    __slots__ = (
-        "bytes_fetched",
-        "commit_latency_s",
-        "commits",
-        "fetches",
-        "latency_max_s",
-        "latency_s",
-        "rebalances",
-        "records_consumed",
-        "throttle_max_ms",
-        "throttled_ms",
-    )
-
-    def __init__(self) -> None:
-        self.fetches = 0
-        self.bytes_fetched = 0
-        self.latency_s = 0.0
-        self.latency_max_s = 0.0
-        self.throttled_ms = 0
-        self.throttle_max_ms = 0
-        self.records_consumed = 0
-        self.commits = 0
-        self.commit_latency_s = 0.0
-        self.rebalances = 0
+    fetches: int = 0
+    bytes_fetched: int = 0
+    latency_s: float = 0.0
+    latency_max_s: float = 0.0
+    throttled_ms: int = 0
+    throttle_max_ms: int = 0
+    records_consumed: int = 0
+    commits: int = 0
+    commit_latency_s: float = 0.0
+    rebalances: int = 0
 
     def fetched(self, latency_s: float, size: int, throttle_ms: int) -> None:
         """One answer to a fetch came in, `latency_s` after its request went out, the broker's waiting included."""

@@ -1,6 +1,7 @@
 """Where a partition is read from: the committed place, the reset policy's, and whether the log still agrees with it."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.consumer.fetch_requests import Failures, epoch_ends, offsets_by_time
@@ -16,22 +17,15 @@ Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, Comm
 States = Mapping[TopicPartition, PartitionState]
 
 
+@dataclass(eq=False, repr=False)
 class PositionFinder:
     """Settles positions of `states()`, the consumer's partitions of the moment. `committed` asks its group."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        config: ConsumerConfig,
-        purpose: str,
-        committed: Committed | None,
-        states: Callable[[], States],
-    ) -> None:
-        self._cluster = cluster
-        self._config = config
-        self._purpose = purpose
-        self._committed = committed
-        self._states = states
+    _cluster: Cluster
+    _config: ConsumerConfig
+    _purpose: str
+    _committed: Committed | None
+    _states: Callable[[], States]
 
     async def settle(self) -> None:
         """One attempt to give every partition a position that the log agrees with.

@@ -16,6 +16,7 @@ Pure: time comes in as numbers, and what is sent is somebody else's business.
 
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Generic, NamedTuple, TypeVar
 
@@ -95,37 +96,22 @@ class Missing(NamedTuple):
     doubtful: bool
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class PartitionQueue(Generic[B]):
     """What a producer holds for one partition."""
 
-    __slots__ = (
-        "backoff_until",
-        "in_flight",
-        "known_as",
-        "missing",
-        "muted",
-        "next_sequence",
-        "partition",
-        "producer",
-        "resend",
-        "restart",
-        "sends",
-        "waiting",
-    )
-
-    def __init__(self, partition: TopicPartition) -> None:
-        self.partition = partition
-        self.waiting: deque[B] = deque()
-        self.in_flight: list[B] = []
-        self.resend: list[B] = []
-        self.producer: Producer = NO_PRODUCER
-        self.known_as = NO_PRODUCER[0]  # the producer id that has an accepted batch here
-        self.next_sequence = 0
-        self.sends = 0
-        self.backoff_until = 0.0
-        self.missing: list[Missing] = []  # the next new number must not follow these
-        self.restart = False  # the broker does not know our sequence: begin at 0 under a new epoch
-        self.muted = False  # the transaction does not have this partition yet
+    partition: TopicPartition
+    waiting: deque[B] = field(default_factory=deque)
+    in_flight: list[B] = field(default_factory=list)
+    resend: list[B] = field(default_factory=list)
+    producer: Producer = NO_PRODUCER
+    known_as: int = NO_PRODUCER[0]  # the producer id that has an accepted batch here
+    next_sequence: int = 0
+    sends: int = 0
+    backoff_until: float = 0.0
+    missing: list[Missing] = field(default_factory=list)  # the next new number must not follow these
+    restart: bool = False  # the broker does not know our sequence: begin at 0 under a new epoch
+    muted: bool = False  # the transaction does not have this partition yet
 
     # -- looking
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 import trio
@@ -18,34 +19,21 @@ if TYPE_CHECKING:
 R = TypeVar("R", bound=ResponseValue)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Pending(Generic[R]):
     """A request that was handed to the socket and is not answered yet."""
 
-    __slots__ = (
-        "_abandoned",
-        "_answered",
-        "_began",
-        "_frame",
-        "_lost",
-        "_timeout_s",
-        "api",
-        "connection",
-        "sent",
-        "version",
-    )
-
-    def __init__(self, connection: "Connection", api: Api, version: int) -> None:
-        self.connection = connection
-        self.api = api
-        self.version = version
-        self._answered = trio.Event()
-        self._abandoned = False
-        self._began = 0.0
-        self._timeout_s = math.inf
-        self._frame: tuple[memoryview, int] | None = None
-        self._lost: KafkaError | None = None
-        self.sent = True
-        """False while the connection keeps the request back: it can not have reached the broker."""
+    connection: "Connection"
+    api: Api
+    version: int
+    _answered: trio.Event = field(default_factory=trio.Event)
+    _abandoned: bool = False
+    _began: float = 0.0
+    _timeout_s: float = math.inf
+    _frame: tuple[memoryview, int] | None = None
+    _lost: KafkaError | None = None
+    sent: bool = True
+    """False while the connection keeps the request back: it can not have reached the broker."""
 
     def arrive(self, frame: memoryview, body_start: int) -> None:
         """The reader found the answer."""

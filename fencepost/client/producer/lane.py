@@ -1,6 +1,7 @@
 """What a sender needs beside batches: under whose name it sends, the way to one broker, and the codec's level."""
 
 import math
+from dataclasses import dataclass
 from typing import Protocol
 
 import trio
@@ -40,31 +41,19 @@ class Identity(Protocol):
         ...
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Lane:
     """What goes to one broker: its connection and how many requests are unanswered there."""
 
-    __slots__ = (
-        "_lost",
-        "_resend_at",
-        "backoff",
-        "connecting",
-        "connection",
-        "in_flight",
-        "node",
-        "retry_at",
-        "stuck_since",
-    )
-
-    def __init__(self, node: int, backoff: Backoff) -> None:
-        self.node = node
-        self.connection: Connection | None = None
-        self.connecting = False
-        self.in_flight = 0
-        self.retry_at = 0.0
-        self.stuck_since = math.inf  # since when it has not taken what was ready for it
-        self.backoff = backoff
-        self._lost: Connection | None = None
-        self._resend_at = 0.0
+    node: int
+    backoff: Backoff
+    connection: Connection | None = None
+    connecting: bool = False
+    in_flight: int = 0
+    retry_at: float = 0.0
+    stuck_since: float = math.inf  # since when it has not taken what was ready for it
+    _lost: Connection | None = None
+    _resend_at: float = 0.0
 
     def lost(self, connection: Connection, resend: Backoff) -> float:
         """A request of `connection` ended without an answer; when its batches may go out again.

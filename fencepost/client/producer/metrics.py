@@ -1,5 +1,6 @@
 """What a producer counts: plain numbers, under Kafka's names (KIP-714)."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -43,31 +44,24 @@ class ProducerMetrics(NamedTuple):
         return {f"kafka_producer_{name}": value for name, value in self._asdict().items()}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Counters:
     """The numbers that `ProducerMetrics` is made of, counted where things happen."""
 
-    __slots__ = (
-        "batch_bytes",
-        "batches",
-        "latency_max_s",
-        "latency_s",
-        "queue_max_s",
-        "queue_s",
-        "raw_bytes",
-        "record_error",
-        "record_retry",
-        "record_send",
-        "requests",
-        "responses",
-        "splits",
-        "throttle_max_ms",
-    )
-
-    def __init__(self) -> None:
-        self.record_send = self.record_retry = self.record_error = 0
-        self.requests = self.responses = self.batches = self.splits = 0
-        self.batch_bytes = self.raw_bytes = self.throttle_max_ms = 0
-        self.latency_s = self.latency_max_s = self.queue_s = self.queue_max_s = 0.0
+    record_send: int = 0
+    record_retry: int = 0
+    record_error: int = 0
+    requests: int = 0
+    responses: int = 0
+    batches: int = 0
+    splits: int = 0
+    batch_bytes: int = 0
+    raw_bytes: int = 0
+    throttle_max_ms: int = 0
+    latency_s: float = 0.0
+    latency_max_s: float = 0.0
+    queue_s: float = 0.0
+    queue_max_s: float = 0.0
 
     def queued(self, seconds: float) -> None:
         """A batch is sent for the first time, so long after its first record."""
