@@ -1,6 +1,7 @@
 """Methods of a facade: each one is a method of a part, with the part's signature and docstring."""
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -10,10 +11,11 @@ T = TypeVar("T")
 
 
 def delegate(part: str, method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """A method that calls `method` of the object's attribute `part`."""
+    """A method that calls `method` of the object's `part`, an attribute or an attribute of one."""
+    part_of = operator.attrgetter(part)
 
     @functools.wraps(method)
     def call(self: Any, /, *args: P.args, **more: P.kwargs) -> R:
-        return method(getattr(self, part), *args, **more)
+        return method(part_of(self), *args, **more)
 
     return call

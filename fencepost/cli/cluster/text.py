@@ -112,9 +112,6 @@ def features_json(told: "FeatureLevels") -> dict[str, Any]:
     }
 
 
-# -- directories
-
-
 def log_dirs_text(found: "Mapping[int, tuple[LogDir, ...]]") -> str:
     rows = [
         (

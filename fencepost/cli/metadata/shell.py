@@ -161,8 +161,6 @@ class Shell:
             raise BadCommand("history takes one path")
         return HistoryText(absolute(self._here, paths[0] if paths else "."), ALL in flags), ALL in flags
 
-    # -- following
-
     def follow(self, words: list[str]) -> None:
         """Show what a command has to tell, and again whenever that changes; of the history, what is new."""
         if words[0] == HISTORY:
@@ -198,8 +196,6 @@ class Shell:
                 fail(f"what follows can not be read: {follower.tail}")
             tail = follower.tail
             time.sleep(POLL_SECONDS)
-
-    # -- talking
 
     def converse(self) -> None:
         """Ask for commands until there are no more; what goes wrong ends none but itself."""

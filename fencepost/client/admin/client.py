@@ -37,15 +37,7 @@ class Admin:
     def __init__(self, cluster: Cluster, purpose: str) -> None:
         self._cluster = cluster
         self._purpose = purpose
-        self._parts = parts = AdminParts(cluster, purpose)
-        self._topics = parts.topics
-        self._offsets = parts.offsets
-        self._configs = parts.configs
-        self._groups = parts.groups
-        self._transactions = parts.transactions
-        self._brokers = parts.brokers
-        self._replicas = parts.replicas
-        self._security = parts.security
+        self._parts = AdminParts(cluster, purpose)
 
     async def __aenter__(self) -> "Admin":
         await trio.lowlevel.checkpoint()
@@ -63,76 +55,58 @@ class Admin:
 
     now_ms = delegate("_parts", AdminParts.now_ms)
 
-    # -- topics
+    create_topic = delegate("_parts.topics", TopicAdmin.create_topic)
+    create_topics = delegate("_parts.topics", TopicAdmin.create_topics)
+    delete_topic = delegate("_parts.topics", TopicAdmin.delete_topic)
+    delete_topics = delegate("_parts.topics", TopicAdmin.delete_topics)
+    create_partitions = delegate("_parts.topics", TopicAdmin.create_partitions)
+    list_topics = delegate("_parts.topics", TopicAdmin.list_topics)
+    describe_topics = delegate("_parts.topics", TopicAdmin.describe_topics)
 
-    create_topic = delegate("_topics", TopicAdmin.create_topic)
-    create_topics = delegate("_topics", TopicAdmin.create_topics)
-    delete_topic = delegate("_topics", TopicAdmin.delete_topic)
-    delete_topics = delegate("_topics", TopicAdmin.delete_topics)
-    create_partitions = delegate("_topics", TopicAdmin.create_partitions)
-    list_topics = delegate("_topics", TopicAdmin.list_topics)
-    describe_topics = delegate("_topics", TopicAdmin.describe_topics)
+    list_offsets = delegate("_parts.offsets", OffsetAdmin.list_offsets)
+    delete_records = delegate("_parts.offsets", OffsetAdmin.delete_records)
 
-    # -- offsets
+    configs = delegate("_parts.configs", ConfigAdmin.configs)
+    alter_configs = delegate("_parts.configs", ConfigAdmin.alter_configs)
+    list_config_resources = delegate("_parts.configs", ConfigAdmin.list_config_resources)
 
-    list_offsets = delegate("_offsets", OffsetAdmin.list_offsets)
-    delete_records = delegate("_offsets", OffsetAdmin.delete_records)
+    list_groups = delegate("_parts.groups", GroupAdmin.list_groups)
+    describe_group = delegate("_parts.groups", GroupAdmin.describe_group)
+    describe_groups = delegate("_parts.groups", GroupAdmin.describe_groups)
+    delete_group = delegate("_parts.groups", GroupAdmin.delete_group)
+    delete_groups = delegate("_parts.groups", GroupAdmin.delete_groups)
+    remove_members = delegate("_parts.groups", GroupAdmin.remove_members)
+    group_offsets = delegate("_parts.groups", GroupAdmin.group_offsets)
+    committed_offsets = delegate("_parts.groups", GroupAdmin.committed_offsets)
+    alter_group_offsets = delegate("_parts.groups", GroupAdmin.alter_group_offsets)
+    delete_group_offsets = delegate("_parts.groups", GroupAdmin.delete_group_offsets)
 
-    # -- settings of topics, brokers and groups
+    list_transactions = delegate("_parts.transactions", TransactionAdmin.list_transactions)
+    transactions = delegate("_parts.transactions", TransactionAdmin.transactions)
+    describe_transaction = delegate("_parts.transactions", TransactionAdmin.describe_transaction)
+    describe_producers = delegate("_parts.transactions", TransactionAdmin.describe_producers)
+    fence_producer = delegate("_parts.transactions", TransactionAdmin.fence_producer)
+    abort_open = delegate("_parts.transactions", TransactionAdmin.abort_open)
 
-    configs = delegate("_configs", ConfigAdmin.configs)
-    alter_configs = delegate("_configs", ConfigAdmin.alter_configs)
-    list_config_resources = delegate("_configs", ConfigAdmin.list_config_resources)
+    describe_cluster = delegate("_parts.brokers", ClusterAdmin.describe_cluster)
+    describe_quorum = delegate("_parts.brokers", ClusterAdmin.describe_quorum)
+    features = delegate("_parts.brokers", ClusterAdmin.features)
+    describe_features = delegate("_parts.brokers", ClusterAdmin.describe_features)
+    update_feature = delegate("_parts.brokers", ClusterAdmin.update_feature)
+    describe_log_dirs = delegate("_parts.brokers", ClusterAdmin.describe_log_dirs)
+    alter_replica_log_dirs = delegate("_parts.brokers", ClusterAdmin.alter_replica_log_dirs)
 
-    # -- groups
+    elect_leaders = delegate("_parts.replicas", ReplicaAdmin.elect_leaders)
+    list_reassignments = delegate("_parts.replicas", ReplicaAdmin.list_reassignments)
+    alter_reassignments = delegate("_parts.replicas", ReplicaAdmin.alter_reassignments)
 
-    list_groups = delegate("_groups", GroupAdmin.list_groups)
-    describe_group = delegate("_groups", GroupAdmin.describe_group)
-    describe_groups = delegate("_groups", GroupAdmin.describe_groups)
-    delete_group = delegate("_groups", GroupAdmin.delete_group)
-    delete_groups = delegate("_groups", GroupAdmin.delete_groups)
-    remove_members = delegate("_groups", GroupAdmin.remove_members)
-    group_offsets = delegate("_groups", GroupAdmin.group_offsets)
-    committed_offsets = delegate("_groups", GroupAdmin.committed_offsets)
-    alter_group_offsets = delegate("_groups", GroupAdmin.alter_group_offsets)
-    delete_group_offsets = delegate("_groups", GroupAdmin.delete_group_offsets)
-
-    # -- transactions
-
-    list_transactions = delegate("_transactions", TransactionAdmin.list_transactions)
-    transactions = delegate("_transactions", TransactionAdmin.transactions)
-    describe_transaction = delegate("_transactions", TransactionAdmin.describe_transaction)
-    describe_producers = delegate("_transactions", TransactionAdmin.describe_producers)
-    fence_producer = delegate("_transactions", TransactionAdmin.fence_producer)
-    abort_open = delegate("_transactions", TransactionAdmin.abort_open)
-
-    # -- the cluster
-
-    describe_cluster = delegate("_brokers", ClusterAdmin.describe_cluster)
-    describe_quorum = delegate("_brokers", ClusterAdmin.describe_quorum)
-    features = delegate("_brokers", ClusterAdmin.features)
-    describe_features = delegate("_brokers", ClusterAdmin.describe_features)
-    update_feature = delegate("_brokers", ClusterAdmin.update_feature)
-    describe_log_dirs = delegate("_brokers", ClusterAdmin.describe_log_dirs)
-    alter_replica_log_dirs = delegate("_brokers", ClusterAdmin.alter_replica_log_dirs)
-
-    # -- replicas
-
-    elect_leaders = delegate("_replicas", ReplicaAdmin.elect_leaders)
-    list_reassignments = delegate("_replicas", ReplicaAdmin.list_reassignments)
-    alter_reassignments = delegate("_replicas", ReplicaAdmin.alter_reassignments)
-
-    # -- access rules, quotas and users
-
-    describe_acls = delegate("_security", SecurityAdmin.describe_acls)
-    create_acls = delegate("_security", SecurityAdmin.create_acls)
-    delete_acls = delegate("_security", SecurityAdmin.delete_acls)
-    describe_client_quotas = delegate("_security", SecurityAdmin.describe_client_quotas)
-    alter_client_quotas = delegate("_security", SecurityAdmin.alter_client_quotas)
-    describe_user_scram_credentials = delegate("_security", SecurityAdmin.describe_user_scram_credentials)
-    alter_user_scram_credentials = delegate("_security", SecurityAdmin.alter_user_scram_credentials)
-
-    # -- what takes several parts
+    describe_acls = delegate("_parts.security", SecurityAdmin.describe_acls)
+    create_acls = delegate("_parts.security", SecurityAdmin.create_acls)
+    delete_acls = delegate("_parts.security", SecurityAdmin.delete_acls)
+    describe_client_quotas = delegate("_parts.security", SecurityAdmin.describe_client_quotas)
+    alter_client_quotas = delegate("_parts.security", SecurityAdmin.alter_client_quotas)
+    describe_user_scram_credentials = delegate("_parts.security", SecurityAdmin.describe_user_scram_credentials)
+    alter_user_scram_credentials = delegate("_parts.security", SecurityAdmin.alter_user_scram_credentials)
 
     async def apply(self, plan: ClusterPlan, *, validate_only: bool = False, atomic: bool = True) -> Applied:
         """Make topics, settings and access rules as a plan says: all as one change of the metadata, or nothing.

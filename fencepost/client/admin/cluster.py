@@ -70,26 +70,20 @@ class ClusterAdmin:
         """Leader, voters and observers of the metadata quorum (Kafka 3.3, KRaft only). Raises KafkaError."""
         topic = TopicData(topic_name=METADATA_TOPIC, partitions=[PartitionData(partition_index=0)])
         request = DescribeQuorumRequest(topics=[topic])
-
-        async def ask(node: int | None) -> QuorumDescription | KafkaError:
-            answer = await self._rpc.ask(node, request)
-            what = "describing the quorum"
-            error = failure(answer, what, ApiKey.DESCRIBE_QUORUM, node)
-            if error is not None:
-                return error
-            told = answer.topics[0].partitions[0]
-            error = failure(told, what, ApiKey.DESCRIBE_QUORUM, node)
-            return error or QuorumDescription(
-                told.leader_id,
-                told.leader_epoch,
-                told.high_watermark,
-                tuple(_replica(one) for one in told.current_voters),
-                tuple(_replica(one) for one in told.observers),
-            )
-
-        return await self._rpc.one("", self._rpc.any_broker, ask, "describing the quorum")
-
-    # -- features
+        told = await self._rpc.answer(
+            "",
+            self._rpc.any_broker,
+            request,
+            "describing the quorum",
+            lambda answer: answer if answer.error_code else answer.topics[0].partitions[0],
+        )
+        return QuorumDescription(
+            told.leader_id,
+            told.leader_epoch,
+            told.high_watermark,
+            tuple(_replica(one) for one in told.current_voters),
+            tuple(_replica(one) for one in told.observers),
+        )
 
     async def features(self) -> dict[str, int]:
         """The cluster's finalized features, such as {"transaction.version": 2}; empty before Kafka 2.7."""
@@ -143,8 +137,6 @@ class ClusterAdmin:
             return None
 
         await self._rpc.one(name, self._rpc.controller, ask, f"feature {name!r}")
-
-    # -- directories
 
     async def describe_log_dirs(
         self, *brokers: int, partitions: Collection[TopicPartition] | None = None

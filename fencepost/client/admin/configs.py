@@ -54,15 +54,11 @@ class ConfigAdmin:
             include_documentation=documentation,
         )
         what = f"settings of {name!r}"
-
-        async def ask(node: int | None) -> dict[str, ConfigEntry] | KafkaError:
-            least = _DOCUMENTATION_SINCE if documentation else 1
-            answer = await self._rpc.ask(node, request, at_least=least)
-            one = answer.results[0]
-            error = failure(one, what, ApiKey.DESCRIBE_CONFIGS, node, final=NO_TOPIC)
-            return {entry.name: _entry(entry) for entry in one.configs} if error is None else error
-
-        return await self._rpc.one(name, self._route(broker), ask, what)
+        least = _DOCUMENTATION_SINCE if documentation else 1
+        told = await self._rpc.answer(
+            name, self._route(broker), request, what, lambda answer: answer.results[0], final=NO_TOPIC, at_least=least
+        )
+        return {entry.name: _entry(entry) for entry in told.configs}
 
     async def alter_configs(
         self,
@@ -149,18 +145,10 @@ class ConfigAdmin:
         if unknown:
             raise KafkaError(f"{unknown[0]!r} is no kind of resource, these are: {sorted(numbers)}")
         request = ListConfigResourcesRequest(resource_types=[numbers[kind] for kind in kinds])
-
-        async def ask(node: int | None) -> list[tuple[str, str]] | KafkaError:
-            answer = await self._rpc.ask(node, request, at_least=1)
-            error = failure(answer, "listing resources", ApiKey.LIST_CONFIG_RESOURCES, node)
-            if error is not None:
-                return error
-            return sorted(
-                (KINDS.get(one.resource_type, str(one.resource_type)), one.resource_name)
-                for one in answer.config_resources
-            )
-
-        return await self._rpc.one("", self._rpc.any_broker, ask, "listing resources")
+        answer = await self._rpc.answer("", self._rpc.any_broker, request, "listing resources", at_least=1)
+        return sorted(
+            (KINDS.get(one.resource_type, str(one.resource_type)), one.resource_name) for one in answer.config_resources
+        )
 
     def _route(self, broker: int | str | None) -> Route:
         return ToBroker(self._rpc.cluster, broker) if isinstance(broker, int) else self._rpc.any_broker

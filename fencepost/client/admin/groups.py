@@ -50,12 +50,8 @@ class GroupAdmin:
         found: dict[str, GroupListing] = {}
         await self._rpc.retry(self._rpc.cluster.refresh, "finding the brokers")
         for broker in sorted(self._rpc.cluster.brokers):
-
-            async def ask(node: int | None) -> Any:
-                answer = await self._rpc.ask(node, request, at_least=least)
-                return failure(answer, "listing groups", ApiKey.LIST_GROUPS, node) or answer
-
-            answer = await self._rpc.one(broker, ToBroker(self._rpc.cluster, broker), ask, "listing groups")
+            route = ToBroker(self._rpc.cluster, broker)
+            answer = await self._rpc.answer(broker, route, request, "listing groups", at_least=least)
             for group in answer.groups:
                 if not protocol_types or group.protocol_type in protocol_types:
                     found[group.group_id] = GroupListing(

@@ -1,11 +1,12 @@
 """Administering what partitions hold: where they begin and end, by several measures, and dropping what is old."""
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Final
 
 from fencepost.client.admin.requests import AdminRequests, failure
 from fencepost.client.admin.types import OffsetInfo
 from fencepost.client.errors import KafkaError
+from fencepost.client.group.requests import by_topic
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.messages.api21_delete_records import (
@@ -50,10 +51,9 @@ class OffsetAdmin:
         least = max((version for _, version in asked.values()), default=1)
 
         async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, OffsetInfo | KafkaError]:
-            topics: dict[str, list[Any]] = {}
-            for partition in some:
-                entry = ListOffsetsPartition(partition_index=partition.partition, timestamp=asked[partition][0])
-                topics.setdefault(partition.topic, []).append(entry)
+            topics = by_topic(
+                (p.topic, ListOffsetsPartition(partition_index=p.partition, timestamp=asked[p][0])) for p in some
+            )
             request = ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=level,
@@ -80,10 +80,9 @@ class OffsetAdmin:
         asked = {TopicPartition(*partition): offset for partition, offset in before.items()}
 
         async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, int | KafkaError]:
-            topics: dict[str, list[Any]] = {}
-            for partition in some:
-                entry = DeleteRecordsPartition(partition_index=partition.partition, offset=asked[partition])
-                topics.setdefault(partition.topic, []).append(entry)
+            topics = by_topic(
+                (p.topic, DeleteRecordsPartition(partition_index=p.partition, offset=asked[p])) for p in some
+            )
             request = DeleteRecordsRequest(
                 topics=[DeleteRecordsTopic(name=name, partitions=entries) for name, entries in topics.items()],
                 timeout_ms=self._rpc.timeout_ms,

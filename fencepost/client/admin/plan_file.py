@@ -179,9 +179,6 @@ def _count(place: str, told: Mapping[str, Any], key: str) -> int:
     return int(value)
 
 
-# -- access rules
-
-
 def _acls(place: str, told: Any) -> list[WantedAcl]:
     """One for each principal, host and operation that are named together."""
     told = _object(place, told)

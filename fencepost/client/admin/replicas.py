@@ -91,20 +91,14 @@ class ReplicaAdmin:
                 for name, numbers in by_topic(partitions).items()
             ]
         request = ListPartitionReassignmentsRequest(timeout_ms=self._rpc.timeout_ms, topics=topics)
-        what = "listing reassignments"
-
-        async def ask(node: int | None) -> dict[TopicPartition, Reassignment] | KafkaError:
-            answer = await self._rpc.ask(node, request)
-            error = failure(answer, what, ApiKey.LIST_PARTITION_REASSIGNMENTS, node)
-            return error or {
-                TopicPartition(topic.name, one.partition_index): Reassignment(
-                    tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
-                )
-                for topic in answer.topics
-                for one in topic.partitions
-            }
-
-        return await self._rpc.one("", self._rpc.controller, ask, what)
+        answer = await self._rpc.answer("", self._rpc.controller, request, "listing reassignments")
+        return {
+            TopicPartition(topic.name, one.partition_index): Reassignment(
+                tuple(one.replicas), tuple(one.adding_replicas), tuple(one.removing_replicas)
+            )
+            for topic in answer.topics
+            for one in topic.partitions
+        }
 
     async def alter_reassignments(
         self, changes: Mapping[TopicPartition, Sequence[int] | None], *, keep_replication_factor: bool = False
@@ -118,13 +112,7 @@ class ReplicaAdmin:
         what = "altering reassignments"
 
         async def ask(node: int | None, some: list[TopicPartition]) -> dict[TopicPartition, KafkaError | None]:
-            topics: dict[str, list[Any]] = {}
-            for partition in some:
-                brokers = asked[partition]
-                entry = ReassignablePartition(
-                    partition_index=partition.partition, replicas=None if brokers is None else list(brokers)
-                )
-                topics.setdefault(partition.topic, []).append(entry)
+            topics = by_topic((p.topic, _reassigned(p.partition, asked[p])) for p in some)
             request = AlterPartitionReassignmentsRequest(
                 timeout_ms=self._rpc.timeout_ms,
                 allow_replication_factor_change=not keep_replication_factor,
@@ -144,6 +132,10 @@ class ReplicaAdmin:
             }
 
         await self._rpc.each(asked, self._rpc.controller, ask, what)
+
+
+def _reassigned(number: int, brokers: Sequence[int] | None) -> ReassignablePartition:
+    return ReassignablePartition(partition_index=number, replicas=None if brokers is None else list(brokers))
 
 
 def _elected(topic: str, one: Any, node: int | None) -> bool | KafkaError:

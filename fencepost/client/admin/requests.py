@@ -179,6 +179,26 @@ class AdminRequests:
 
         return await self.retry(attempt, what)
 
+    async def answer(
+        self,
+        item: Hashable,
+        route: Route,
+        request: RequestValue[R],
+        what: str,
+        part: Callable[[R], Any] | None = None,
+        *,
+        final: Collection[ErrorCode] = (),
+        **bounds: int,
+    ) -> Any:
+        """What is answered about one item: all of it, or the part that tells how the item fared, which `part` picks."""
+
+        async def ask(node: int | None) -> Any:
+            answer = await self.ask(node, request, **bounds)
+            found = answer if part is None else part(answer)
+            return failure(found, what, request.api_key, node, final=final) or found
+
+        return await self.one(item, route, ask, what)
+
     async def retry(self, attempt: Callable[[], Awaitable[T]], what: str) -> T:
         """Repeat `attempt` while it raises RetriableError, until `default_api_timeout_ms` ends."""
         return await self.cluster.policy.run(attempt, what=what)

@@ -56,20 +56,11 @@ class SecurityAdmin:
     def __init__(self, rpc: AdminRequests) -> None:
         self._rpc = rpc
 
-    # -- access rules
-
     async def describe_acls(self, which: AclFilter = EVERYTHING) -> list[Acl]:
         """The access rules that match, sorted. Raises KafkaError (SECURITY_DISABLED where there is no authorizer)."""
         request = DescribeAclsRequest(**_filter_fields(which))
-
-        async def ask(node: int | None) -> list[Acl] | KafkaError:
-            answer = await self._rpc.ask(node, request)
-            error = failure(answer, "describing access rules", ApiKey.DESCRIBE_ACLS, node)
-            if error is not None:
-                return error
-            return sorted(acl_of(resource, one) for resource in answer.resources for one in resource.acls)
-
-        return await self._rpc.one("", self._rpc.any_broker, ask, "describing access rules")
+        answer = await self._rpc.answer("", self._rpc.any_broker, request, "describing access rules")
+        return sorted(acl_of(resource, one) for resource in answer.resources for one in resource.acls)
 
     async def create_acls(self, *rules: Acl) -> None:
         """Add access rules; one that is there already stays. Raises ItemErrors by rule (SECURITY_DISABLED, ...)."""
@@ -108,8 +99,6 @@ class SecurityAdmin:
 
         return await self._rpc.each(which, self._rpc.controller, ask, "deleting access rules")
 
-    # -- quotas
-
     async def describe_client_quotas(
         self,
         which: QuotaEntity = EVERYBODY,
@@ -126,15 +115,8 @@ class SecurityAdmin:
             for kind, name in _parts(which)
         ]
         request = DescribeClientQuotasRequest(components=components, strict=strict)
-
-        async def ask(node: int | None) -> dict[QuotaEntity, dict[str, float]] | KafkaError:
-            answer = await self._rpc.ask(node, request)
-            error = failure(answer, "describing quotas", ApiKey.DESCRIBE_CLIENT_QUOTAS, node)
-            return error or {
-                _entity(entry.entity): {one.key: one.value for one in entry.values} for entry in answer.entries or ()
-            }
-
-        return await self._rpc.one("", self._rpc.any_broker, ask, "describing quotas")
+        answer = await self._rpc.answer("", self._rpc.any_broker, request, "describing quotas")
+        return {_entity(entry.entity): {one.key: one.value for one in entry.values} for entry in answer.entries or ()}
 
     async def alter_client_quotas(
         self, changes: Mapping[QuotaEntity, Mapping[str, float | None]], *, validate_only: bool = False
@@ -167,8 +149,6 @@ class SecurityAdmin:
             }
 
         await self._rpc.each(changes, self._rpc.controller, ask, "altering quotas")
-
-    # -- SCRAM users
 
     async def describe_user_scram_credentials(self, *users: str) -> dict[str, tuple[ScramCredential, ...]]:
         """With which mechanisms users can log in (Kafka 2.7); of all users, if none is named.

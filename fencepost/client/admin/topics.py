@@ -163,13 +163,9 @@ class TopicAdmin:
             validate_only=validate_only,
         )
         what = f"adding partitions to {topic!r}"
-
-        async def ask(node: int | None) -> KafkaError | None:
-            answer = await self._rpc.ask(node, request)
-            one = answer.results[0]
-            return failure(one, what, ApiKey.CREATE_PARTITIONS, node, final=NO_TOPIC)
-
-        await self._rpc.one(topic, self._rpc.controller, ask, what)
+        await self._rpc.answer(
+            topic, self._rpc.controller, request, what, lambda answer: answer.results[0], final=NO_TOPIC
+        )
         if not validate_only:
             await self._rpc.retry(lambda: self._rpc.cluster.refresh([topic]), what)
 

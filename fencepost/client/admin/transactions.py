@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator, failure
+from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator
 from fencepost.client.admin.types import (
     ProducerState,
     StoryLine,
@@ -14,7 +14,6 @@ from fencepost.client.admin.types import (
 )
 from fencepost.client.errors import KafkaError, code_of
 from fencepost.client.network.cluster import TRANSACTION
-from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
@@ -62,12 +61,8 @@ class TransactionAdmin:
         await self._rpc.retry(self._rpc.cluster.refresh, "finding the brokers")
         found: set[TransactionSummary] = set()
         for broker in sorted(self._rpc.cluster.brokers):
-
-            async def ask(node: int | None) -> Any:
-                answer = await self._rpc.ask(node, request, at_least=least)
-                return failure(answer, "listing transactions", ApiKey.LIST_TRANSACTIONS, node) or answer
-
-            answer = await self._rpc.one(broker, ToBroker(self._rpc.cluster, broker), ask, "listing transactions")
+            route = ToBroker(self._rpc.cluster, broker)
+            answer = await self._rpc.answer(broker, route, request, "listing transactions", at_least=least)
             if answer.unknown_state_filters:
                 raise KafkaError(f"the broker knows no transaction state {answer.unknown_state_filters[0]!r}")
             found |= {
@@ -94,16 +89,13 @@ class TransactionAdmin:
 
     async def describe_transaction(self, transactional_id: str) -> TransactionListing:
         """One transactional id. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND)."""
-
-        what = f"transactional id {transactional_id!r}"
-        request = DescribeTransactionsRequest(transactional_ids=[transactional_id], explain=True)
-
-        async def ask(node: int | None) -> Any:
-            answer = await self._rpc.ask(node, request)
-            one = answer.transaction_states[0]
-            return failure(one, what, ApiKey.DESCRIBE_TRANSACTIONS, node) or one
-
-        told = await self._rpc.one(transactional_id, ToCoordinator(self._rpc.cluster, TRANSACTION), ask, what)
+        told = await self._rpc.answer(
+            transactional_id,
+            ToCoordinator(self._rpc.cluster, TRANSACTION),
+            DescribeTransactionsRequest(transactional_ids=[transactional_id], explain=True),
+            f"transactional id {transactional_id!r}",
+            lambda answer: answer.transaction_states[0],
+        )
         partitions = tuple(TopicPartition(topic.topic, p) for topic in told.topics for p in topic.partitions)
         started = told.transaction_start_time_ms
         listing = TransactionListing(
@@ -126,7 +118,6 @@ class TransactionAdmin:
             starts = [p.transaction_start_offset for p in producers if p.producer_id == listing.producer_id]
             if not starts or starts[0] is None:
                 continue
-
             if await self._last_stable_offset(partition) == starts[0]:
                 blocked.append(partition)
         return tuple(blocked)
@@ -134,14 +125,10 @@ class TransactionAdmin:
     async def describe_producers(self, partition: TopicPartition) -> list[ProducerState]:
         """The producers that a partition remembers, with the start of the transaction each has open there."""
         place = TopicPartition(*partition)
-        what = f"producers of {place}"
         request = DescribeProducersRequest(topics=[TopicRequest(name=place.topic, partition_indexes=[place.partition])])
-
-        async def ask(node: int | None) -> list[Any] | KafkaError:
-            one = (await self._rpc.ask(node, request)).topics[0].partitions[0]
-            error = failure(one, what, ApiKey.DESCRIBE_PRODUCERS, node)
-            return list(one.active_producers) if error is None else error
-
+        told = await self._rpc.answer(
+            place, self._rpc.leader, request, f"producers of {place}", lambda answer: answer.topics[0].partitions[0]
+        )
         return [
             ProducerState(
                 entry.producer_id,
@@ -151,7 +138,7 @@ class TransactionAdmin:
                 entry.coordinator_epoch,
                 entry.current_txn_start_offset if entry.current_txn_start_offset >= 0 else None,
             )
-            for entry in await self._rpc.one(place, self._rpc.leader, ask, what)
+            for entry in told.active_producers
         ]
 
     async def _last_stable_offset(self, partition: TopicPartition) -> int:
@@ -162,35 +149,29 @@ class TransactionAdmin:
             topics=[ListOffsetsTopic(name=partition.topic, partitions=[entry])],
             timeout_ms=self._rpc.timeout_ms,
         )
-        what = f"the last stable offset of {partition}"
-
-        async def ask(node: int | None) -> int | KafkaError:
-            one = (await self._rpc.ask(node, request, at_least=2)).topics[0].partitions[0]
-            offset: int = one.offset
-            error = failure(one, what, ApiKey.LIST_OFFSETS, node)
-            return offset if error is None else error
-
-        return await self._rpc.one(partition, self._rpc.leader, ask, what)
+        told = await self._rpc.answer(
+            partition,
+            self._rpc.leader,
+            request,
+            f"the last stable offset of {partition}",
+            lambda answer: answer.topics[0].partitions[0],
+            at_least=2,
+        )
+        return int(told.offset)
 
     async def fence_producer(self, transactional_id: str) -> tuple[int, int]:
         """Shut out whoever holds the id and abort its open transaction (Kafka's Admin.fenceProducers).
 
         The identity that nobody holds now. A transaction that is decided already is completed, not aborted.
         """
-
         request = InitProducerIdRequest(
             transactional_id=transactional_id,
             transaction_timeout_ms=FENCE_TIMEOUT_MS,
             producer_id=-1,
             producer_epoch=-1,
         )
-        what = f"fencing {transactional_id!r}"
-
-        async def ask(node: int | None) -> Any:
-            answer = await self._rpc.ask(node, request)
-            return failure(answer, what, ApiKey.INIT_PRODUCER_ID, node) or answer
-
-        answer = await self._rpc.one(transactional_id, ToCoordinator(self._rpc.cluster, TRANSACTION), ask, what)
+        route = ToCoordinator(self._rpc.cluster, TRANSACTION)
+        answer = await self._rpc.answer(transactional_id, route, request, f"fencing {transactional_id!r}")
         return answer.producer_id, answer.producer_epoch
 
     async def abort_open(
@@ -210,15 +191,14 @@ class TransactionAdmin:
             topics=[WritableTxnMarkerTopic(name=place.topic, partition_indexes=[place.partition])],
             only_hanging=only_hanging,
         )
-
-        what = f"aborting on {place}"
-        request = WriteTxnMarkersRequest(markers=[marker])
-
-        async def ask(node: int | None) -> KafkaError | None:
-            answer = await self._rpc.ask(node, request, at_least=1)
-            return failure(answer.markers[0].topics[0].partitions[0], what, ApiKey.WRITE_TXN_MARKERS, node)
-
-        await self._rpc.one(place, self._rpc.leader, ask, what)
+        await self._rpc.answer(
+            place,
+            self._rpc.leader,
+            WriteTxnMarkersRequest(markers=[marker]),
+            f"aborting on {place}",
+            lambda answer: answer.markers[0].topics[0].partitions[0],
+            at_least=1,
+        )
 
 
 def _story(told: Any) -> TransactionStory | None:

@@ -56,8 +56,6 @@ class Consumer(Generic[K, V]):
         )
         self._scopes: list[trio.CancelScope] = []
 
-    # -- life
-
     async def __aenter__(self) -> Self:
         await trio.lowlevel.checkpoint()
         await self._subscriber.open()
@@ -91,8 +89,6 @@ class Consumer(Generic[K, V]):
             for suffix in ("", "-join"):
                 self._cluster.release(self._purpose + suffix)
 
-    # -- what is read
-
     @property
     def subscription(self) -> Interest | None:
         """The topics or the pattern that are subscribed to; None with `assign`, or without any."""
@@ -106,8 +102,6 @@ class Consumer(Generic[K, V]):
     def assignment(self) -> set[TopicPartition]:
         """The partitions that are read now."""
         return set(self._fetcher.states)
-
-    # -- reading
 
     def batches(self, max_records: int | None = None, max_wait: float = 0.0) -> AsyncIterator[ConsumerBatch[K, V]]:
         """Batches for ever: each as soon as there is a record, or up to `max_wait` seconds later if that fills it.
@@ -150,8 +144,6 @@ class Consumer(Generic[K, V]):
             self._progress.units = WholeTransactions(self._cluster, self._reader, max_bytes, overflow)
         return self._progress.units
 
-    # -- positions
-
     position = delegate("_positions", Positions.position)
     seek = delegate("_positions", Positions.seek)
     seek_to_beginning = delegate("_positions", Positions.seek_to_beginning)
@@ -166,8 +158,6 @@ class Consumer(Generic[K, V]):
     beginning_offsets = delegate("_positions", Positions.beginning_offsets)
     end_offsets = delegate("_positions", Positions.end_offsets)
     offsets_for_times = delegate("_positions", Positions.offsets_for_times)
-
-    # -- the group's offsets
 
     committed = delegate("_committer", Committer.committed)
     committed_offsets = delegate("_committer", Committer.committed_offsets)

@@ -325,8 +325,6 @@ class PartitionState:
             chunk.frame.give_back()
         self.leader_epoch = max(self.leader_epoch, self.fetch_epoch)
 
-    # -- how far it is to the end
-
     def lag(self, isolation: IsolationLevel) -> int | None:
         """Records fetched and not given yet, and the offsets from there to what may be read; None before an answer.
 

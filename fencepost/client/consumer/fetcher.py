@@ -224,8 +224,6 @@ class Fetcher:
             state.drop_buffered()
         return bool(paused)
 
-    # -- positions
-
     async def _resolve(self) -> None:
         """Fresh metadata where it is due, and a position for every partition that has none or a doubtful one."""
         backoff = self._cluster.policy.backoff()
@@ -374,8 +372,6 @@ class Fetcher:
         if leader is None:
             return False
         return self._cluster.leader_hint(state.partition, leader.leader_id, leader.leader_epoch, endpoints or ())
-
-    # -- the end
 
     def close_sessions(self, background: Background) -> None:
         """Tell the brokers that their sessions are over, as far as they take the news within a second."""

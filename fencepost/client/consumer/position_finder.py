@@ -59,8 +59,6 @@ class PositionFinder:
     def _now_ms(self) -> int:
         return int(self._cluster.wall_clock() * 1000)
 
-    # -- finding
-
     async def _find(self) -> None:
         lost = {p: (s, s.turn) for p, s in self._states().items() if s.position is None and s.trouble is None}
         if not lost:
@@ -113,8 +111,6 @@ class PositionFinder:
             found.update(ends)
             failed.update(more)
         return {partition: (offset, epoch) for partition, (offset, _, epoch) in found.items()}, failed
-
-    # -- comparing
 
     async def _validate(self) -> None:
         doubted = {p: (s, s.turn) for p, s in self._states().items() if s.trouble is None and self.suspect(s)}

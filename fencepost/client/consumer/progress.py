@@ -129,8 +129,6 @@ class Progress:
                 done[state.partition] = CommittedOffset(offset, state.leader_epoch)
         return done
 
-    # -- going back
-
     def rewind(self) -> None:
         """Go back to the last commit; what was read since is given again.
 

@@ -191,8 +191,6 @@ class ConsumerMember:
             if partition in partitions and partition is not None:
                 self._owned[place] = partition
 
-    # -- what the program brings
-
     def subscribe(self, wish: Wish) -> None:
         self.wish = wish
 

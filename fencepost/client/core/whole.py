@@ -359,8 +359,6 @@ class Assembler:
         shares += [share for closed in self._closed.values() for share in closed.shares]
         return max(shares, key=lambda share: sum(piece.size_bytes for piece in share.pieces), default=None)
 
-    # -- where to go on
-
     def places(self) -> dict[TopicPartition, Place]:
         """For each partition the offset to commit, and the note to commit with it, so that no unit is cut or doubled.
 

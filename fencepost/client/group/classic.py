@@ -197,8 +197,6 @@ class ClassicMembership(Membership):
             self._looked_at = now
             self._machine.subscribe(self._interest.among(self._cluster))
 
-    # -- leaving
-
     async def _say_goodbye(self, reason: str) -> None:
         member_id = self._machine.member_id
         if not member_id or self._config.group_instance_id is not None:

@@ -330,8 +330,6 @@ class Cluster:
         self.topics[partition.topic] = topic._replace(partitions=tuple(partitions))
         return True
 
-    # -- coordinators and the controller
-
     async def coordinator(self, kind: int, key: str) -> int:
         """The coordinator of a group (GROUP) or a transactional id (TRANSACTION). Raises by the broker's answer."""
         known = self._coordinators.get((kind, key))

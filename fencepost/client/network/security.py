@@ -161,8 +161,6 @@ def _as_file(content: str) -> Iterator[str]:
             yield file.name
 
 
-# -- what Kafka's and librdkafka's configurations call them
-
 DOTTED = {
     "metadata.broker.list": "bootstrap_servers",
     "sasl.mechanisms": "sasl_mechanism",

@@ -287,8 +287,6 @@ class Appender:
             f" {self._memory.used} of {self._memory.limit} bytes are taken"
         )
 
-    # -- where to
-
     def _find_route(self, topic: str) -> Route | None:
         info = self._cluster.topics.get(topic)
         if info is None or not info.partitions:
@@ -311,8 +309,6 @@ class Appender:
         if not isinstance(chosen, int) or not 0 <= chosen < route.count:
             raise _no_such_partition(topic, chosen, route.count)
         return chosen
-
-    # -- refusing
 
     def _too_large(self, size: int) -> KafkaError:
         limit, name = self._config.max_request_size, "max_request_size"

@@ -354,8 +354,6 @@ class Sender:
         if stale:
             self._ask_for_metadata(nursery, trio.current_time())
 
-    # -- one batch
-
     def _judge(self, lane: Lane, batch: Batch, code: ErrorCode, told: Any, pauses: Pauses) -> bool:
         """Act on what a broker says of a batch; True when fresh metadata is needed before it is sent again.
 
