@@ -1,7 +1,6 @@
 """Records of `__transaction_state`, byte for byte as Kafka writes them, so that its tools can read them (row T14)."""
 
-from collections import defaultdict
-from typing import Any, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from fencepost.coordinator.ports import KeyValue
 from fencepost.coordinator.txn.state import (
@@ -23,6 +22,9 @@ from fencepost.coordinator.txn.state import (
 )
 from fencepost.protocol.schema import Array, DecodeError, Int8, Int16, Int32, Int64, Message, Since, String, Struct
 from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from fencepost.protocol.schema import LooseValue
 
 KEY_VERSION = 0
 LAST_EPOCH_TAG = 1000
@@ -54,6 +56,9 @@ TransactionLogValue = Message(
     "last_producer_epoch" / Since(1, Int16, tag=LAST_EPOCH_TAG, default=NO_EPOCH),
 )
 
+_VERSIONS = (b"\0\0", b"\0\1")
+"""What stands in front of a key or a value: its version."""
+
 
 class UnreadableRecord(Exception):
     """A record of `__transaction_state` that this build can not read; the text says which and why."""
@@ -65,56 +70,56 @@ def encode(record: TxnRecord, server_version: int) -> KeyValue:
     The value is v0 while the feature `transaction.version` is 0, as an older Kafka needs it, unless that would lose
     what must not be lost: a TV2 transaction, or the identity that is to follow.
     """
-    key = TransactionLogKey.encode(TransactionLogKey(transactional_id=record.transactional_id), KEY_VERSION)
-    key = KEY_VERSION.to_bytes(2, "big") + key
+    key = TransactionLogKey(transactional_id=record.transactional_id)
+    encoded_key = _VERSIONS[KEY_VERSION] + TransactionLogKey.encode(key, KEY_VERSION)
     state = record.state
     if isinstance(state, Dead):
-        return key, None
-    fields = _fields(state)
-    needs_tags = state.client_version >= 2 or "next_producer_id" in fields
+        return encoded_key, None
+    value = _value(state)
+    needs_tags = state.client_version >= 2 or value.next_producer_id != NO_PRODUCER_ID
     version = 1 if server_version >= 1 or needs_tags else 0
-    value = TransactionLogValue.encode(TransactionLogValue(**fields), version)
-    return key, version.to_bytes(2, "big") + value
+    return encoded_key, _VERSIONS[version] + TransactionLogValue.encode(value, version)
 
 
-def _fields(state: Known) -> dict[str, Any]:
-    """The value's fields under Kafka's names. Empty has null for its partitions, the others an array, perhaps empty."""
-    producer = state.producer
-    fields: dict[str, Any] = {
-        "producer_id": producer.producer_id,
-        "previous_producer_id": producer.previous_producer_id,
-        "producer_epoch": producer.epoch,
-        "last_producer_epoch": producer.last_epoch,
-        "transaction_timeout_ms": state.timeout_ms,
-        "transaction_status": state.status,
-        "transaction_partitions": [],
-        "transaction_last_update_timestamp_ms": state.updated_ms,
-        "client_transaction_version": state.client_version,
-    }
+def _value(state: Known) -> "LooseValue":
+    """The fields of a value. Empty has null for its partitions, the others an array, perhaps empty."""
+    partitions: list[LooseValue] | None = []
+    started_ms, following = -1, (NO_PRODUCER_ID, NO_EPOCH)
     match state:
         case Empty():
-            fields |= {"transaction_partitions": None, "transaction_start_timestamp_ms": -1}
+            partitions = None
         case Ongoing() | PrepareCommit() | PrepareAbort():
-            fields["transaction_partitions"] = _by_topic(state.partitions)
-            fields["transaction_start_timestamp_ms"] = state.started_ms
-            if state.next_producer_id != NO_PRODUCER_ID:
-                fields |= {
-                    "next_producer_id": state.next_producer_id,
-                    "next_producer_epoch": state.next_producer_epoch,
-                }
+            partitions, started_ms = _by_topic(state.partitions), state.started_ms
+            following = state.next_producer_id, state.next_producer_epoch
         case CompleteCommit() | CompleteAbort():
-            fields["transaction_start_timestamp_ms"] = state.started_ms
+            started_ms = state.started_ms
         case _:
             assert_never(state)
-    return fields
+    producer = state.producer
+    return TransactionLogValue(
+        producer_id=producer.producer_id,
+        previous_producer_id=producer.previous_producer_id,
+        next_producer_id=following[0],
+        producer_epoch=producer.epoch,
+        transaction_timeout_ms=state.timeout_ms,
+        transaction_status=state.status,
+        transaction_partitions=partitions,
+        transaction_last_update_timestamp_ms=state.updated_ms,
+        transaction_start_timestamp_ms=started_ms,
+        client_transaction_version=state.client_version,
+        next_producer_epoch=following[1],
+        last_producer_epoch=producer.last_epoch,
+    )
 
 
-def _by_topic(partitions: frozenset[TopicPartition]) -> list[Any]:
+def _by_topic(partitions: frozenset[TopicPartition]) -> "list[LooseValue]":
     """Kafka's order is that of a hash map, so none; ours is sorted, so that equal states are equal bytes."""
-    topics: defaultdict[str, list[int]] = defaultdict(list)
+    topics: dict[str, LooseValue] = {}
     for topic, partition in sorted(partitions):
-        topics[topic].append(partition)
-    return [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in topics.items()]
+        if topic not in topics:
+            topics[topic] = PartitionsSchema(topic=topic)
+        topics[topic].partition_ids.append(partition)
+    return list(topics.values())
 
 
 def decode(key: bytes | None, value: bytes | None) -> TxnRecord | None:
@@ -140,39 +145,22 @@ def decode(key: bytes | None, value: bytes | None) -> TxnRecord | None:
         raise UnreadableRecord(f"key {key!r} of __transaction_state: {error}") from error
 
 
-def _state(value: Any) -> TxnState:
+def _state(value: "LooseValue") -> TxnState:
     status: int = value.transaction_status
-    phase = PHASES[status] if 0 <= status < len(PHASES) else None
-    common: dict[str, Any] = {
-        "producer": Producer(
-            value.producer_id, value.producer_epoch, value.previous_producer_id, value.last_producer_epoch
-        ),
-        "timeout_ms": value.transaction_timeout_ms,
-        "updated_ms": value.transaction_last_update_timestamp_ms,
-        "client_version": value.client_transaction_version,
-    }
-    started: dict[str, Any] = {"started_ms": value.transaction_start_timestamp_ms}
-    open_on: dict[str, Any] = {
-        "partitions": frozenset(
+    phase = PHASES[status] if 0 <= status < len(PHASES) else Dead
+    producer = Producer(value.producer_id, value.producer_epoch, value.previous_producer_id, value.last_producer_epoch)
+    timeout_ms, client_version = value.transaction_timeout_ms, value.client_transaction_version
+    started_ms, updated_ms = value.transaction_start_timestamp_ms, value.transaction_last_update_timestamp_ms
+    if issubclass(phase, Empty):
+        return Empty(producer, timeout_ms, updated_ms, client_version)
+    if issubclass(phase, CompleteCommit | CompleteAbort):
+        return phase(producer, timeout_ms, started_ms, updated_ms, client_version)
+    if issubclass(phase, Ongoing | PrepareCommit | PrepareAbort):
+        partitions = frozenset(
             TopicPartition(entry.topic, partition)
             for entry in value.transaction_partitions or ()
             for partition in entry.partition_ids
         )
-    }
-    following: dict[str, Any] = {
-        "next_producer_id": value.next_producer_id,
-        "next_producer_epoch": value.next_producer_epoch,
-    }
-    if phase is Empty:
-        return Empty(**common)
-    if phase is Ongoing:
-        return Ongoing(**common, **started, **open_on, **following)
-    if phase is PrepareCommit:
-        return PrepareCommit(**common, **started, **open_on, **following)
-    if phase is PrepareAbort:
-        return PrepareAbort(**common, **started, **open_on, **following)
-    if phase is CompleteCommit:
-        return CompleteCommit(**common, **started)
-    if phase is CompleteAbort:
-        return CompleteAbort(**common, **started)
+        following = value.next_producer_id, value.next_producer_epoch
+        return phase(producer, timeout_ms, partitions, started_ms, updated_ms, client_version, *following)
     raise UnreadableRecord(f"a value of __transaction_state has the transaction status {status}")
