@@ -25,7 +25,7 @@ from fencepost.coordinator.ports import (
 )
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import CorruptBatch, build_batch, build_small_batch, check_crc, iter_headers
+from fencepost.protocol.record_batch import CorruptBatch, build_own_batch, check_crc, iter_headers
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
@@ -95,18 +95,15 @@ class PartitionCoordinatorLog:
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> LogTicket:
         """Append one atomic batch. Raises LogWriteFailed."""
-        if len(records) == 1 and producer is None:
-            batch, header = build_small_batch(now_ms, *records[0])
-            info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms, header=header)
-        else:
-            batch = build_batch(
-                [(now_ms, key, value, ()) for key, value in records],
-                producer_id=-1 if producer is None else producer.producer_id,
-                producer_epoch=-1 if producer is None else producer.producer_epoch,
-                transactional=producer is not None,
-            )
-            info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms)
-        if info.error is not ErrorCode.NONE:
+        batch, header = build_own_batch(
+            now_ms,
+            records,
+            producer_id=-1 if producer is None else producer.producer_id,
+            producer_epoch=-1 if producer is None else producer.producer_epoch,
+            transactional=producer is not None,
+        )
+        info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms, header=header)
+        if info.error:
             code = _CLIENT_CODES.get(info.error, info.error)
             if self._log.offline:
                 code = ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -23,7 +23,7 @@ from fencepost.protocol.batch_header import (
     set_producer,
 )
 from fencepost.protocol.compression import Compression, compress
-from fencepost.protocol.records import NewRecord, Record, encode_behind, encode_record
+from fencepost.protocol.records import NewRecord, Record, encode_behind
 
 __all__ = [
     "CONTROL_BIT",
@@ -40,7 +40,7 @@ __all__ = [
     "InvalidBatch",
     "assign_offset",
     "build_batch",
-    "build_small_batch",
+    "build_own_batch",
     "check_crc",
     "iter_headers",
     "read_header",
@@ -108,14 +108,21 @@ def build_batch(
     return batch
 
 
-def build_small_batch(timestamp_ms: int, key: bytes | None, value: bytes | None) -> tuple[bytearray, BatchHeader]:
-    """`build_batch` of one record without headers, of no producer: what coordinators write all the time.
-
-    With its header, in which only the CRC is not there.
-    """
-    batch = bytearray(HEADER_SIZE)
-    batch += encode_record(key, value)
-    length = len(batch) - LOG_OVERHEAD
-    header = BatchHeader(0, length, -1, MAGIC, 0, 0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1)
+def build_own_batch(
+    timestamp_ms: int,
+    records: Sequence[tuple[bytes | None, bytes | None]],
+    *,
+    producer_id: int = -1,
+    producer_epoch: int = -1,
+    transactional: bool = False,
+) -> tuple[bytearray, BatchHeader]:
+    """`build_batch` of keys and values of one time: what coordinators write. With its header, but for the CRC in it."""
+    timed = [(timestamp_ms, key, value, ()) for key, value in records]
+    batch, last_delta, _ = encode_behind(HEADER_SIZE, timed, timestamp_ms)
+    length, attributes = len(batch) - LOG_OVERHEAD, TRANSACTIONAL_BIT if transactional else 0
+    producer = producer_id, producer_epoch, -1
+    header = BatchHeader(
+        0, length, -1, MAGIC, 0, attributes, last_delta, timestamp_ms, timestamp_ms, *producer, len(records)
+    )
     pack_header(batch, 0, header)
     return batch, header

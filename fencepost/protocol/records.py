@@ -311,13 +311,6 @@ def _encode_all(records: Sequence[Record | NewRecord], base_timestamp: int, base
     return b"".join(out), delta, max_timestamp
 
 
-def encode_record(key: bytes | None, value: bytes | None) -> bytes:
-    """One record with the timestamp and the offset of its batch, without headers."""
-    body = b"\0\0\0%b%b\0" % (_NULL if key is None else _sized(key), _NULL if value is None else _sized(value))
-    size = len(body)
-    return (_VARINTS[size] if size < _SMALL else put_signed_varint(size)) + body
-
-
 def _encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
     pairs = list(headers)
     parts = [put_signed_varint(len(pairs))]

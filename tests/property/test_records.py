@@ -12,7 +12,7 @@ from fencepost.protocol.record_batch import (
     Compression,
     CorruptBatch,
     build_batch,
-    build_small_batch,
+    build_own_batch,
     check_crc,
     iter_headers,
     read_header,
@@ -183,11 +183,15 @@ def test_batches_built_here_are_read_by_outsiders(
     assert found == as_records(records, base)
 
 
-@given(st.integers(0, 2**62), st.none() | st.binary(max_size=300), st.none() | st.binary(max_size=300))
-def test_a_small_batch_is_the_one_that_the_general_builder_makes(
-    timestamp_ms: int, key: bytes | None, value: bytes | None
+keys_and_values = st.tuples(st.none() | st.binary(max_size=300), st.none() | st.binary(max_size=300))
+
+
+@given(st.integers(0, 2**62), st.lists(keys_and_values, min_size=1, max_size=5), st.booleans())
+def test_a_batch_of_the_brokers_own_is_the_one_that_the_general_builder_makes(
+    timestamp_ms: int, records: list[tuple[bytes | None, bytes | None]], transactional: bool
 ) -> None:
     """Row T14 rests on it: the records of `__transaction_state` are written so."""
-    batch, header = build_small_batch(timestamp_ms, key, value)
-    assert batch == build_batch([(timestamp_ms, key, value, ())])
+    batch, header = build_own_batch(timestamp_ms, records, producer_id=7, producer_epoch=2, transactional=transactional)
+    general = [(timestamp_ms, key, value, ()) for key, value in records]
+    assert batch == build_batch(general, producer_id=7, producer_epoch=2, transactional=transactional)
     assert header == read_header(batch)._replace(crc=0)

@@ -131,10 +131,13 @@ class Shard(Generic[StateT, RecordT]):
         return decision, self.write(decision.log, producer) if decision.log else self.log.newest
 
     def write(self, records: Sequence[RecordT], producer: ProducerTag | None = None) -> Ticket:
-        """Append `records` as one batch and apply them. Raises LogWriteFailed."""
-        if self._noted:
+        """Append `records` as one batch, in it first what was noted, and apply them. Raises LogWriteFailed."""
+        noted = self._noted
+        if len(noted) > NOTED_BATCH or producer is not None:  # notes are no part of a client's transaction
             self.catch_up()
-        ticket = self.log.append([self._encode(record) for record in records], self._clock.now_ms(), producer)
+        encoded = [self._encode(record) for record in (*noted, *records)]
+        ticket = self.log.append(encoded, self._clock.now_ms(), producer)
+        noted.clear()
         for record in records:
             self.state = self._apply(self.state, record)
         return ticket
