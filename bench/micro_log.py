@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
+from fencepost.broker.log.reading import read_batches
 from fencepost.protocol.record_batch import build_batch, set_producer
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
@@ -67,10 +68,10 @@ def measure(where: str | None, durability: str, arguments: argparse.Namespace) -
     for isolation in IsolationLevel:
 
         def tail(number: int, isolation: IsolationLevel = isolation) -> None:
-            log.read((count - 1 - number % 100) * step_records, 1 << 16, isolation)
+            read_batches(log, (count - 1 - number % 100) * step_records, 1 << 16, isolation)
 
         def middle(number: int, isolation: IsolationLevel = isolation) -> None:
-            log.read(number * 7919 % count * step_records, 1 << 20, isolation)
+            read_batches(log, number * 7919 % count * step_records, 1 << 20, isolation)
 
         timed(f"  read at the tail, {isolation.name.lower()}", 5000, tail)
         timed(f"  read 1 MiB anywhere, {isolation.name.lower()}", 2000, middle)

@@ -10,6 +10,7 @@ import trio
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.store import Bytes, CorruptLogFile, FileRegion, Piece
 from fencepost.coordinator.ports import (
@@ -143,7 +144,7 @@ class PartitionCoordinatorLog:
     def _batches(self, offset: int) -> "Iterator[_Batch]":
         start = offset
         while offset < self._log.log_end_offset:
-            result = self._log.read(offset, REPLAY_BYTES, IsolationLevel.READ_UNCOMMITTED, True)
+            result = read_batches(self._log, offset, REPLAY_BYTES, IsolationLevel.READ_UNCOMMITTED, True)
             if result.error is not ErrorCode.NONE:
                 raise CorruptBatch(f"the log can not be read: {result.error.name}")
             if result.missing is not None:
@@ -175,13 +176,13 @@ class _Arrival:
 async def _arrived(log: PartitionLog, missing: Missing) -> None:
     """Return when the bytes are here, or the log is not ours any more."""
     arrival = _Arrival()
-    log.add_watcher(arrival)
+    log.watchers[arrival] = None
     try:
         while not (missing.arrived or log.disowned):
             await arrival.event.wait()
             arrival.event = trio.Event()
     finally:
-        log.remove_watcher(arrival)
+        log.watchers.pop(arrival, None)
 
 
 class InternalTopicLogs:

@@ -38,7 +38,7 @@ class ParkedFetch:
     def __enter__(self) -> Self:
         self._purgatory.parked.add(self)
         for log in self._logs:
-            log.add_watcher(self)
+            log.watchers[self] = None
         return self
 
     def __exit__(
@@ -46,7 +46,7 @@ class ParkedFetch:
     ) -> None:
         self._purgatory.parked.discard(self)
         for log in self._logs:
-            log.remove_watcher(self)
+            log.watchers.pop(self, None)
 
 
 class Purgatory:

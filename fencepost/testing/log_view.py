@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Literal, overload
 
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.store import FileRegion, Piece
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.errors import ErrorCode
@@ -140,7 +141,7 @@ def _all_bytes(log: PartitionLog) -> bytes:
     pieces: list[bytes] = []
     offset = log.log_start_offset
     while offset < log.high_watermark:
-        read = log.read(offset, READ_BYTES, IsolationLevel.READ_UNCOMMITTED)
+        read = read_batches(log, offset, READ_BYTES, IsolationLevel.READ_UNCOMMITTED)
         if read.error is not ErrorCode.NONE:
             raise OSError(f"{log.tp} can not be read at {offset}: {read.error.name}")
         data = b"".join(map(_bytes_of, read.parts))

@@ -96,7 +96,8 @@ def _held(node: FaultyNode, tp: TopicPartition, producer_id: int) -> HeldPartiti
     log = node.partition(tp)
     if log is None:
         return HeldPartition(tp, None, 0, 0)
-    first = next((one.first_offset for one in log.open_transactions() if one.producer_id == producer_id), None)
+    opened = log.producers.open_transactions()
+    first = next((one.first_offset for one in opened if one.producer_id == producer_id), None)
     return HeldPartition(tp, first, log.last_stable_offset, log.high_watermark)
 
 
@@ -106,7 +107,7 @@ def _hanging(node: FaultyNode, known: set[int]) -> Iterator[OpenTransaction]:
         for number in range(topic.partitions):
             tp = TopicPartition(topic.name, number)
             log = node.partition(tp)
-            for one in log.open_transactions() if log is not None else ():
+            for one in log.producers.open_transactions() if log is not None else ():
                 if one.producer_id not in known:
                     age_seconds = (now_ms - one.last_timestamp_ms) / 1000
                     held = (_held(node, tp, one.producer_id),)

@@ -11,6 +11,7 @@ import trio
 from fencepost.broker.config.broker_config import load_config
 from fencepost.broker.coordinator_logs import _load
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.node import Node
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
@@ -145,7 +146,7 @@ def read(log: PartitionLog, isolation: IsolationLevel) -> list[tuple[int, bytes 
     found: list[tuple[int, bytes | None]] = []
     offset = log.log_start_offset
     while True:
-        result = log.read(offset, 600, isolation)
+        result = read_batches(log, offset, 600, isolation)
         if result.error:
             return None
         if not result.size_bytes:

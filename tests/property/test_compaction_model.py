@@ -233,7 +233,7 @@ class CompactionMachine(RuleBasedStateMachine):
         log = self.log
         assert (log.log_start_offset, log.log_end_offset, log.high_watermark) == (self.start, self.end, self.high)
         assert log.last_stable_offset == self._stable()
-        assert [(t.producer_id, t.first_offset) for t in log.open_transactions()] == sorted(
+        assert [(t.producer_id, t.first_offset) for t in log.producers.open_transactions()] == sorted(
             ((producer, first) for producer, (_, first) in self.open.items()), key=lambda entry: entry[1]
         )
 

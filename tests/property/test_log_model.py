@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.producer_state import AppendOrigin
+from fencepost.broker.log.reading import max_timestamp_offset, offset_for_timestamp, read_batches, readable_bytes
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.control_records import end_txn_marker
@@ -249,10 +250,10 @@ class LogMachine(RuleBasedStateMachine):
     def find_by_time(self, age_ms: int) -> None:
         log, model = self.log, self.model
         for isolation, upper in ((UNCOMMITTED, model.high), (COMMITTED, model.lso)):
-            found = log.offset_for_timestamp(self.now_ms - age_ms, isolation)
+            found = offset_for_timestamp(log, self.now_ms - age_ms, isolation)
             expected = model.first_at_or_after(self.now_ms - age_ms, upper)
             assert (None if found is None else found.offset) == expected
-            newest = log.max_timestamp_offset(isolation)
+            newest = max_timestamp_offset(log, isolation)
             assert (None if newest is None else (newest.timestamp_ms, newest.offset)) == model.newest(upper)
 
     @invariant()
@@ -265,10 +266,10 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def producers(self) -> None:
         model = self.model
-        undecided = [(txn.first_offset, txn.producer_id) for txn in self.log.open_transactions()]
+        undecided = [(txn.first_offset, txn.producer_id) for txn in self.log.producers.open_transactions()]
         assert undecided == model.open_transactions()
         known = {producer for producer in PRODUCERS if model.of(producer) or model.is_open(producer)}
-        assert {entry.producer_id for entry in self.log.producer_states()} == known
+        assert {entry.producer_id for entry in self.log.producers.entries()} == known
 
     @invariant()
     def readers_see_what_they_should(self) -> None:
@@ -278,7 +279,7 @@ class LogMachine(RuleBasedStateMachine):
             expected = [(b.first, b.last) for b in readable if b.last >= model.start and b.first < upper]
             got = headers(self.log, isolation, max_bytes=250)
             assert [(header.base_offset, header.last_offset) for header in got] == expected
-            assert self.log.readable_bytes(model.start, isolation) == sum(header.size_bytes for header in got)
+            assert readable_bytes(self.log, model.start, isolation) == sum(header.size_bytes for header in got)
 
     @invariant()
     def aborted_lists_hold_what_overlaps(self) -> None:
@@ -286,7 +287,7 @@ class LogMachine(RuleBasedStateMachine):
         aborted = [(p, first, marker) for p, first, marker, lost in model.transactions() if lost]
         for offset in range(model.start, model.lso, 3):
             for max_bytes in (1, 300, 1 << 20):
-                result = self.log.read(offset, max_bytes, COMMITTED)
+                result = read_batches(self.log, offset, max_bytes, COMMITTED)
                 got = [header for _, header in iter_headers(joined(result.parts))]
                 if not got:
                     continue

@@ -7,6 +7,7 @@ from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_entries import ProducerEntry
 from fencepost.broker.log.producer_state import ProducerStates
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.record_batch import BatchHeader, iter_headers, read_header
@@ -15,7 +16,7 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from tests.kit.disk_nodes import nothing
 from tests.kit.sim_disk import SimDisk
 from tests.simulation.world import DATA, DESCRIPTORS, Kept, Promise, Promises
-from tests.unit.log.compaction_kit import batches as read_batches
+from tests.unit.log.compaction_kit import batches as batches_of
 from tests.unit.log.kit import COMMITTED, joined
 
 
@@ -95,14 +96,14 @@ def check(disk: SimDisk, durability: Durability, before: Promises, after: Promis
         if not binding:  # what was deleted can be lost with the rest: the log begins again where it ends
             promise = promise._replace(deleted_below=min(promise.deleted_below, log.log_end_offset), high=0)
         _check_log(tp, log, promise, later)
-        ends[tp] = log.log_end_offset, sorted(log.producer_states())
+        ends[tp] = log.log_end_offset, sorted(log.producers.entries())
         starts[tp] = log.log_start_offset
     # What readers of that start could see outlives the next crash, too (row L2: the high watermark is durable).
     again = reopen(disk.power_cut(nothing) if durability == "fsync" else disk.kill(), durability)
     again.deleted_topic_ids = earlier_ids
     for tp, (end_offset, producers) in ends.items():
         log = again.create(tp, before[tp].partition.topic_id, before[tp].partition.config)
-        found = log.log_end_offset, sorted(log.producer_states())
+        found = log.log_end_offset, sorted(log.producers.entries())
         assert found == (end_offset, producers), f"{tp} is another one when it is opened a second time"
         assert log.log_start_offset == starts[tp], f"{tp} begins elsewhere when it is opened a second time"
 
@@ -135,7 +136,7 @@ def _check_log(tp: TopicPartition, log: PartitionLog, promise: Promise, later: P
         got = read_all(log, IsolationLevel.READ_UNCOMMITTED)
         assert got == b"".join(batch.data for batch in expected), f"{tp} holds other bytes than were written"
     truth = replay(batches, end)
-    assert sorted(log.producer_states()) == truth.producers, f"{tp}: producers (P9) differ from a replay from zero"
+    assert sorted(log.producers.entries()) == truth.producers, f"{tp}: producers (P9) differ from a replay from zero"
     stable = max(start, min(truth.last_stable_offset, log.high_watermark))
     assert log.last_stable_offset == stable, f"{tp}: LSO (I1) is {log.last_stable_offset}, not {stable}"
     if not promise.partition.config.compacted:
@@ -147,7 +148,7 @@ def check_committed_view(tp: TopicPartition, log: PartitionLog, truth: Truth) ->
     lost = [txn for txn in truth.transactions if txn.aborted]
     offset = log.log_start_offset
     while True:
-        result = log.read(offset, 400, IsolationLevel.READ_COMMITTED)
+        result = read_batches(log, offset, 400, IsolationLevel.READ_COMMITTED)
         headers = [header for _, header in iter_headers(joined(result.parts))]
         if not headers:
             break
@@ -179,7 +180,7 @@ def check_compacted(log: PartitionLog, batches: list[Kept]) -> None:
         if not (header.is_transactional and aborted):
             records = decode_records(batch.data, 0, header)
             expected |= {record.offset: record for record in records if record.offset >= log.log_start_offset}
-    found = {record.offset: record for header, got in read_batches(log, COMMITTED) for record in got}
+    found = {record.offset: record for header, got in batches_of(log, COMMITTED) for record in got}
     found = {offset: record for offset, record in found.items() if offset >= log.log_start_offset}
     strangers = {offset for offset, record in found.items() if expected.get(offset) != record}
     assert not strangers, f"{log.tp}: readers of committed data get offsets {sorted(strangers)}, which nobody committed"
@@ -204,7 +205,7 @@ def read_all(log: PartitionLog, isolation: IsolationLevel) -> bytes:
     found = bytearray()
     offset = log.log_start_offset
     while True:
-        result = log.read(offset, 700, isolation)
+        result = read_batches(log, offset, 700, isolation)
         assert not result.error, result
         if not result.size_bytes:
             return bytes(found)

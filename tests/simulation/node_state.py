@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import trio
 
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.metadata.log import METADATA_PARTITION
 from fencepost.broker.node import Node
 from fencepost.coordinator.metadata.topic_names import is_internal
@@ -42,8 +43,8 @@ async def state_of(node: Node) -> NodeState:
             continue  # it has no files yet
         bounds = log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset
         state[f"{tp} bounds"] = str(bounds)
-        state[f"{tp} producers"] = "\n".join(str(entry) for entry in sorted(log.producer_states()))
-        read = log.read(log.log_start_offset, 1 << 30, IsolationLevel.READ_COMMITTED, True)
+        state[f"{tp} producers"] = "\n".join(str(entry) for entry in sorted(log.producers.entries()))
+        read = read_batches(log, log.log_start_offset, 1 << 30, IsolationLevel.READ_COMMITTED, True)
         state[f"{tp} aborted"] = str(sorted(read.aborted or ()))
     state.update((f"transactional id {name}", str(known)) for name, known in transactional_ids(node))
     for group in GROUPS:
@@ -84,7 +85,7 @@ def epochs_ahead(node: Node) -> list[str]:
     found = []
     for tp in sorted(node.logs.partitions()):
         log = node.partition(tp)
-        for entry in () if log is None else log.producer_states():
+        for entry in () if log is None else log.producers.entries():
             name, epoch = known.get(entry.producer_id, ("", entry.epoch))
             if entry.epoch > epoch:
                 found.append(f"{tp} knows {name} by ({entry.producer_id}, {entry.epoch}), its coordinator by {epoch}")

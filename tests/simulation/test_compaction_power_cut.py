@@ -58,8 +58,8 @@ def truth(log: PartitionLog) -> Truth:
         log.log_start_offset,
         log.log_end_offset,
         log.last_stable_offset,
-        {e.producer_id: (e.epoch, e.last_sequence) for e in log.producer_states()},
-        [(txn.producer_id, txn.first_offset) for txn in log.open_transactions()],
+        {e.producer_id: (e.epoch, e.last_sequence) for e in log.producers.entries()},
+        [(txn.producer_id, txn.first_offset) for txn in log.producers.open_transactions()],
     )
 
 
@@ -113,7 +113,7 @@ def moments() -> tuple[Truth, dict[int, SimDisk]]:
     """The disk before each call that changes it, by the number of the call."""
     disk = SimDisk()
     log = history(disk)
-    expected, size = truth(log), log.size_bytes
+    expected, size = truth(log), log.segments.size_bytes
     found: dict[int, SimDisk] = {}
 
     def freeze(kind: str, path: str) -> None:
@@ -124,7 +124,7 @@ def moments() -> tuple[Truth, dict[int, SimDisk]]:
     compactions(log)
     disk.before_io = None
     assert truth(log) == expected
-    assert log.size_bytes < size * 0.8
+    assert log.segments.size_bytes < size * 0.8
     assert len(segments_of(log)) < 8
     return expected, found
 

@@ -15,8 +15,9 @@ from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.durability.large_writes import stage
 from fencepost.broker.log.housekeeping import housekeep
-from fencepost.broker.log.partition import PartitionLog, Ticket
+from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
+from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from fencepost.broker.log.storage.segments import Segments
 from fencepost.broker.log.storage.store import FlushFailed

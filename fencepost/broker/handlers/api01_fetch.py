@@ -11,6 +11,7 @@ import trio
 
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.reading import epoch_end_offset, read_batches, readable_bytes
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Ready, Reply, Response
@@ -92,7 +93,7 @@ class _Fetch:
                 if offset < log.log_start_offset:
                     return True
                 try:
-                    total += min(log.readable_bytes(offset, isolation), read.ask.partition_max_bytes)
+                    total += min(readable_bytes(log, offset, isolation), read.ask.partition_max_bytes)
                 except (OSError, CorruptLogFile):
                     return True  # the read that follows meets the same fault, and reports it
         return arrived and total >= self._bytes_min
@@ -150,7 +151,7 @@ class _Fetch:
     def _compare_epochs(self, read: _Read, log: PartitionLog) -> None:
         """L10: where the reader's last epoch ended here; one that this log never saw says nothing about his offset."""
         ask = read.ask
-        epoch, end_offset = log.epoch_end_offset(ask.last_fetched_epoch)
+        epoch, end_offset = epoch_end_offset(log, ask.last_fetched_epoch)
         if epoch < 0 or ask.fetch_offset < log.log_start_offset:
             read.error = ErrorCode.OFFSET_OUT_OF_RANGE
         elif epoch < ask.last_fetched_epoch or end_offset < ask.fetch_offset:
@@ -163,7 +164,7 @@ class _Fetch:
             return self._error_answer(read, error), 0
         # Who comes from a log that was cut may stand beyond this one's end: he reads nothing, from where he may read.
         offset = ask.fetch_offset if read.diverging is None else log.log_end_offset
-        result = log.read(offset, min(ask.partition_max_bytes, left), self.isolation, at_least_one)
+        result = read_batches(log, offset, min(ask.partition_max_bytes, left), self.isolation, at_least_one)
         if result.error is not ErrorCode.NONE:
             return self._error_answer(read, result.error), 0
         if result.missing is not None:

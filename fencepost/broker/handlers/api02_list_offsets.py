@@ -14,6 +14,7 @@ from fencepost.broker.durable_ends import at_durable_ends
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
 from fencepost.broker.log.log_store import Missing
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.reading import max_timestamp_offset, offset_for_timestamp
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Reply, Response
@@ -157,9 +158,9 @@ def _find(log: PartitionLog, timestamp: int, isolation: IsolationLevel) -> _Foun
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return UNKNOWN, UNKNOWN, UNKNOWN
     if timestamp == MAX_TIMESTAMP:
-        found = log.max_timestamp_offset(isolation)
+        found = max_timestamp_offset(log, isolation)
     else:
-        found = log.offset_for_timestamp(timestamp, isolation)
+        found = offset_for_timestamp(log, timestamp, isolation)
     if isinstance(found, Missing):
         raise _Missed(log, found)
     return (UNKNOWN, UNKNOWN, UNKNOWN) if found is None else (found.timestamp_ms, found.offset, found.leader_epoch)

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from fencepost.broker.durable_ends import at_durable_ends
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
+from fencepost.broker.log.reading import epoch_end_offset
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
 from fencepost.broker.ports import HasFlusher, HasPartitions
@@ -51,5 +52,5 @@ def _answer(node: _Broker, tp: TopicPartition, ask: OffsetForLeaderPartition) ->
     error = leader_epoch_error(ask.current_leader_epoch, log)
     if error is not ErrorCode.NONE:
         return EpochEndOffset(partition=tp.partition, error_code=error)
-    epoch, end_offset = log.epoch_end_offset(ask.leader_epoch)
+    epoch, end_offset = epoch_end_offset(log, ask.leader_epoch)
     return EpochEndOffset(partition=tp.partition, leader_epoch=epoch, end_offset=end_offset)

@@ -47,6 +47,6 @@ def _describe(node: HasPartitions, tp: TopicPartition) -> PartitionResponse:
             coordinator_epoch=state.coordinator_epoch,
             current_txn_start_offset=state.txn_first_offset,
         )
-        for state in log.producer_states()
+        for state in log.producers.entries()
     ]
     return PartitionResponse(partition_index=tp.partition, active_producers=producers)

@@ -1,4 +1,4 @@
-"""One partition's log: what may be appended, what may be read, and how far (sections A.1, A.3 and A.4 of the rules)."""
+"""One partition's log: what may be appended, and how far it may be read (sections A.1, A.3 and A.4 of the rules)."""
 
 import errno
 import logging
@@ -11,12 +11,11 @@ from fencepost.broker.log.late_appends import LateAppends
 from fencepost.broker.log.log_store import Conflict, OpenedLog
 from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
 from fencepost.broker.log.producer_state import AppendOrigin, Refusal, VerificationGuard
-from fencepost.broker.log.reading import ReadableLog
 from fencepost.broker.log.recovery.opening import ALL_TRUSTED
 from fencepost.broker.log.recovery.snapshot_files import SnapshotFiles
-from fencepost.broker.log.results import LogFollower, ReadResult, Ticket, TimestampOffset, Watcher
+from fencepost.broker.log.results import LogFollower, Ticket, Watcher
 from fencepost.broker.log.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata
-from fencepost.broker.log.storage.store import FileRegion, Store, SyncTask
+from fencepost.broker.log.storage.store import Store, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.broker.log.validation import Accepted, check_batch, check_own
 from fencepost.protocol.control_records import same_marker
@@ -24,7 +23,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import BatchHeader, assign_offset
 from fencepost.protocol.topics import TopicPartition
 
-__all__ = ["AppendOrigin", "FileRegion", "PartitionLog", "ReadResult", "Ticket", "TimestampOffset", "Watcher"]
+__all__ = ["AppendOrigin", "PartitionLog"]
 
 RESERVE_BYTES = 256 << 10
 """By so much a file is made larger ahead of small flushes."""
@@ -34,10 +33,11 @@ FLUSH_BYTES = 16 << 20
 logger = logging.getLogger(__name__)
 
 
-class PartitionLog(ReadableLog):
+class PartitionLog:
     """A log of record batches with its producers, transactions and bounds. Made by `LogDirectory`.
 
-    Nothing here waits: an append answers with a `Ticket` at once, which `LogFlusher` makes durable.
+    Nothing here waits: an append answers with a `Ticket` at once, which `LogFlusher` makes durable. The functions of
+    `reading` read it, those of `trimming` take its front away.
     """
 
     def __init__(
@@ -55,10 +55,26 @@ class PartitionLog(ReadableLog):
         later: Callable[[Collection[SyncTask]], None] | None = None,
         write_failed: Callable[[OSError], None] = lambda error: None,
     ) -> None:
-        super().__init__(tp, opened, log_start_offset)
+        self.tp = tp
         self.topic_id = topic_id
         self.config = config
         self.store = store
+        self.segments = opened.segments
+        self.producers = opened.producers
+        self.epochs = opened.epochs
+        self.leader_epoch = max(0, self.epochs.latest)
+        self.log_start_offset = max(log_start_offset, self.segments.first_offset)
+        """The first offset that may be read."""
+        self.high_watermark = self.segments.end_offset
+        """Readers see what lies below: in `fsync` durability what is durable, in `os` durability everything."""
+        self.watchers: dict[Watcher, None] = {}
+        """Woken whenever the high watermark or the LSO moves, when missed bytes arrive, and on `disown`."""
+        self.disowned = False
+        """The partition is not ours any more: deleted, or led by another broker. Nothing is taken or shown."""
+        self.disowned_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        """What its readers get then."""
+        self.binds_late = self.segments.late is not None
+        """Whether offsets, and whether an append takes place at all, are known only when its ticket is settled."""
         self.recovery_point = min(recovery_point, self.segments.end_offset)
         """Everything below is durable."""
         self.offline = False
@@ -79,6 +95,43 @@ class PartitionLog(ReadableLog):
         self.follower: LogFollower | None = None
         self._pace = CheckpointPace(self.segments, lazy=durable_at_once)
         self._late = LateAppends(self, self.segments, self.segments.late) if self.segments.late is not None else None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.tp} [{self.log_start_offset}, {self.log_end_offset})>"
+
+    # Bounds
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record will get."""
+        return self.segments.end_offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Readers of committed data see what lies below. Derived each time from the producers' state (row I1)."""
+        unstable = self.producers.first_unstable_offset(self.high_watermark)
+        if unstable is None or unstable >= self.high_watermark:
+            return self.high_watermark
+        return max(unstable, self.log_start_offset)
+
+    def raise_log_start(self, offset: int) -> None:
+        """Hide what lies below `offset`; never moves back."""
+        self.log_start_offset = max(self.log_start_offset, offset)
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """Show readers what lies below `offset`; never moves back. The LSO can only move when this does."""
+        if offset <= self.high_watermark:
+            return
+        assert offset <= self.log_end_offset, "LSO <= high watermark <= log end offset"
+        self.high_watermark = offset
+        self.producers.settle(offset)
+        if self.watchers:
+            self.wake()
+
+    def wake(self) -> None:
+        """Let all that watch look again: bounds moved, bytes arrived, or the partition is gone."""
+        for watcher in tuple(self.watchers):
+            watcher.wake()
 
     # Appending
 
@@ -219,16 +272,7 @@ class PartitionLog(ReadableLog):
         newest = None if self._late is None else self._late.newest_ticket()
         return newest or Ticket(self, self.log_end_offset)
 
-    @property
-    def binds_late(self) -> bool:
-        """Whether offsets, and whether an append takes place at all, are known only when its ticket is settled."""
-        return self._late is not None
-
     # Producers and transactions
-
-    def producer_states(self) -> Collection[ProducerEntry]:
-        """Every producer this partition remembers, for DescribeProducers."""
-        return self.producers.entries()
 
     def forget_producers(self, now_ms: int) -> None:
         """Forget idle producers, and the oldest where there are too many (row P10)."""
@@ -279,10 +323,6 @@ class PartitionLog(ReadableLog):
     def finish_writeback(self, size_bytes: int) -> None:
         """What `begin_writeback` returned along with this size has been written."""
         self._flushed_bytes = min(self._flushed_bytes + size_bytes, self.segments.written_bytes)
-
-    def owns(self, place: str) -> bool:
-        """Whether a file or directory of this name is part of this log."""
-        return place == self.store.place or place.startswith(f"{self.store.place}/")
 
     def take_offline(self, why: OSError) -> None:
         """A flush failed, and nobody knows what is on the disk: refuse what comes, keep the bounds as they are.
@@ -344,7 +384,7 @@ class PartitionLog(ReadableLog):
 
         Appends are refused with NOT_LEADER_OR_FOLLOWER, unsettled tickets fail, parked fetches wake and get `error`.
         """
-        self.disowned, self._disowned_error = True, error
+        self.disowned, self.disowned_error = True, error
         self._refusal = Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, why)
         if self._late is not None:
             self._late.refuse_all(self._refusal)

@@ -1,10 +1,10 @@
-"""What a log answers, and who may wait for it."""
+"""What a log answers to an append, and who may wait for it."""
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-from fencepost.broker.log.log_store import Missing, StoredLog
-from fencepost.broker.log.storage.store import Bytes, Piece, SyncTask
+from fencepost.broker.log.log_store import StoredLog
+from fencepost.broker.log.storage.store import Bytes, Store, SyncTask
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
@@ -13,22 +13,17 @@ class FlushedLog(Protocol):
     """What tickets and `LogFlusher` know of a log: `PartitionLog`, where all of this is explained."""
 
     tp: TopicPartition
+    store: Store
     segments: StoredLog
+    binds_late: bool
     disowned: bool
     offline: bool
     flush_at_bytes: int
-
-    @property
-    def binds_late(self) -> bool: ...
-
-    @property
-    def log_start_offset(self) -> int: ...
+    log_start_offset: int
+    high_watermark: int
 
     @property
     def log_end_offset(self) -> int: ...
-
-    @property
-    def high_watermark(self) -> int: ...
 
     @property
     def unflushed_bytes(self) -> int: ...
@@ -40,8 +35,6 @@ class FlushedLog(Protocol):
     def begin_writeback(self, max_bytes: int) -> tuple[int, list[SyncTask]]: ...
 
     def finish_writeback(self, size_bytes: int) -> None: ...
-
-    def owns(self, place: str) -> bool: ...
 
     def take_offline(self, why: OSError) -> None: ...
 
@@ -69,7 +62,7 @@ class LogFollower(Protocol):
 class Ticket:
     """One append: what the log answered, and when that is durable.
 
-    A store that binds offsets late (`StoredLog.binds_late`) may still change the answer of an unsettled ticket: another
+    A store that binds offsets late (`StoredLog.late`) may still change the answer of an unsettled ticket: another
     writer's rows can move it, or refuse it. The tickets of one log settle in the order of their `end_offset`.
     """
 
@@ -128,27 +121,3 @@ class Ticket:
         self.message = message
         self.base_offset = self.log_append_time_ms = -1
         self.end_offset = end_offset
-
-
-class ReadResult(NamedTuple):
-    """What a fetch of one partition gets."""
-
-    error: ErrorCode
-    parts: list[Piece]
-    """Whole batches, in order; large runs as file regions."""
-    size_bytes: int
-    high_watermark: int
-    last_stable_offset: int
-    log_start_offset: int
-    aborted: list[tuple[int, int]] | None
-    """(producer id, first offset) of the aborted transactions that overlap the batches; None for read_uncommitted."""
-    missing: Missing | None = None
-    """There are batches, and their bytes are on their way; the log's watchers are woken when they arrived."""
-
-
-class TimestampOffset(NamedTuple):
-    """A record found by its time."""
-
-    timestamp_ms: int
-    offset: int
-    leader_epoch: int

@@ -15,7 +15,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from fencepost.broker.metrics.groups import group_metrics
-from fencepost.broker.metrics.transactions import transaction_metrics
+from fencepost.broker.metrics.transactions import has_late_transaction, transaction_metrics
 from fencepost.broker.ports import (
     HasClock,
     HasConfig,
@@ -112,8 +112,8 @@ class BrokerCollector(Collector):
         topics = node.metadata.image.topics_by_name
         partitions = sum(topic.partitions for topic in topics.values())
         logs, now_ms = node.logs.logs(), node.clock.now_ms()
-        producers = sum(len(log.producer_states()) for log in logs)
-        late = sum(log.has_late_transaction(now_ms, node.config.transaction_max_timeout_ms) for log in logs)
+        producers = sum(len(log.producers.entries()) for log in logs)
+        late = sum(has_late_transaction(log, now_ms, node.config.transaction_max_timeout_ms) for log in logs)
         offline = node.offline_count
         for name, text, value in (
             ("kafka_server_replicamanager_leadercount", "Partitions led by this node", partitions),
@@ -241,7 +241,7 @@ def _log_values(log: "PartitionLog") -> tuple[int, ...]:
     """In the order of the families in `_partitions`."""
     start_offset, high_watermark = log.log_start_offset, log.high_watermark
     return (
-        log.size_bytes,
+        log.segments.size_bytes,
         start_offset,
         log.log_end_offset,
         len(log.segments),

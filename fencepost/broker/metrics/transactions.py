@@ -8,7 +8,11 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from fencepost.broker.ports import HasClock, HasLogs, HasMetrics, HasTransactions
 
 if TYPE_CHECKING:
+    from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.transactions.hanging import HangingCheck
+
+LATE_AFTER_MS = 5 * 60 * 1000
+"""Kafka's grace: a transaction is late when it is still open so long after the longest timeout there may be (T10)."""
 
 
 class _Broker(HasClock, HasLogs, HasMetrics, HasTransactions, Protocol):
@@ -82,4 +86,15 @@ def _refusals(node: HasTransactions) -> Iterator[Metric]:
 
 
 def _producer_ids(node: HasLogs) -> int:
-    return len({entry.producer_id for log in node.logs.logs() for entry in log.producer_states()})
+    return len({entry.producer_id for log in node.logs.logs() for entry in log.producers.entries()})
+
+
+def has_late_transaction(log: "PartitionLog", now_ms: int, timeout_max_ms: int) -> bool:
+    """Whether the transaction that holds the LSO is idle for so long that it must be hanging (rows T10, T20).
+
+    As Kafka's PartitionsWithLateTransactionsCount counts it: by the newest timestamp of the producer's batches.
+    """
+    oldest = next(log.producers.open_transactions(), None)
+    if oldest is None or oldest.last_timestamp_ms < 0:
+        return False
+    return now_ms - oldest.last_timestamp_ms > timeout_max_ms + LATE_AFTER_MS

@@ -6,6 +6,7 @@ from fencepost.broker.log.compaction.cleanable import CleanableRange, cleanable_
 from fencepost.broker.log.compaction.cleaning import Cleaning, CleaningLimits, Steps, drive
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.segments import Segments
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.isolation import AbortedFilter
@@ -100,7 +101,7 @@ def batches(log: PartitionLog, isolation: IsolationLevel = UNCOMMITTED) -> list[
     found: list[tuple[BatchHeader, list[Record]]] = []
     offset = log.log_start_offset
     while True:
-        result = log.read(offset, 300, isolation)
+        result = read_batches(log, offset, 300, isolation)
         assert not result.error, result
         if not result.size_bytes:
             return found

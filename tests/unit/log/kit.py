@@ -9,6 +9,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
@@ -122,7 +123,7 @@ def headers(log: PartitionLog, isolation: IsolationLevel = UNCOMMITTED, max_byte
     found: list[BatchHeader] = []
     offset = log.log_start_offset
     while True:
-        result = log.read(offset, max_bytes, isolation)
+        result = read_batches(log, offset, max_bytes, isolation)
         assert not result.error, result
         if not result.size_bytes:
             return found

@@ -48,19 +48,19 @@ async def test_after_many_bytes_a_kill_leaves_only_the_tail_to_scan(monkeypatch)
     async with running(directory) as (checkpointer, seconds):
         for n in range(40):
             send(log, batch(1, 7, 0, n))
-        size = log.size_bytes
+        size = log.segments.size_bytes
         assert scanned_after_a_kill(store) == size
         await checkpointer.run_once()
         assert points(store) == {TP: 40}
         tail = send(log, batch(1, 7, 0, 40))
-        assert scanned_after_a_kill(store) == log.size_bytes - size
+        assert scanned_after_a_kill(store) == log.segments.size_bytes - size
         seconds[0] += 1
         await checkpointer.run_once()
         assert points(store) == {TP: 40}, "one batch more is not worth a checkpoint"
         assert not tail.error
     again = directory_over(crashed(store)).create(TP, TOPIC_ID, LogConfig())
     assert len(headers(again)) == 41
-    assert sorted(again.producer_states()) == sorted(log.producer_states())
+    assert sorted(again.producers.entries()) == sorted(log.producers.entries())
 
 
 async def test_some_seconds_later_fewer_bytes_do(monkeypatch):

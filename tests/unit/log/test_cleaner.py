@@ -17,6 +17,7 @@ from fencepost.broker.log.compaction.record_work import Offload, Work
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.checkpoints import decode_offsets
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FileRegion
@@ -94,7 +95,7 @@ async def test_a_log_that_can_not_be_compacted_is_named_once_and_left_alone(
     while await cleaner.clean_dirtiest():
         pass
     assert list(cleaner.uncleanable()) == [TP]
-    assert cleaner.uncleanable_bytes() == broken.size_bytes
+    assert cleaner.uncleanable_bytes() == broken.segments.size_bytes
     assert [record.getMessage() for record in caplog.records if "uncleanable" in record.getMessage()] == [
         f"partition is uncleanable and is not compacted any more partition=events-0 cause={cleaner.uncleanable()[TP]}"
     ]
@@ -107,7 +108,7 @@ async def test_reading_and_writing_is_throttled_to_what_is_allowed(autojump_cloc
     """log.cleaner.io.max.bytes.per.second: on a clock that only sleeping moves, the time is the bytes by the rate."""
     directory = directory_over(MemoryStore())
     log = dirty(directory, count=400)
-    size = log.size_bytes
+    size = log.segments.size_bytes
     began = trio.current_time()
     assert await cleaner_of(directory, CleanerSettings(io_max_bytes_per_second=1000.0)).clean_dirtiest()
     assert trio.current_time() - began > size / 1000
@@ -120,7 +121,7 @@ async def test_appends_and_reads_go_on_between_the_steps_and_regions_stay_readab
     for number in range(30):
         put(log, ("k", f"{number}" + "x" * 9000))
     log.roll(NOW_MS)
-    result = log.read(0, 200_000, UNCOMMITTED)
+    result = read_batches(log, 0, 200_000, UNCOMMITTED)
     region = next(part for part in result.parts if isinstance(part, FileRegion))
     before = joined([region])
     _, steps = begin(log)
@@ -226,7 +227,7 @@ async def test_the_rate_is_that_of_all_compactions_together(autojump_clock: Mock
     """log.cleaner.io.max.bytes.per.second, as Kafka's one throttler for all its cleaners."""
     directory = directory_over(MemoryStore())
     logs = [dirty(directory, TopicPartition("dirty", number), count=400) for number in range(3)]
-    size = sum(log.size_bytes for log in logs)
+    size = sum(log.segments.size_bytes for log in logs)
     cleaner = cleaner_of(directory, CleanerSettings(threads=3, io_max_bytes_per_second=1000.0))
     began = trio.current_time()
     async with trio.open_nursery() as nursery:

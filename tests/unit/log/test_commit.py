@@ -11,6 +11,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability import flusher as commit_module
 from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.checkpoints import RECOVERY_POINTS, decode_offsets
 from fencepost.broker.log.storage.memory import MemoryStore
@@ -169,7 +170,7 @@ async def test_what_a_reader_saw_is_still_there_after_losing_everything_unsynced
         assert headers(log) == seen
         nursery.cancel_scope.cancel()
     assert headers(over(synced)) == seen
-    assert log.read(3, 1000, UNCOMMITTED).size_bytes == 0
+    assert read_batches(log, 3, 1000, UNCOMMITTED).size_bytes == 0
 
 
 def test_after_a_kill_the_tail_is_synced_before_readers_see_it():

@@ -7,6 +7,7 @@ import pytest
 from fencepost.broker.log.compaction.cleanable import MAX_RELATIVE_OFFSET, grouped, must_roll
 from fencepost.broker.log.compaction.cleaning import CleaningLimits
 from fencepost.broker.log.compaction.offset_map import NOT_FOUND, SLOT_BYTES, OffsetMap
+from fencepost.broker.log.reading import max_timestamp_offset, offset_for_timestamp, read_batches, readable_bytes
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.compression import Compression
@@ -69,7 +70,7 @@ def test_surviving_records_keep_batch_timestamps_headers_and_codec() -> None:
             (0, b"a", b"1", NOW_MS),
             (3, b"b", b"2", NOW_MS),
         ]
-        data = joined(log.read(0, 1 << 20, UNCOMMITTED).parts)
+        data = joined(read_batches(log, 0, 1 << 20, UNCOMMITTED).parts)
         assert all(check_crc(data, at, header) for at, header in iter_headers(data))
 
 
@@ -81,12 +82,12 @@ def test_fetching_inside_a_gap_gives_the_next_batch() -> None:
     clean(log)
     put(log, ("other", "v"))
     for offset in range(40):
-        result = log.read(offset, 1, UNCOMMITTED)
+        result = read_batches(log, offset, 1, UNCOMMITTED)
         assert not result.error
         first = next(header for _, header in iter_headers(joined(result.parts)))
         assert first.last_offset >= offset
         assert first.base_offset == min(base for base, (last, _) in spans(log).items() if last >= offset)
-        assert log.readable_bytes(offset, UNCOMMITTED) > 0
+        assert readable_bytes(log, offset, UNCOMMITTED) > 0
 
 
 def test_the_batch_before_the_end_of_what_was_compacted_stays_though_empty() -> None:
@@ -262,11 +263,11 @@ def test_damaged_bytes_are_not_given_a_new_checksum() -> None:
         put(log, ("k", f"v{number}"))
     log_file(store).data[70] ^= 1
     log.roll(NOW_MS)
-    size = log.size_bytes
+    size = log.segments.size_bytes
     _, steps = begin(log)
     with pytest.raises(CorruptLogFile, match="CRC-32C"):
         list(steps)
-    assert log.size_bytes == size
+    assert log.segments.size_bytes == size
     assert not [name for name in store.child("events-0").sizes() if name.endswith(".cleaned")]
 
 
@@ -291,10 +292,10 @@ def test_the_latest_record_is_found_where_its_batch_was_emptied() -> None:
     put(log, ("b", "2"), timestamp_ms=NOW_MS - 3)
     clean(log)
     assert spans(log)[1] == (1, 0)
-    found = log.max_timestamp_offset()
+    found = max_timestamp_offset(log)
     assert found is not None
     assert (found.timestamp_ms, found.offset) == (NOW_MS - 3, 2)
-    earliest = log.offset_for_timestamp(NOW_MS - 4, UNCOMMITTED)
+    earliest = offset_for_timestamp(log, NOW_MS - 4, UNCOMMITTED)
     assert earliest is not None
     assert earliest.offset == 2
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from fencepost.broker.log.partition import PartitionLog
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.recovery.opening import Recovered, recover
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import Store
@@ -70,7 +71,7 @@ def test_an_abort_marker_goes_after_its_data_and_the_delete_horizon() -> None:
     assert (markers(log), entries(log)) == ([1], [])
     marker = batches(log)[0][0]
     assert (marker.has_delete_horizon, marker.base_timestamp) == (True, NOW_MS + HOUR_MS)
-    data = joined(log.read(0, 1 << 20, UNCOMMITTED).parts)
+    data = joined(read_batches(log, 0, 1 << 20, UNCOMMITTED).parts)
     assert read_marker(data, 0, marker).type is ControlType.ABORT
     clean(log, now_ms=NOW_MS + HOUR_MS - 1)
     assert markers(log) == [1]
@@ -121,7 +122,7 @@ def test_a_marker_in_a_later_group_is_not_discarded_while_data_stands_in_an_earl
     for snapshot in sorted(name for name in store.child("events-0").sizes() if name.endswith(".snapshot")):
         offset = int(snapshot.partition(".")[0])
         again = PartitionLog(log.tp, log.topic_id, log.config, *replayed_from(store, offset))
-        assert (again.last_stable_offset, again.open_transactions()) == (13, [])
+        assert (again.last_stable_offset, list(again.producers.open_transactions())) == (13, [])
 
 
 def test_the_last_batch_of_a_live_producer_stays_though_empty() -> None:
@@ -169,9 +170,9 @@ def test_an_aborted_batch_kept_empty_keeps_its_marker_and_its_entry() -> None:
         clean(log, now_ms=NOW_MS + 2 * hours * HOUR_MS)
     assert spans(log) == {0: (0, 0), 1: (1, 1), 2: (2, 1)}
     assert entries(log) == [(1, 0, 1)]
-    assert log.read(0, 1 << 20, COMMITTED).aborted == [(1, 0)]
+    assert read_batches(log, 0, 1 << 20, COMMITTED).aborted == [(1, 0)]
     again = without_snapshots(store)
-    assert (again.last_stable_offset, again.open_transactions()) == (3, [])
+    assert (again.last_stable_offset, list(again.producers.open_transactions())) == (3, [])
 
 
 def test_a_marker_stays_while_the_snapshot_at_the_log_start_has_its_transaction_open() -> None:
@@ -194,7 +195,7 @@ def test_a_marker_stays_while_the_snapshot_at_the_log_start_has_its_transaction_
             store.child("events-0").remove(name)
     store.remove("recovery-point-offset-checkpoint")
     again = over(crashed(store), COMPACT)
-    assert (again.last_stable_offset, again.open_transactions()) == (4, [])
+    assert (again.last_stable_offset, list(again.producers.open_transactions())) == (4, [])
 
 
 def test_snapshots_within_a_compacted_segment_are_deleted_before_it_counts() -> None:
@@ -220,7 +221,7 @@ def test_aborted_lists_are_right_when_only_some_transactions_were_compacted() ->
     expected = {f"k{number}": f"v{number + 8}" for number in range(4)}
     assert seen(log) == expected
     for offset in range(log.log_end_offset):
-        result = log.read(offset, 400, COMMITTED)
+        result = read_batches(log, offset, 400, COMMITTED)
         got = [header for _, header in iter_headers(joined(result.parts))]
         data = {h.producer_id for h in got if h.is_transactional and not h.is_control and h.record_count}
         assert data <= {producer_id for producer_id, _ in result.aborted or ()}

@@ -8,6 +8,7 @@ import pytest
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import DirectoryInUse, LogDirectory
 from fencepost.broker.log.housekeeping import housekeep
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.errors import ErrorCode
@@ -31,7 +32,7 @@ from tests.unit.log.kit import (
 def test_files_are_made_with_the_first_append(tmp_path):
     directory = LogDirectory.open(tmp_path / "data", durability="os")
     log = directory.create(TP, TOPIC_ID, LogConfig())
-    assert log.read(0, 100, UNCOMMITTED).error is ErrorCode.NONE
+    assert read_batches(log, 0, 100, UNCOMMITTED).error is ErrorCode.NONE
     assert not (tmp_path / "data" / str(TP)).exists()
     send(log, batch())
     assert sorted(os.listdir(tmp_path / "data" / str(TP))) == [
@@ -153,7 +154,7 @@ def test_delete_removes_the_files_and_later_appends_are_refused(tmp_path):
     assert not [name for name in os.listdir(tmp_path / "data") if name.startswith("events")]
     assert directory.get(TP) is None
     assert send(log, batch()).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert log.read(0, 100, UNCOMMITTED).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert read_batches(log, 0, 100, UNCOMMITTED).error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert log.begin_sync() == (1, [])
     fresh = directory.create(TP, TOPIC_ID, LogConfig())
     assert send(fresh, batch()).base_offset == 0

@@ -7,6 +7,7 @@ import pytest
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.disk import SYSTEM_DISK
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.log.kit import (
@@ -32,11 +33,11 @@ def test_enospc_refuses_the_append_and_reads_go_on_until_space_returns():
     log = over(disk)
     transact(log, 7, 0, 0)
     disk.room = 20
-    before = list(log.producer_states())
+    before = list(log.producers.entries())
     assert send(log, batch(1, 7, 0, 1, transactional=True)).error is ErrorCode.KAFKA_STORAGE_ERROR
     assert log.append_marker(7, 1, True, 0, 2, 0).error is ErrorCode.KAFKA_STORAGE_ERROR
-    assert (log.log_end_offset, list(log.producer_states())) == (1, before)
-    assert log.has_open_transaction(7)
+    assert (log.log_end_offset, list(log.producers.entries())) == (1, before)
+    assert log.producers.has_open(7)
     assert len(headers(log)) == 1
     disk.room = 1 << 30
     assert send(log, batch(1, 7, 0, 1, transactional=True)).base_offset == 1
@@ -62,7 +63,7 @@ def test_every_write_may_fail_and_the_log_is_what_was_acknowledged():
         assert [header.base_offset for header in headers(log)] == acknowledged
         again = over(crashed(disk), config)
         assert [header.base_offset for header in headers(again)] == acknowledged
-        assert sorted(again.producer_states()) == sorted(log.producer_states())
+        assert sorted(again.producers.entries()) == sorted(log.producers.entries())
 
 
 def test_eio_is_a_storage_error_as_well():
@@ -81,7 +82,7 @@ def test_a_write_that_stops_half_way_leaves_nothing_on_disk(tmp_path, monkeypatc
     directory = LogDirectory.open(tmp_path / "data", durability="os")
     log = directory.create(TP, TOPIC_ID, LogConfig())
     send(log, batch(1, 7, 0, 0))
-    size = log.size_bytes
+    size = log.segments.size_bytes
     pwrite, ftruncate = os.pwrite, os.ftruncate
     halves = iter([True])
 
@@ -100,7 +101,7 @@ def test_a_write_that_stops_half_way_leaves_nothing_on_disk(tmp_path, monkeypatc
         assert send(log, batch(1, 7, 0, 1)).error is ErrorCode.KAFKA_STORAGE_ERROR
     path = tmp_path / "data" / str(TP) / "00000000000000000000.log"
     assert cutting_fails or path.stat().st_size == size
-    assert log.read(1, 1000, UNCOMMITTED).size_bytes == 0
+    assert read_batches(log, 1, 1000, UNCOMMITTED).size_bytes == 0
     assert ftruncate is os.ftruncate
     assert send(log, batch(1, 7, 0, 1)).base_offset == 1
     assert path.stat().st_size == 2 * size
@@ -117,8 +118,8 @@ def test_a_read_error_is_a_storage_error_and_kills_nothing(tmp_path, monkeypatch
 
     with monkeypatch.context() as patch:
         patch.setattr(SYSTEM_DISK, "pread", broken_pread)
-        assert log.read(0, 1000, UNCOMMITTED).error is ErrorCode.KAFKA_STORAGE_ERROR
-    assert log.read(0, 1000, UNCOMMITTED).size_bytes
+        assert read_batches(log, 0, 1000, UNCOMMITTED).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert read_batches(log, 0, 1000, UNCOMMITTED).size_bytes
     directory.close()
 
 
@@ -127,7 +128,7 @@ def test_a_file_that_shrank_under_the_broker_is_noticed(tmp_path):
     log = directory.create(TP, TOPIC_ID, LogConfig())
     send(log, batch())
     os.truncate(tmp_path / "data" / str(TP) / "00000000000000000000.log", 10)
-    assert log.read(0, 1000, UNCOMMITTED).error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert read_batches(log, 0, 1000, UNCOMMITTED).error is ErrorCode.KAFKA_STORAGE_ERROR
     directory.close()
 
 
@@ -145,7 +146,7 @@ def test_a_log_whose_aborted_index_does_not_fit_on_the_disk_is_not_closed_as_cle
     assert not again.clean
     recovered = again.get(TP)
     assert recovered is not None
-    assert recovered.read(0, 1000, COMMITTED).aborted == [(7, 0)]
+    assert read_batches(recovered, 0, 1000, COMMITTED).aborted == [(7, 0)]
 
 
 def test_the_recovery_point_waits_for_the_aborted_index():

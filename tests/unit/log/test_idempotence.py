@@ -148,10 +148,10 @@ def test_a_plain_batch_inside_a_transaction_is_invalid_txn_state():
 def test_a_refused_batch_changes_nothing():
     log = over(MemoryStore())
     send(log, batch(1, 7, 0, 0))
-    before = list(log.producer_states())
+    before = list(log.producers.entries())
     send(log, batch(1, 7, 0, 9))
     send(log, batch(1, 7, 1, 9))
-    assert list(log.producer_states()) == before
+    assert list(log.producers.entries()) == before
     assert log.log_end_offset == 1
 
 
@@ -160,9 +160,9 @@ def test_p10_an_idle_producer_is_forgotten_but_never_one_with_an_open_transactio
     send(log, batch(1, 7, 0, 0))
     transact(log, 8, 0, 0)
     housekeep(log, NOW_MS + 999)
-    assert {entry.producer_id for entry in log.producer_states()} == {7, 8}
+    assert {entry.producer_id for entry in log.producers.entries()} == {7, 8}
     housekeep(log, NOW_MS + 1000)
-    assert {entry.producer_id for entry in log.producer_states()} == {8}
+    assert {entry.producer_id for entry in log.producers.entries()} == {8}
     assert send(log, batch(1, 7, 0, 55)).error is ErrorCode.NONE, "P5 again"
 
 
@@ -171,13 +171,13 @@ def test_p10_the_clock_of_expiry_follows_the_setting_of_the_moment():
     log = over(MemoryStore(), LogConfig(retention_ms=-1))
     send(log, batch(1, 7, 0, 0))
     housekeep(log, NOW_MS + 5000)
-    assert len(log.producer_states()) == 1
+    assert len(log.producers.entries()) == 1
     altered = Dynamic(node={}, cluster={"producer.id.expiration.ms": "5000"})
     log.config = log_config(BrokerConfig(), {"retention.ms": "-1"}, altered)
     housekeep(log, NOW_MS + 4999)
-    assert len(log.producer_states()) == 1
+    assert len(log.producers.entries()) == 1
     housekeep(log, NOW_MS + 5000)
-    assert not log.producer_states()
+    assert not log.producers.entries()
     assert send(log, batch(1, 7, 0, 9)).error is ErrorCode.NONE, "P5: unknown again"
 
 
@@ -188,7 +188,7 @@ def test_p10_the_number_of_producers_is_bounded_and_the_idlest_go_first():
     for n in range(2, 14):
         log.append(batch(1, n, 0, 0, timestamp_ms=NOW_MS + n), AppendOrigin.CLIENT, NOW_MS + n)
     housekeep(log, NOW_MS + 20)
-    left = {entry.producer_id for entry in log.producer_states()}
+    left = {entry.producer_id for entry in log.producers.entries()}
     assert left == {1, *range(6, 14)}
 
 
@@ -218,7 +218,7 @@ def test_section_0_row_9_the_state_outlives_the_deletion_of_the_data():
     for n in range(4):
         send(log, batch(1, 7, 0, n))
     delete_records(log, -1)
-    assert log.size_bytes == 0 or log.log_start_offset == 4
+    assert log.segments.size_bytes == 0 or log.log_start_offset == 4
     for reopened in (over(crashed(store)), log):
         assert send(reopened, batch(1, 7, 0, 9)).error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
         assert send(reopened, batch(1, 7, 0, 4)).base_offset == 4

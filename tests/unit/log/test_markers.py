@@ -3,6 +3,7 @@
 import pytest
 
 from fencepost.broker.log.producer_state import ALREADY_OPEN, AppendOrigin
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import ErrorCode
@@ -31,7 +32,7 @@ def test_t16_tv2_marker_epoch_must_be_higher(marker_epoch, code):
     log = over(MemoryStore())
     transact(log, 7, 5, 0)
     assert mark(log, marker_epoch, version=2).error is code
-    assert log.has_open_transaction(7) == bool(code)
+    assert log.producers.has_open(7) == bool(code)
 
 
 def test_t25_a_tv2_marker_may_come_again_while_no_transaction_is_open():
@@ -41,7 +42,7 @@ def test_t25_a_tv2_marker_may_come_again_while_no_transaction_is_open():
     assert mark(log, 6, version=2).error is ErrorCode.NONE
     transact(log, 7, 6, 0)
     assert mark(log, 6, version=2).error is ErrorCode.INVALID_PRODUCER_EPOCH, "KAFKA-17754: it would end the next one"
-    assert log.has_open_transaction(7, 6)
+    assert log.producers.has_open(7, 6)
 
 
 def test_t9_an_older_coordinator_is_fenced():
@@ -67,7 +68,7 @@ def test_t8_the_marker_in_the_log_says_what_was_decided(commit):
     log = over(MemoryStore())
     transact(log, 7, 0, 0)
     offset = mark(log, 1, version=2, commit=commit, coordinator_epoch=9).base_offset
-    data = joined(log.read(offset, 1000, UNCOMMITTED).parts)
+    data = joined(read_batches(log, offset, 1000, UNCOMMITTED).parts)
     header = read_header(data)
     marker = read_marker(data, 0, header)
     assert marker.type is (ControlType.COMMIT if commit else ControlType.ABORT)
@@ -84,7 +85,7 @@ def test_t15_a_marker_between_verification_and_append_takes_the_guard_away():
     end(log, 7, 0, commit=False)
     late = log.append(batch(1, 7, 0, 0, transactional=True), AppendOrigin.CLIENT, NOW_MS, guard=guard)
     assert late.error is ErrorCode.INVALID_TXN_STATE
-    assert not log.has_open_transaction(7)
+    assert not log.producers.has_open(7)
 
 
 def test_t15_a_marker_overtakes_a_batch_whose_transaction_was_open_when_it_came():
@@ -97,7 +98,7 @@ def test_t15_a_marker_overtakes_a_batch_whose_transaction_was_open_when_it_came(
     end(log, 7, 0, commit=True)
     late = batch(1, 7, 0, 2, transactional=True)
     assert log.append(late, AppendOrigin.CLIENT, NOW_MS, guard=ALREADY_OPEN).error is ErrorCode.INVALID_TXN_STATE
-    assert not log.open_transactions()
+    assert not list(log.producers.open_transactions())
 
 
 def test_t15_no_guard_is_needed_while_this_epochs_transaction_is_open():

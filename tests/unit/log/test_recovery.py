@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from fencepost.broker.log.config import LogConfig
+from fencepost.broker.log.reading import max_timestamp_offset, offset_for_timestamp, read_batches
 from fencepost.broker.log.storage.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment import file_name
@@ -64,9 +65,9 @@ def picture(log):
     return {
         "end": log.log_end_offset,
         "lso": log.last_stable_offset,
-        "producers": sorted(log.producer_states()),
-        "open": log.open_transactions(),
-        "aborted": log.read(log.log_start_offset, 1 << 20, COMMITTED).aborted,
+        "producers": sorted(log.producers.entries()),
+        "open": list(log.producers.open_transactions()),
+        "aborted": read_batches(log, log.log_start_offset, 1 << 20, COMMITTED).aborted,
         "batches": headers(log),
         "committed": headers(log, COMMITTED),
     }
@@ -198,7 +199,7 @@ def test_a_repair_of_the_aborted_index_seals_no_wrong_other_index():
         del files[name]
     over(store, CONFIG)
     again = over(crashed(store), CONFIG)
-    found = again.offset_for_timestamp(NOW_MS, UNCOMMITTED)
+    found = offset_for_timestamp(again, NOW_MS, UNCOMMITTED)
     assert found is not None
     assert found.offset == 0
     for segment in list(again.segments)[:-1]:
@@ -267,12 +268,12 @@ def test_an_open_transaction_is_still_open_and_can_be_ended_after_a_crash():
     store = MemoryStore()
     transact(over(store), 7, 0, 0, count=2)
     log = over(crashed(store))
-    assert log.has_open_transaction(7, 0)
+    assert log.producers.has_open(7, 0)
     assert (log.last_stable_offset, log.log_end_offset) == (0, 2)
     assert send(log, batch(1, 7, 0, 2, transactional=True)).error is ErrorCode.NONE
     end(log, 7, 1, commit=False, version=2)
     assert log.last_stable_offset == 4
-    assert log.read(0, 1000, COMMITTED).aborted == [(7, 0)]
+    assert read_batches(log, 0, 1000, COMMITTED).aborted == [(7, 0)]
 
 
 def test_a_checkpoint_within_a_segment_lets_the_scan_begin_there():
@@ -314,8 +315,8 @@ def test_log_append_time_and_timestamps_survive():
         send(log, batch(timestamp_ms=NOW_MS + n))
     again = over(crashed(store), config)
     for n in range(30):
-        assert again.offset_for_timestamp(NOW_MS + n, COMMITTED).offset == n
-    assert again.max_timestamp_offset().offset == 29
+        assert offset_for_timestamp(again, NOW_MS + n, COMMITTED).offset == n
+    assert max_timestamp_offset(again).offset == 29
 
 
 def test_the_time_index_forgets_records_that_the_crash_took():
@@ -328,11 +329,11 @@ def test_the_time_index_forgets_records_that_the_crash_took():
     copy = crashed(store)
     del log_file(copy).data[-1:]
     again = over(copy, config)
-    found = again.max_timestamp_offset()
+    found = max_timestamp_offset(again)
     assert found is not None
     assert (found.offset, found.timestamp_ms) == (2, NOW_MS + 2)
-    assert again.offset_for_timestamp(NOW_MS + 3, COMMITTED) is None
+    assert offset_for_timestamp(again, NOW_MS + 3, COMMITTED) is None
     send(again, batch(timestamp_ms=NOW_MS + 3))
-    found = again.max_timestamp_offset()
+    found = max_timestamp_offset(again)
     assert found is not None
     assert (found.offset, found.timestamp_ms) == (3, NOW_MS + 3)

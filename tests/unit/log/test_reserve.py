@@ -10,6 +10,7 @@ import pytest
 from fencepost.broker.log import partition
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.recovery.opening import recover
 from fencepost.broker.log.recovery.scanning import need_no_batch_after_damage
 from fencepost.broker.log.storage.files import FileStore
@@ -262,7 +263,7 @@ def test_readers_see_no_room(tmp_path):
     data = batch(2)
     send(log, data)
     settle_small(log)
-    read = log.read(0, 1 << 20, COMMITTED)
+    read = read_batches(log, 0, 1 << 20, COMMITTED)
     assert read.size_bytes == len(data)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.retention import SegmentFacts, deletable
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.errors import ErrorCode
@@ -146,12 +147,12 @@ def test_row_20_kafkas_way_lets_the_start_of_an_open_transaction_expire(commit):
     housekeep(log, NOW_MS + 2000)
     for again in (log, over(crashed(store), config)):
         assert again.log_start_offset == again.log_end_offset == again.last_stable_offset == 7
-        assert [txn.first_offset for txn in again.open_transactions()] == [0]
+        assert [txn.first_offset for txn in again.producers.open_transactions()] == [0]
         transact(again, 7, 0, 1)
         assert (again.last_stable_offset, again.high_watermark) == (7, 8)
         end(again, 7, 0, commit=commit)
         assert again.last_stable_offset == again.high_watermark == 9
-        assert again.read(7, 1 << 20, COMMITTED).aborted == ([] if commit else [(7, 0)])
+        assert read_batches(again, 7, 1 << 20, COMMITTED).aborted == ([] if commit else [(7, 0)])
 
 
 def test_expired_data_goes_from_an_idle_active_segment_as_well_and_offsets_go_on():
@@ -159,7 +160,7 @@ def test_expired_data_goes_from_an_idle_active_segment_as_well_and_offsets_go_on
     log = over(store, LogConfig(retention_ms=1000))
     send(log, batch(3))
     housekeep(log, NOW_MS + 5000)
-    assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (3, 3, 0)
+    assert (log.log_start_offset, log.log_end_offset, log.segments.size_bytes) == (3, 3, 0)
     again = over(crashed(store), LogConfig(retention_ms=1000))
     assert (again.log_start_offset, again.log_end_offset) == (3, 3)
     assert send(again, batch()).base_offset == 3
@@ -183,7 +184,7 @@ def test_l3_delete_records_moves_the_start_at_once_and_for_good():
         send(log, batch())
     assert delete_records(log, 4) == (ErrorCode.NONE, 4)
     assert log.log_start_offset == 4
-    assert log.read(3, 1000, UNCOMMITTED).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert read_batches(log, 3, 1000, UNCOMMITTED).error is ErrorCode.OFFSET_OUT_OF_RANGE
     assert delete_records(log, 2) == (ErrorCode.NONE, 4), "it never moves back"
     assert over(crashed(store)).log_start_offset == 4, "kept through kill -9"
 
@@ -215,8 +216,8 @@ def test_i1_the_lso_is_never_below_the_log_start():
     log = over(MemoryStore())
     transact(log, 7, 0, 0, count=4)
     assert delete_records(log, 2) == (ErrorCode.NONE, 2)
-    assert log.last_stable_offset == log.first_unstable_offset == 2
-    assert log.read(2, 1000, COMMITTED).size_bytes == 0
+    assert log.last_stable_offset == 2
+    assert read_batches(log, 2, 1000, COMMITTED).size_bytes == 0
     end(log, 7, 0, commit=True)
     assert log.last_stable_offset == 5
 

@@ -9,6 +9,7 @@ import pytest
 from fencepost.broker.handlers.api01_fetch import leader_epoch_error
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.reading import epoch_end_offset, max_timestamp_offset, offset_for_timestamp, read_batches
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FileRegion
 from fencepost.protocol.compression import Compression
@@ -86,10 +87,10 @@ def test_offset_for_timestamp_finds_the_first_record_not_earlier(reopened):
     delete_records(log, 20)
     for wanted in range(NOW_MS - 1, NOW_MS + 1002, 7):
         expected = next((n for n in range(20, len(times)) if times[n] >= wanted), None)
-        found = log.offset_for_timestamp(wanted, UNCOMMITTED)
+        found = offset_for_timestamp(log, wanted, UNCOMMITTED)
         assert (None if found is None else found.offset) == expected
     latest = max(times[20:])
-    found = log.max_timestamp_offset()
+    found = max_timestamp_offset(log)
     assert found is not None
     assert (found.timestamp_ms, found.offset) == (latest, times.index(latest, 20))
 
@@ -100,15 +101,15 @@ def test_kip_734_the_largest_timestamp_below_the_high_watermark():
         send(log, batch(timestamp_ms=NOW_MS + n))
     settle(log)
     send(log, batch(timestamp_ms=NOW_MS + 500))
-    found = log.max_timestamp_offset()
+    found = max_timestamp_offset(log)
     assert found is not None
     assert (found.offset, found.timestamp_ms) == (19, NOW_MS + 19)
 
 
 def test_an_empty_log_has_no_timestamps():
     log = over(MemoryStore())
-    assert log.max_timestamp_offset() is None
-    assert log.offset_for_timestamp(0, COMMITTED) is None
+    assert max_timestamp_offset(log) is None
+    assert offset_for_timestamp(log, 0, COMMITTED) is None
 
 
 def test_l10_epochs_and_where_they_end():
@@ -121,7 +122,7 @@ def test_l10_epochs_and_where_they_end():
     send(log, batch(1))
     for again in (log, over(crashed(store))):
         assert again.leader_epoch == 7
-        answers = {epoch: again.epoch_end_offset(epoch) for epoch in range(-1, 9)}
+        answers = {epoch: epoch_end_offset(again, epoch) for epoch in range(-1, 9)}
         assert answers == {
             -1: (-1, -1),
             0: (0, 3),
@@ -150,16 +151,16 @@ def test_large_pieces_are_file_regions_that_outlive_their_segment(tmp_path):
     log = directory.create(TP, TOPIC_ID, LogConfig(segment_bytes=300_000))
     for _ in range(4):
         send(log, batch(value=b"x" * 100_000))
-    result = log.read(0, 1 << 20, UNCOMMITTED)
+    result = read_batches(log, 0, 1 << 20, UNCOMMITTED)
     assert all(isinstance(part, FileRegion) for part in result.parts)
-    assert sum(len(part) for part in result.parts) == result.size_bytes == log.size_bytes
+    assert sum(len(part) for part in result.parts) == result.size_bytes == log.segments.size_bytes
     before = joined(result.parts)
     delete_records(log, -1)
     directory.delete(TP)
     assert joined(result.parts) == before, "the descriptors live as long as the regions"
     small = directory.create(TP, TOPIC_ID, LogConfig())
     send(small, batch())
-    assert isinstance(small.read(0, 1 << 20, UNCOMMITTED).parts[0], bytes)
+    assert isinstance(read_batches(small, 0, 1 << 20, UNCOMMITTED).parts[0], bytes)
     directory.close()
 
 

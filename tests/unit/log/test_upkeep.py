@@ -89,9 +89,9 @@ def test_a_snapshot_of_very_many_producers_is_left_to_the_chores(few_at_once):
     for chore in directory.chores():
         chore.sync()
     assert all(log.snapshots.has(base) for base in bases)
-    expected = sorted(log.producer_states())
+    expected = sorted(log.producers.entries())
     again = opened(disk.kill()).create(TP, TOPIC_ID, TINY)
-    assert sorted(again.producer_states()) == expected
+    assert sorted(again.producers.entries()) == expected
 
 
 def test_a_checkpoint_and_a_clean_stop_take_it_along(few_at_once):

@@ -4,6 +4,7 @@ import pytest
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.producer_state import AppendOrigin
+from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.protocol.batch_header import rewrite_crc
 from fencepost.protocol.compression import Compression, compress
@@ -21,7 +22,7 @@ def records(*timestamps_ms, key=b"k"):
 
 
 def stored(log):
-    data = joined(log.read(0, 1 << 20, UNCOMMITTED).parts)
+    data = joined(read_batches(log, 0, 1 << 20, UNCOMMITTED).parts)
     header = read_header(data)
     return header, decode_records(data, 0, header)
 
@@ -326,7 +327,7 @@ def test_l9_a_batch_in_the_topics_codec_is_stored_as_it_came():
     log = over(MemoryStore(), LogConfig(compression_type="zstd", compression_zstd_level=19))
     data = build_batch([(NOW_MS, b"k", PROSE, ())], compression=Compression.ZSTD, level=1)
     send(log, bytes(data))
-    assert joined(log.read(0, 1 << 20, UNCOMMITTED).parts)[61:] == bytes(data)[61:]
+    assert joined(read_batches(log, 0, 1 << 20, UNCOMMITTED).parts)[61:] == bytes(data)[61:]
 
 
 def test_a_read_only_buffer_is_taken_as_well():
@@ -343,7 +344,7 @@ def test_stored_batches_carry_offset_and_leader_epoch_and_a_valid_crc():
     log.leader_epoch = 4
     for _ in range(3):
         send(log, batch(2))
-    data = joined(log.read(0, 1 << 20, UNCOMMITTED).parts)
+    data = joined(read_batches(log, 0, 1 << 20, UNCOMMITTED).parts)
     for number, (at, header) in enumerate(iter_headers(data)):
         assert (header.base_offset, header.partition_leader_epoch) == (2 * number, 4)
         assert check_crc(data, at, header)

@@ -97,7 +97,7 @@ class LogCleaner:
 
     def uncleanable_bytes(self) -> int:
         """Bytes of their logs."""
-        return sum(log.size_bytes for log in self._uncleanable if not log.disowned)
+        return sum(log.segments.size_bytes for log in self._uncleanable if not log.disowned)
 
     async def clean_dirtiest(self) -> bool:
         """Compact the log that needs it most; False where none does."""

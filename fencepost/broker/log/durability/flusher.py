@@ -348,7 +348,7 @@ class LogFlusher:
 
     def _lose(self, failures: Sequence[tuple[FlushedLog, OSError]]) -> None:
         for log, error in failures:
-            if self._lost is None or not log.owns(str(error.filename)):
+            if self._lost is None or not _is_of(log, str(error.filename)):
                 raise error
             if not log.offline:
                 log.take_offline(error)
@@ -358,6 +358,11 @@ class LogFlusher:
         self._next.logs[log] = None
         self._asked.set()
         return self._next
+
+
+def _is_of(log: FlushedLog, path: str) -> bool:
+    """Whether a file or directory is part of this log."""
+    return path == log.store.place or path.startswith(f"{log.store.place}/")
 
 
 def awaits_flush(log: FlushedLog) -> bool:
