@@ -2,6 +2,7 @@
 
 import datetime
 import ipaddress
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,13 @@ class Authority:
             encryption = serialization.BestAvailableEncryption(password.encode())
         signed.key.write_bytes(key.private_bytes(_PEM, _PKCS8, encryption))
         return signed
+
+    def server_context(self) -> ssl.SSLContext:
+        """For a server in this process, at 127.0.0.1."""
+        signed = self.sign("server", addresses=["127.0.0.1"])
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(signed.certificate, signed.key)
+        return context
 
     def _builder(
         self, subject: x509.Name, public: ec.EllipticCurvePublicKey, expired: bool = False

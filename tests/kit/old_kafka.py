@@ -1,6 +1,5 @@
 """A proxy that makes a broker of today look like Apache Kafka 2.1, and keeps what a client asks of it."""
 
-import struct
 from collections import deque
 from typing import Any
 
@@ -10,6 +9,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_request_header, read_response_header, write_response_header
 from fencepost.protocol.messages.api18_api_versions import ApiVersionsResponse
 from fencepost.protocol.registry import KNOWN_BY_KEY
+from tests.kit.frames import FrameReader, framed
 
 KAFKA_2_1: dict[int, tuple[int, int]] = {
     0: (0, 7),
@@ -53,7 +53,6 @@ KAFKA_2_1: dict[int, tuple[int, int]] = {
     42: (0, 1),
 }
 """API key -> versions, as Kafka 2.1.0 answers ApiVersions (clients' protocol guide of that release)."""
-_SIZE = struct.Struct(">i")
 _METADATA, _FIND_COORDINATOR, _API_VERSIONS = 3, 10, 18
 _TOLD_IN_FULL = 3
 """The version of ApiVersions that 2.1 does not know, and answers in v0 without a list."""
@@ -90,7 +89,8 @@ class OldKafka:
             try:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._answers, broker, client, asked, nursery.cancel_scope)
-                    async for frame in _frames(client):
+                    frames = FrameReader(client)
+                    while (frame := await frames.next()) is not None:
                         await self._request(frame, client, broker, asked)
                     nursery.cancel_scope.cancel()
             except* (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -104,7 +104,7 @@ class OldKafka:
         if key == _API_VERSIONS and version >= _TOLD_IN_FULL:
             api = KNOWN_BY_KEY[key]
             body = api.response.encode(ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[]), 0)
-            await _send(client, write_response_header(api, 0, header.correlation_id) + body)
+            await client.send_all(framed(write_response_header(api, 0, header.correlation_id), body))
             return
         named = (KNOWN_BY_KEY[key].name if key in KNOWN_BY_KEY else str(key), version)
         self.asked.add(named)
@@ -112,7 +112,7 @@ class OldKafka:
         if not low <= version <= high:
             self.wrong.add(named)
         asked.append((key, version))
-        await _send(broker, frame)
+        await broker.send_all(framed(frame))
 
     async def _answers(
         self,
@@ -121,7 +121,8 @@ class OldKafka:
         asked: deque[tuple[int, int]],
         scope: trio.CancelScope,
     ) -> None:
-        async for frame in _frames(broker):
+        frames = FrameReader(broker)
+        while (frame := await frames.next()) is not None:
             key, version = asked.popleft()
             if key in (_METADATA, _FIND_COORDINATOR, _API_VERSIONS):
                 api = KNOWN_BY_KEY[key]
@@ -129,7 +130,7 @@ class OldKafka:
                 answer = api.response.decode(frame, version, start)
                 self._change(key, answer)
                 frame = write_response_header(api, version, correlation) + api.response.encode(answer, version)
-            await _send(client, frame)
+            await client.send_all(framed(frame))
         scope.cancel()
 
     def _change(self, key: int, answer: Any) -> None:
@@ -146,21 +147,3 @@ class OldKafka:
                 node.host, node.port = "127.0.0.1", self.port
         elif answer.node_id >= 0:
             answer.host, answer.port = "127.0.0.1", self.port
-
-
-async def _frames(stream: trio.SocketStream) -> Any:
-    buffer = bytearray()
-    while True:
-        while len(buffer) >= _SIZE.size and len(buffer) >= _SIZE.size + _SIZE.unpack_from(buffer)[0]:
-            end = _SIZE.size + _SIZE.unpack_from(buffer)[0]
-            frame = bytes(buffer[_SIZE.size : end])
-            del buffer[:end]
-            yield frame
-        data = await stream.receive_some(1 << 16)
-        if not data:
-            return
-        buffer += data
-
-
-async def _send(stream: trio.SocketStream, frame: bytes) -> None:
-    await stream.send_all(_SIZE.pack(len(frame)) + frame)

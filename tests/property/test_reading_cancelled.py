@@ -16,8 +16,8 @@ import fencepost
 from fencepost import TopicPartition
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
-from tests.unit.client.fetch_broker import FetchBroker, ScriptedCluster
-from tests.unit.client.scripted_broker import HANG_UP
+from tests.kit.fetch_broker import FetchBroker, ScriptedCluster
+from tests.kit.scripted_broker import HANG_UP
 
 pytestmark = pytest.mark.long
 
@@ -50,7 +50,7 @@ def filled(cluster: ScriptedCluster) -> dict[int, list[int]]:
     for number in range(PARTITIONS):
         seen[number] = offsets = []
         for turn in range(6):
-            first = cluster.end(number)
+            first = cluster.logs[number].end
             if turn % 3 == 0:
                 cluster.write(number, [b"v"] * 4)
                 offsets += range(first, first + 4)
@@ -112,7 +112,7 @@ async def play(plan: list[tuple[Read, int, int, int]]) -> None:
                             got[partition].append(offset)
             assert got == expected
             positions = {n: consumer._fetcher.states[TopicPartition("t", n)].position for n in got}
-            assert positions == {n: cluster.end(n) for n in got}, "behind the last marker"
+            assert positions == {n: cluster.logs[n].end for n in got}, "behind the last marker"
         nursery.cancel_scope.cancel()
 
 

@@ -19,7 +19,8 @@ from fencepost.spark_connector.source.options import Mode, parse_options
 from fencepost.spark_connector.source.planner import OffsetRange, PlanError, Planner, split
 from fencepost.spark_connector.source.reader import DataLoss
 from fencepost.spark_connector.source.scan import Limit
-from tests.spark.fake_broker import FakeBroker, FakeLog
+from tests.kit.batch_log import BatchLog
+from tests.kit.spark_broker import FakeBroker
 
 T0, T1, T2 = (TopicPartition("t", number) for number in range(3))
 LEADER = Address("b", 1)
@@ -207,7 +208,7 @@ def test_a_limit_is_spread_by_the_backlog_of_the_partitions() -> None:
 
 def test_a_limit_counts_what_read_committed_sees() -> None:
     """Markers and aborted records take nothing from maxOffsetsPerTrigger, so that no micro-batch is empty for them."""
-    log = FakeLog().aborted_run(1, *[b"x"] * 50).data(b"a", b"b", b"c").aborted_run(2, b"x").data(b"d", b"e", b"f")
+    log = BatchLog().aborted_run(1, *[b"x"] * 50).data(b"a", b"b", b"c").aborted_run(2, b"x").data(b"d", b"e", b"f")
     log.marker(9, True)
     with FakeBroker({T0: log}) as broker:
         cluster = Cluster(broker.settings())
@@ -224,7 +225,7 @@ def test_a_limit_counts_what_read_committed_sees() -> None:
 
 
 @contextmanager
-def counting(logs: dict[TopicPartition, FakeLog], **options: str) -> Iterator[Planner]:
+def counting(logs: dict[TopicPartition, BatchLog], **options: str) -> Iterator[Planner]:
     """A stream's planner over logs made by hand."""
     with FakeBroker(logs) as broker:
         named = {"kafka.bootstrap.servers": str(broker.address), "subscribe": "t", **options}
@@ -238,7 +239,7 @@ def counting(logs: dict[TopicPartition, FakeLog], **options: str) -> Iterator[Pl
 
 def test_what_a_partition_does_not_use_up_goes_to_the_others() -> None:
     """Nearly all of the backlog is aborted: a limit by the offsets' share would give one record at a time."""
-    logs = {T0: FakeLog().aborted_run(1, *[b"x"] * 900), T1: FakeLog()}
+    logs = {T0: BatchLog().aborted_run(1, *[b"x"] * 900), T1: BatchLog()}
     for number in range(60):
         logs[T1].data(b"%d" % number)
     with counting(logs) as stream:
@@ -247,7 +248,7 @@ def test_what_a_partition_does_not_use_up_goes_to_the_others() -> None:
 
 
 def test_bytes_are_counted_as_the_log_holds_them_and_one_record_always_goes() -> None:
-    log = FakeLog().aborted_run(1, b"x" * 5000)
+    log = BatchLog().aborted_run(1, b"x" * 5000)
     for _ in range(10):
         log.data(b"v" * 1000)
     with counting({T0: log}) as stream:
@@ -260,7 +261,7 @@ def test_bytes_are_counted_as_the_log_holds_them_and_one_record_always_goes() ->
 
 def test_holes_that_compaction_left_count_for_nothing() -> None:
     kept = [Record(offset, 0, None, b"kept") for offset in (40, 41, 90)]
-    log = FakeLog().raw(build_batch(kept, base_offset=0, last_offset_delta=99)).data(b"later")
+    log = BatchLog().raw(build_batch(kept, base_offset=0, last_offset_delta=99)).data(b"later")
     with counting({T0: log}) as stream:
         assert [stream.limited({T0: at}, {T0: 101}, Limit(1))[T0] for at in (0, 41, 42, 91)] == [41, 90, 100, 101]
         assert stream.visible({T0: 0}, {T0: 101}, 4) == 4
@@ -268,7 +269,7 @@ def test_holes_that_compaction_left_count_for_nothing() -> None:
 
 
 def test_what_is_known_to_be_invisible_is_not_given_to_a_task() -> None:
-    log = FakeLog().aborted_run(1, *[b"x"] * 50).data(b"a", b"b")
+    log = BatchLog().aborted_run(1, *[b"x"] * 50).data(b"a", b"b")
     with counting({T0: log}) as stream:
         end = stream.limited({T0: 0}, {T0: 53}, Limit(1))
         assert end == {T0: 52}

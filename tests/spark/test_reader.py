@@ -19,7 +19,9 @@ from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.network.wire import BrokerError
 from fencepost.spark_connector.source.options import ALL_COLUMNS
 from fencepost.spark_connector.source.reader import DataLoss, FetchSettings, RangeReader
-from tests.spark.fake_broker import VERSIONS, FakeBroker, FakeLog
+from tests.kit.batch_log import BatchLog
+from tests.kit.frames import framed
+from tests.kit.spark_broker import VERSIONS, FakeBroker
 
 TP = TopicPartition("flights", 3)
 
@@ -37,7 +39,7 @@ def settings(**options: Any) -> FetchSettings:
 
 
 def read(
-    log: FakeLog,
+    log: BatchLog,
     start: int = 0,
     stop: int | None = None,
     prepare: Callable[[FakeBroker], None] | None = None,
@@ -58,14 +60,14 @@ def read(
 
 
 def test_aborted_runs_and_markers_are_left_out_and_leave_holes_everywhere_i2() -> None:
-    log = FakeLog().aborted_run(1, b"x", b"x").data(b"a", producer_id=2).marker(2, True)
+    log = BatchLog().aborted_run(1, b"x", b"x").data(b"a", producer_id=2).marker(2, True)
     log.aborted_run(1, b"x").data(b"b", b"c").aborted_run(2, b"x", b"x")
     assert read(log) == [(3, b"a"), (7, b"b"), (8, b"c")]
 
 
 @pytest.mark.parametrize("fetch_bytes", [1, 150, 4 << 20])
 def test_any_part_of_the_log_can_be_a_range_whatever_the_size_of_a_fetch(fetch_bytes: int) -> None:
-    log = FakeLog().data(b"a", b"b", b"c").aborted_run(1, b"x", b"x").hole(2)
+    log = BatchLog().data(b"a", b"b", b"c").aborted_run(1, b"x", b"x").hole(2)
     log.data(b"d", b"e", producer_id=1).marker(1, True).data(b"f")
     everything = read(log)
     assert [value for _, value in everything] == [b"a", b"b", b"c", b"d", b"e", b"f"]
@@ -76,32 +78,32 @@ def test_any_part_of_the_log_can_be_a_range_whatever_the_size_of_a_fetch(fetch_b
 
 
 def test_a_range_of_nothing_but_markers_ends() -> None:
-    log = FakeLog()
+    log = BatchLog()
     for producer_id in range(5):
         log.marker(producer_id, producer_id % 2 == 0)
     assert read(log) == []
 
 
 def test_compacted_batches_with_their_last_records_gone_end_a_range() -> None:
-    log = FakeLog().raw(build_batch([Record(2, 0, None, b"kept")], base_offset=0, last_offset_delta=9))
+    log = BatchLog().raw(build_batch([Record(2, 0, None, b"kept")], base_offset=0, last_offset_delta=9))
     log.raw(build_batch([], base_offset=10, last_offset_delta=4))
     assert read(log) == [(2, b"kept")]
 
 
 @pytest.mark.parametrize("codec", list(Compression))
 def test_compressed_batches_are_read(codec: Compression) -> None:
-    log = FakeLog().data(b"a" * 50, b"b" * 50, codec=codec).data(b"c").data(b"d", b"e", codec=codec)
+    log = BatchLog().data(b"a" * 50, b"b" * 50, codec=codec).data(b"c").data(b"d", b"e", codec=codec)
     assert [value for _, value in read(log, 1, 4)] == [b"b" * 50, b"c", b"d"]
 
 
 def test_read_uncommitted_sees_aborted_and_open_records_but_no_markers() -> None:
-    log = FakeLog().aborted_run(1, b"x").data(b"open", producer_id=2)
+    log = BatchLog().aborted_run(1, b"x").data(b"open", producer_id=2)
     log.stable = 2
     assert read(log, isolation=IsolationLevel.READ_UNCOMMITTED) == [(0, b"x"), (2, b"open")]
 
 
 def test_the_next_fetch_is_asked_for_before_the_current_one_is_handed_out() -> None:
-    log = FakeLog().data(b"a").data(b"b").data(b"c")
+    log = BatchLog().data(b"a").data(b"b").data(b"c")
     with FakeBroker({TP: log}) as broker:
         cluster = Cluster(broker.settings(), {TP: broker.address})
         fetches = RangeReader(cluster, TP, 0, 3, settings(fetch_bytes=1)).fetches()
@@ -129,7 +131,7 @@ def test_an_answer_is_not_kept_in_memory_while_the_next_one_is_waited_for() -> N
             answers.append(weakref.ref(fetched.buffer))
             return fetched
 
-    log = FakeLog().data(b"a").data(b"b").data(b"c")
+    log = BatchLog().data(b"a").data(b"b").data(b"c")
     with FakeBroker({TP: log}) as broker:
         cluster = Cluster(broker.settings(), {TP: broker.address})
         for _ in Watched(cluster, TP, 0, 3, settings(fetch_bytes=1)).arrow_batches():
@@ -139,7 +141,7 @@ def test_an_answer_is_not_kept_in_memory_while_the_next_one_is_waited_for() -> N
 
 
 def test_the_planners_leader_spares_the_question_for_it() -> None:
-    log = FakeLog().data(b"a")
+    log = BatchLog().data(b"a")
     with FakeBroker({TP: log}) as broker:
         cluster = Cluster(broker.settings(), {TP: broker.address})
         list(RangeReader(cluster, TP, 0, 1, settings()).fetches())
@@ -148,7 +150,7 @@ def test_the_planners_leader_spares_the_question_for_it() -> None:
 
 
 def test_a_connection_that_breaks_is_made_anew_and_nothing_is_lost_or_doubled() -> None:
-    log = FakeLog()
+    log = BatchLog()
     for number in range(12):
         log.data(b"%d" % number)
     calls = iter(range(1000))
@@ -171,7 +173,7 @@ def test_retriable_answers_are_asked_again_with_fresh_metadata(code: ErrorCode) 
 
         broker.fault = fault
 
-    assert read(FakeLog().data(b"a"), prepare=twice) == [(0, b"a")]
+    assert read(BatchLog().data(b"a"), prepare=twice) == [(0, b"a")]
     assert asked.count("Metadata") == 2
 
 
@@ -180,7 +182,7 @@ def test_a_broker_that_stays_away_is_an_error_after_the_time_for_an_operation() 
         broker.fault = lambda name, request: "close" if name == "Fetch" else None
 
     with pytest.raises(BrokerError, match="closed by the broker"):
-        read(FakeLog().data(b"a"), prepare=always, api_timeout_ms=200)
+        read(BatchLog().data(b"a"), prepare=always, api_timeout_ms=200)
 
 
 def test_an_error_that_waiting_does_not_cure_is_raised_at_once() -> None:
@@ -188,11 +190,11 @@ def test_an_error_that_waiting_does_not_cure_is_raised_at_once() -> None:
         broker.fault = lambda name, request: ErrorCode.TOPIC_AUTHORIZATION_FAILED if name == "Fetch" else None
 
     with pytest.raises(BrokerError, match="TOPIC_AUTHORIZATION_FAILED"):
-        read(FakeLog().data(b"a"), prepare=denied)
+        read(BatchLog().data(b"a"), prepare=denied)
 
 
 def test_records_that_retention_took_are_data_loss() -> None:
-    log = FakeLog().data(b"a").data(b"b").data(b"c")
+    log = BatchLog().data(b"a").data(b"b").data(b"c")
     log.start, log.batches = 2, log.batches[2:]
     with pytest.raises(DataLoss, match=r"offsets 0 to 2 are gone, the partition now holds 2 to 3"):
         read(log)
@@ -200,7 +202,7 @@ def test_records_that_retention_took_are_data_loss() -> None:
 
 
 def test_a_topic_made_anew_that_ends_before_the_range_is_data_loss() -> None:
-    log = FakeLog().data(b"a")
+    log = BatchLog().data(b"a")
     with pytest.raises(DataLoss, match="offsets 5 to 9 are gone"):
         read(log, 5, 9)
     assert read(log, 5, 9, fail_on_data_loss=False) == []
@@ -208,14 +210,14 @@ def test_a_topic_made_anew_that_ends_before_the_range_is_data_loss() -> None:
 
 def test_a_range_that_never_becomes_readable_ends_in_an_error_that_says_why() -> None:
     """An end beyond the last stable offset can not be planned; a log that fell back behind a plan is named."""
-    log = FakeLog().data(b"a").data(b"open", producer_id=2)
+    log = BatchLog().data(b"a").data(b"open", producer_id=2)
     log.stable = 1
     with pytest.raises(BrokerError, match="the last stable offset is 1, the high watermark 2"):
         read(log, 0, 2, api_timeout_ms=100)
 
 
 def test_a_batch_larger_than_the_fetch_is_fetched_with_more_bytes() -> None:
-    log = FakeLog().data(b"x" * 5000).data(b"y")
+    log = BatchLog().data(b"x" * 5000).data(b"y")
 
     def cut(broker: FakeBroker) -> None:
         broker.fetch_limit = 1 << 20
@@ -224,7 +226,7 @@ def test_a_batch_larger_than_the_fetch_is_fetched_with_more_bytes() -> None:
 
 
 def test_a_failing_crc_is_corrupt_unless_the_query_says_not_to_check() -> None:
-    log = FakeLog().data(b"abc")
+    log = BatchLog().data(b"abc")
     broken = bytearray(log.batches[0])
     broken[broken.index(b"abc")] ^= 1
     log.batches[0] = bytes(broken)
@@ -234,7 +236,7 @@ def test_a_failing_crc_is_corrupt_unless_the_query_says_not_to_check() -> None:
 
 
 def test_columns_that_were_not_chosen_are_not_in_the_batches() -> None:
-    log = FakeLog().data(b"a", time_ms=1_700_000_000_123)
+    log = BatchLog().data(b"a", time_ms=1_700_000_000_123)
     with FakeBroker({TP: log}) as broker:
         cluster = Cluster(broker.settings(), {TP: broker.address})
         chosen = settings(columns=("timestamp", "partition", "topic", "timestampType"))
@@ -248,7 +250,7 @@ def test_columns_that_were_not_chosen_are_not_in_the_batches() -> None:
 
 def test_a_broker_that_does_not_know_our_apiversions_is_asked_in_version_0_kip_511() -> None:
     old = {**VERSIONS, 18: (0, 2), 1: (4, 6), 2: (1, 3), 3: (0, 5)}
-    log = FakeLog().aborted_run(1, b"x").data(b"a")
+    log = BatchLog().aborted_run(1, b"x").data(b"a")
     with FakeBroker({TP: log}, old) as broker:
         cluster = Cluster(broker.settings())
         batches = list(RangeReader(cluster, TP, 0, log.end, settings()).arrow_batches())
@@ -258,7 +260,7 @@ def test_a_broker_that_does_not_know_our_apiversions_is_asked_in_version_0_kip_5
 
 
 def test_a_broker_without_a_common_version_is_named() -> None:
-    with FakeBroker({TP: FakeLog().data(b"a")}, {**VERSIONS, 1: (90, 91)}) as broker:
+    with FakeBroker({TP: BatchLog().data(b"a")}, {**VERSIONS, 1: (90, 91)}) as broker:
         cluster = Cluster(broker.settings(), {TP: broker.address})
         with pytest.raises(BrokerError, match="speaks no Fetch"):
             list(RangeReader(cluster, TP, 0, 1, settings()).fetches())
@@ -267,8 +269,8 @@ def test_a_broker_without_a_common_version_is_named() -> None:
 
 def test_an_answer_that_is_no_answer_ends_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     for frame in (struct.pack(">i", 77) + b"\xff" * 40, b"\x00"):
-        with FakeBroker({TP: FakeLog().data(b"a")}) as broker:
-            monkeypatch.setattr(broker, "_answer", lambda _, frame=frame: frame)
+        with FakeBroker({TP: BatchLog().data(b"a")}) as broker:
+            monkeypatch.setattr(broker, "_answer", lambda _, frame=frame: framed(frame))
             cluster = Cluster(broker.settings(api_timeout_ms=100))
             with pytest.raises(BrokerError, match=r"broker at 127\.0\.0\.1"):
                 cluster.topics(None)

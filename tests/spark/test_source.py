@@ -22,14 +22,15 @@ from fencepost.spark_connector.source import limited_stream
 from fencepost.spark_connector.source.planner import PlanError
 from fencepost.spark_connector.source.task import RangePartition
 from pyspark_fencepost import DefaultSource
-from tests.spark.fake_broker import FakeBroker, FakeLog
+from tests.kit.batch_log import BatchLog
+from tests.kit.spark_broker import FakeBroker
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 @pytest.fixture
 def broker() -> Iterator[FakeBroker]:
-    logs = {T0: FakeLog().data(b"a", b"b").aborted_run(1, b"x").data(b"c"), T1: FakeLog().data(b"d", b"e")}
+    logs = {T0: BatchLog().data(b"a", b"b").aborted_run(1, b"x").data(b"c"), T1: BatchLog().data(b"d", b"e")}
     with FakeBroker(logs) as serving:
         yield serving
 

@@ -7,9 +7,9 @@ import pytest
 import trio
 import trio.testing
 
-from tests.unit.client.fetch_broker import FetchBroker, ScriptedCluster
+from tests.kit.fetch_broker import FetchBroker, ScriptedCluster
+from tests.kit.scripted_broker import ScriptedBroker
 from tests.unit.client.reading_kit import Start
-from tests.unit.client.scripted_broker import ScriptedBroker
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import trio
 
 import fencepost
 from fencepost import TopicPartition
-from tests.unit.client.fetch_broker import FetchBroker
+from tests.kit.fetch_broker import FetchBroker
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Start = Callable[..., Awaitable[FetchBroker]]

@@ -10,17 +10,6 @@ import fencepost
 from fencepost import ErrorCode, KafkaError, TopicPartition
 from fencepost.client.admin import ItemErrors, NewTopic
 from fencepost.client.errors import FatalError, RetriableError
-from fencepost.protocol.messages.api02_list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-from fencepost.protocol.messages.api03_metadata import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
 from fencepost.protocol.messages.api15_describe_groups import DescribedGroup, DescribeGroupsResponse
 from fencepost.protocol.messages.api16_list_groups import ListedGroup, ListGroupsResponse
@@ -34,7 +23,8 @@ from fencepost.protocol.messages.api32_describe_configs import (
 from fencepost.protocol.messages.api33_alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from fencepost.protocol.messages.api42_delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from fencepost.protocol.registry import API_BY_NAME
-from tests.unit.client.scripted_broker import HANG_UP, ScriptedBroker
+from tests.kit.answers import OffsetTold, metadata_told, partitions_told
+from tests.kit.scripted_broker import HANG_UP, ScriptedBroker
 
 OF_KAFKA_2_1 = {
     "ListOffsets": 4,
@@ -64,17 +54,14 @@ class Node(ScriptedBroker):
         self.node_id = node_id
         self.cluster = cluster
 
+    def nodes(self) -> dict[int, int]:
+        return {node.node_id: node.port for node in self.cluster.nodes}
+
     def on_Metadata(self, request: Any, version: int) -> Any:
-        brokers = [
-            MetadataResponseBroker(node_id=node.node_id, host="127.0.0.1", port=node.port)
-            for node in self.cluster.nodes
-        ]
-        partitions = [
-            MetadataResponsePartition(partition_index=n, leader_id=leader, replica_nodes=[leader], isr_nodes=[leader])
-            for n, leader in enumerate(self.cluster.leaders)
-        ]
-        topics = [MetadataResponseTopic(name=entry.name, partitions=partitions) for entry in request.topics or ()]
-        return MetadataResponse(brokers=brokers, controller_id=self.cluster.controller, topics=topics)
+        names = [entry.name for entry in request.topics or ()]
+        partitions = partitions_told({n: (leader, -1) for n, leader in enumerate(self.cluster.leaders)}, [1, 2])
+        topics = dict.fromkeys(names, partitions)
+        return metadata_told(self.nodes(), names, topics, controller=self.cluster.controller)
 
     def on_FindCoordinator(self, request: Any, version: int) -> Any:
         node = self.cluster.nodes[self.cluster.coordinator - 1]
@@ -104,20 +91,9 @@ class Node(ScriptedBroker):
     def on_ListGroups(self, request: Any, version: int) -> Any:
         return ListGroupsResponse(groups=[ListedGroup(group_id=f"g{self.node_id}", protocol_type="consumer")])
 
-    def on_ListOffsets(self, request: Any, version: int) -> Any:
-        topics = []
-        for topic in request.topics:
-            parts = []
-            for entry in topic.partitions:
-                here = self.cluster.leaders[entry.partition_index] == self.node_id
-                code = ErrorCode.NONE if here else ErrorCode.NOT_LEADER_OR_FOLLOWER
-                parts.append(
-                    ListOffsetsPartitionResponse(
-                        partition_index=entry.partition_index, error_code=code, offset=100 + entry.partition_index
-                    )
-                )
-            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=parts))
-        return ListOffsetsResponse(topics=topics)
+    def offset_at(self, number: int, timestamp: int, isolation: int) -> OffsetTold:
+        here = self.cluster.leaders[number] == self.node_id
+        return ErrorCode.NONE if here else ErrorCode.NOT_LEADER_OR_FOLLOWER, 100 + number, -1
 
     def on_DescribeConfigs(self, request: Any, version: int) -> Any:
         settings = [("retention.ms", "5000", 1), ("cleanup.policy", "delete", 1), ("segment.ms", "9", 5)]

@@ -11,7 +11,7 @@ import fencepost
 from fencepost import AuthenticationError, ErrorCode, RetriableError
 from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeResponse
 from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateResponse
-from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
+from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
 SECONDS = 100

@@ -13,7 +13,7 @@ from fencepost.client.consumer.read_errors import CorruptRecords
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record
-from tests.unit.client.fetch_broker import ScriptedCluster
+from tests.kit.fetch_broker import ScriptedCluster
 from tests.unit.client.reading_kit import T0, Start, read, values
 
 FILLER = b"".join(b"%08d" % number for number in range(20_000))

@@ -12,7 +12,7 @@ import fencepost
 from fencepost import KafkaError, RetriableError
 from fencepost.client.background import Background
 from fencepost.client.network.retry import Backoff, RetryPolicy
-from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.kit.scripted_broker import ScriptedBroker
 
 Script = Callable[..., Any]
 QUICK = {"default_api_timeout_ms": 300, "retry_backoff_ms": 1}

@@ -12,7 +12,7 @@ import trio.testing
 import fencepost
 from fencepost import AuthorizationError, ErrorCode, KafkaError, RetriableError
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdResponse
-from tests.unit.client.scripted_broker import SILENCE, ScriptedBroker
+from tests.kit.scripted_broker import SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
 Opened = Callable[[fencepost.Client], AbstractAsyncContextManager[Any]]

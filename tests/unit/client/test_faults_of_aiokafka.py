@@ -19,7 +19,7 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from tests.unit.client.scripted_broker import HANG_UP, ScriptedBroker
+from tests.kit.scripted_broker import HANG_UP, ScriptedBroker
 
 Script = Callable[..., Any]
 GROUP = GroupMetadata("g", 3, "member", None)

@@ -9,7 +9,8 @@ import trio.testing
 import fencepost
 from fencepost.client.consumer.read_errors import LogTruncated, OffsetOutOfRange
 from fencepost.protocol.errors import ErrorCode
-from tests.unit.client.fetch_broker import FetchBroker, ScriptedCluster, moved_to, prefer
+from tests.kit.batch_log import BatchLog
+from tests.kit.fetch_broker import FetchBroker, ScriptedCluster, moved_to, prefer
 from tests.unit.client.reading_kit import T0, Start, read, until, values, wait_fetched
 
 # -- fetch sessions and versions
@@ -115,7 +116,7 @@ async def test_out_of_range_goes_where_the_policy_says(
 ) -> None:
     """KIP-1106 for the duration: the first record of ten seconds ago."""
     broker = await start(cluster)
-    cluster.log_start[0] = 5
+    cluster.logs[0] = BatchLog(start=5, end=5)
     cluster.write(0, values(5, 3))
     cluster.times[90_000] = 6
     client = fencepost.Client(broker.address, wall_clock=lambda: 100.0)
@@ -131,7 +132,7 @@ async def test_out_of_range_goes_where_the_policy_says(
 
 async def test_without_a_policy_the_program_is_told_and_may_seek(start: Start, cluster: ScriptedCluster) -> None:
     broker = await start(cluster)
-    cluster.log_start[0] = 5
+    cluster.logs[0] = BatchLog(start=5, end=5)
     cluster.write(0, values(5, 3))
     async with fencepost.Client(broker.address) as kafka, kafka.consumer(auto_offset_reset="none") as consumer:
         consumer.assign([T0])
@@ -178,7 +179,7 @@ async def test_ends_by_isolation(start: Start, cluster: ScriptedCluster) -> None
     """I6"""
     broker = await start(cluster)
     cluster.write(0, values(0, 10))
-    cluster.last_stable[0] = 6
+    cluster.logs[0].stable = 6
     async with fencepost.Client(broker.address) as kafka, kafka.consumer("t") as consumer:
         assert await consumer.end_offsets() == {T0: 6}
         assert await consumer.end_offsets(T0, isolation=fencepost.IsolationLevel.READ_UNCOMMITTED) == {T0: 10}
@@ -193,8 +194,7 @@ async def unclean_election(broker: FetchBroker, cluster: ScriptedCluster, consum
     """Ten records were read in epoch 0; the new leader of epoch 1 has only `end` of them, and others after that."""
     cluster.write(0, values(0, 10))
     await read(consumer, 10)
-    first = cluster.batches[0][0]
-    cluster.batches[0] = [first] if end == 10 else []
+    cluster.logs[0] = BatchLog().raw(cluster.logs[0].batches[0]) if end == 10 else BatchLog()
     cluster.epoch[0] = 1
     if end < 10:
         cluster.write(0, values(0, end))

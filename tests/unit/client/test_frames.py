@@ -1,7 +1,7 @@
 """Memory of large answers that is used again: never while anything refers to it, and never more than is promised."""
 
 import os
-import ssl
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,7 @@ import fencepost
 from fencepost.client.network import frames
 from fencepost.client.network.frames import LARGE_BYTES, FramePool
 from tests.kit.certificates import Authority
-from tests.unit.client.fetch_broker import FetchBroker, ScriptedCluster
-from tests.unit.client.reading_kit import Start
+from tests.kit.fetch_broker import FetchBroker, ScriptedCluster
 
 FRAME = 1 << 20
 
@@ -108,36 +107,18 @@ def small_pool(monkeypatch: pytest.MonkeyPatch) -> FramePool:
 
 @pytest.fixture
 def tls(tmp_path: Any) -> Authority:
-    made = Authority(tmp_path)
-    made.sign("server", addresses=["127.0.0.1"])
-    return made
-
-
-async def served_by_tls(broker: FetchBroker, authority: Authority, nursery: trio.Nursery) -> dict[str, Any]:
-    """Put the broker behind TLS; the options for a client of it."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(authority.ca.with_name("server.pem"), authority.ca.with_name("server.key"))
-
-    async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
-        try:
-            await broker._connection(stream)  # type: ignore[arg-type]
-        except trio.BrokenResourceError:
-            return
-
-    listeners = await trio.open_ssl_over_tcp_listeners(0, context, host="127.0.0.1")
-    broker.port = listeners[0].transport_listener.socket.getsockname()[1]
-    nursery.start_soon(trio.serve_listeners, serve, listeners)
-    return {"security_protocol": "ssl", "ssl_cafile": str(authority.ca)}
+    return Authority(tmp_path)
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "tls"])
 async def test_what_a_program_holds_stays_equal_after_later_fetches(
-    start: Start, nursery: trio.Nursery, small_pool: FramePool, tls: Authority, secure: bool
+    nursery: trio.Nursery, small_pool: FramePool, tls: Authority, secure: bool
 ) -> None:
     """Arrays, and the raw bytes of answers, which are views of the frames themselves."""
     cluster = ScriptedCluster()
-    broker = await start(cluster)
-    options = await served_by_tls(broker, tls, nursery) if secure else {}
+    broker = FetchBroker(cluster)
+    await nursery.start(partial(broker.serve, tls=tls.server_context() if secure else None))
+    options: Any = {"security_protocol": "ssl", "ssl_cafile": str(tls.ca)} if secure else {}
     written = [os.urandom(300_000) for _ in range(24)]
     for value in written:
         cluster.write(0, [value])
@@ -171,5 +152,5 @@ async def test_what_a_program_holds_stays_equal_after_later_fetches(
                     raws.append((memoryview(raw.buffer), bytes(raw.buffer)))
                     reached = raw.next_offset
         assert all(held == copied for held, copied in raws)
-        assert b"".join(copied for _, copied in raws) == b"".join(cluster.batches[0])
+        assert b"".join(copied for _, copied in raws) == b"".join(cluster.logs[0].batches)
         assert small_pool.kept_bytes <= frames.MOST_BYTES

@@ -9,7 +9,7 @@ import fencepost
 from fencepost import TopicPartition
 from fencepost.client.consumer.read_errors import CorruptRecords, DeserializationFailed
 from fencepost.protocol.record_batch import build_batch
-from tests.unit.client.fetch_broker import ScriptedCluster
+from tests.kit.fetch_broker import ScriptedCluster
 from tests.unit.client.reading_kit import T0, Start, read, until, values, wait_fetched
 
 

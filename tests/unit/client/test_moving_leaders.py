@@ -12,7 +12,7 @@ import trio.testing
 
 import fencepost
 from fencepost import Delivery, DeliveryError, KafkaError
-from tests.unit.client.moving_brokers import MovingWorld
+from tests.kit.moving_brokers import MovingWorld
 
 PARTITIONS, SENDERS = 3, 6
 ENOUGH_S = 10_000

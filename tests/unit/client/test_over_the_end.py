@@ -13,7 +13,7 @@ from fencepost.client.producer.buffer import BufferMemory
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
 from fencepost.protocol.record_batch import build_batch
-from tests.unit.client.scripted_broker import SILENCE, ScriptedBroker
+from tests.kit.scripted_broker import SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
 

@@ -31,7 +31,7 @@ from fencepost.protocol.messages.api44_incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
-from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.kit.scripted_broker import ScriptedBroker
 
 PASSWORD = "ssl.keystore.password"
 THREADS = "log.cleaner.threads"

@@ -12,7 +12,7 @@ from fencepost import ConfigError, DeliveryError, ErrorCode, KafkaError, Retriab
 from fencepost.client.config import ProducerConfig, parse
 from fencepost.client.producer.buffer import BufferMemory
 from fencepost.client.producer.lane import level_of
-from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
+from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
 

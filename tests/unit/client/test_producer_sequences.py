@@ -10,7 +10,7 @@ import trio
 import fencepost
 from fencepost import ErrorCode, KafkaError, RetriableError
 from fencepost.protocol.messages.api00_produce import LeaderIdAndEpoch
-from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
+from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
 

@@ -4,6 +4,7 @@ import itertools
 import random
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from fencepost import ConfigError, ErrorCode, RetriableError
 from fencepost.client.errors import ConnectionLost
 from fencepost.client.network.wire import open_socket
 from fencepost.protocol.messages.api03_metadata import MetadataResponse
-from tests.unit.client.scripted_broker import SILENCE, ScriptedBroker
+from tests.kit.scripted_broker import SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
 FIRST, SECOND = ("one.example", 9092), ("two.example", 9092)
@@ -112,13 +113,11 @@ async def test_every_address_of_a_name_is_tried(script: Script) -> None:
 
 
 async def test_ipv6_addresses(nursery: trio.Nursery) -> None:
+    broker = ScriptedBroker()
     try:
-        listeners = await trio.open_tcp_listeners(0, host="::1")
+        await nursery.start(partial(broker.serve, host="::1"))
     except OSError:
         pytest.skip("this machine has no IPv6")
-    broker = ScriptedBroker()
-    nursery.start_soon(trio.serve_listeners, broker._connection, listeners)
-    broker.port = listeners[0].socket.getsockname()[1]
     broker_client = fencepost.Client(f"[::1]:{broker.port}")
     async with broker_client as kafka:
         assert await kafka.cluster.refresh(["t"]) == {}

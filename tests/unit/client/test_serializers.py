@@ -19,7 +19,7 @@ from fencepost.client.serializers import (
     Uuid,
     deserialize_call,
 )
-from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.kit.scripted_broker import ScriptedBroker
 
 Script = Callable[..., Any]
 

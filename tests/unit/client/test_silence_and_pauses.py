@@ -15,7 +15,7 @@ import fencepost
 from fencepost import AbortableError, DeliveryError, ErrorCode, KafkaError, RetriableError
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdResponse
-from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
+from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
 ATTEMPTS = 40

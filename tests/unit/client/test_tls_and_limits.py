@@ -1,8 +1,8 @@
 """Connections over TLS, quotas, limits of what is on its way, and what a cancellation leaves behind: nothing."""
 
 import os
-import ssl
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeRespon
 from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticateResponse
 from fencepost.protocol.registry import API_BY_KEY
 from tests.kit.certificates import Authority
-from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
+from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
 METADATA = API_BY_KEY[3]
@@ -26,27 +26,14 @@ METADATA = API_BY_KEY[3]
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    made = Authority(tmp_path_factory.mktemp("pki"))
-    made.sign("server", addresses=["127.0.0.1"])
-    return made
+    return Authority(tmp_path_factory.mktemp("pki"))
 
 
 @pytest.fixture
 async def tls_broker(authority: Authority, nursery: trio.Nursery) -> ScriptedBroker:
     """A scripted broker behind TLS."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(authority.ca.with_name("server.pem"), authority.ca.with_name("server.key"))
     broker = ScriptedBroker(partitions=3)
-
-    async def serve(stream: trio.SSLStream[trio.SocketStream]) -> None:
-        try:
-            await broker._connection(stream)  # type: ignore[arg-type]
-        except trio.BrokenResourceError:
-            return
-
-    listeners = await trio.open_ssl_over_tcp_listeners(0, context, host="127.0.0.1")
-    broker.port = listeners[0].transport_listener.socket.getsockname()[1]
-    nursery.start_soon(trio.serve_listeners, serve, listeners)
+    await nursery.start(partial(broker.serve, tls=authority.server_context()))
     return broker
 
 

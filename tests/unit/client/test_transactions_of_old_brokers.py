@@ -21,7 +21,7 @@ from fencepost.protocol.messages.api03_metadata import (
 )
 from fencepost.protocol.messages.api10_find_coordinator import FindCoordinatorResponse
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
-from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
+from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
 KAFKA_21 = {

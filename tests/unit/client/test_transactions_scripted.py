@@ -10,7 +10,7 @@ import trio
 import fencepost
 from fencepost import AbortableError, ErrorCode, FencedError, OutcomeUnknown
 from fencepost.protocol.messages.api26_end_txn import EndTxnResponse
-from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
+from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker
 
 Script = Callable[..., Any]
 TALK = ("InitProducerId", "AddPartitionsToTxn", "Produce", "EndTxn")

@@ -11,7 +11,7 @@ import fencepost
 from fencepost import TopicPartition
 from fencepost.client.consumer.whole_transactions import TransactionTooLarge, WholeTransaction, WholeTransactions
 from fencepost.protocol.control_records import end_txn_marker
-from tests.unit.client.fetch_broker import ScriptedCluster
+from tests.kit.fetch_broker import ScriptedCluster
 from tests.unit.client.reading_kit import T0, Start
 
 Units = WholeTransactions[bytes, bytes]
@@ -107,7 +107,7 @@ async def test_dropping_what_was_fetched_ahead_loses_no_unit(cluster: ScriptedCl
     cluster.partitions = 2
     broker = await start(cluster)
     cluster.write(0, [b"a"], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-    write_end = cluster.end(0)
+    write_end = cluster.logs[0].end
     assert write_end == 1
     other = TopicPartition("t", 1)
     async with client(broker) as kafka, kafka.consumer(isolation="read_uncommitted") as consumer:

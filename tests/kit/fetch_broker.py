@@ -6,35 +6,21 @@ from typing import Any
 
 import trio
 
-from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import (
-    AbortedTransaction,
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
     NodeEndpoint,
-    PartitionData,
-)
-from fencepost.protocol.messages.api02_list_offsets import (
-    ListOffsetsPartitionResponse,
-    ListOffsetsResponse,
-    ListOffsetsTopicResponse,
-)
-from fencepost.protocol.messages.api03_metadata import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
 )
 from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from fencepost.protocol.record_batch import build_batch, read_header
-from fencepost.protocol.topics import IsolationLevel
-from tests.unit.client.scripted_broker import ScriptedBroker
+from tests.kit.answers import Leader, OffsetTold
+from tests.kit.batch_log import BatchLog
+from tests.kit.scripted_broker import ScriptedBroker
 
 Trouble = Callable[[Any], Any]
 
@@ -47,38 +33,28 @@ class ScriptedCluster:
         self.brokers: dict[int, FetchBroker] = {}
         self.leader: dict[int, int] = defaultdict(lambda: 1)
         self.epoch: dict[int, int] = defaultdict(int)
-        self.batches: dict[int, list[bytes]] = defaultdict(list)
-        self.aborted: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-        """(Producer id, first offset, the marker's offset)."""
-        self.log_start: dict[int, int] = defaultdict(int)
-        self.last_stable: dict[int, int] = {}
+        self.logs: dict[int, BatchLog] = defaultdict(BatchLog)
         self.epoch_ends: dict[tuple[int, int], tuple[int, int]] = {}
         self.times: dict[int, int] = {}
         self.grown = trio.Event()
 
-    def end(self, partition: int) -> int:
-        """The high watermark."""
-        batches = self.batches[partition]
-        return read_header(batches[-1]).next_offset if batches else self.log_start[partition]
-
     def write(self, partition: int, values: Iterable[bytes], **more: Any) -> None:
         """Append one batch of records without keys, each at the millisecond of its offset."""
-        base = self.end(partition)
-        made = [(base + n, None, value, ()) for n, value in enumerate(values)]
-        self.append(partition, build_batch(made, base_offset=base, leader_epoch=self.epoch[partition], **more))
+        self.logs[partition].write(values, leader_epoch=self.epoch[partition], **more)
+        self.wake()
 
     def write_in_transaction(self, partition: int, values: Iterable[bytes], producer_id: int, commit: bool) -> None:
         """A batch and its marker."""
-        first = self.end(partition)
-        self.write(partition, values, producer_id=producer_id, producer_epoch=0, base_sequence=0, transactional=True)
-        at = self.end(partition)
-        if not commit:
-            self.aborted[partition].append((producer_id, first, at))
-        self.append(partition, end_txn_marker(producer_id, 0, commit, 0, 0, base_offset=at))
+        self.logs[partition].transaction(values, producer_id, commit, leader_epoch=self.epoch[partition])
+        self.wake()
 
     def append(self, partition: int, batch: bytes | bytearray) -> None:
-        """Append a batch as it is, and wake the fetches that wait."""
-        self.batches[partition].append(bytes(batch))
+        """Append a batch as it is."""
+        self.logs[partition].raw(batch)
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake the fetches that wait."""
         self.grown.set()
         self.grown = trio.Event()
 
@@ -103,53 +79,17 @@ class FetchBroker(ScriptedBroker):
         """The Fetch requests so far."""
         return [request for name, _, request in self.requests if name == "Fetch"]
 
-    def on_Metadata(self, request: Any, version: int) -> Any:
+    def nodes(self) -> dict[int, int]:
+        return {node: broker.port for node, broker in self.cluster.brokers.items()}
+
+    def leaders(self) -> dict[int, Leader]:
+        return {n: (self.cluster.leader[n], self.cluster.epoch[n]) for n in range(self.cluster.partitions)}
+
+    def offset_at(self, number: int, timestamp: int, isolation: int) -> OffsetTold:
         cluster = self.cluster
-        partitions = [
-            MetadataResponsePartition(
-                partition_index=n,
-                leader_id=cluster.leader[n],
-                leader_epoch=cluster.epoch[n],
-                replica_nodes=list(cluster.brokers),
-                isr_nodes=list(cluster.brokers),
-            )
-            for n in range(cluster.partitions)
-        ]
-        topics = [
-            MetadataResponseTopic(name=self.topic, topic_id=self.topic_id, partitions=partitions)
-            if entry.name == self.topic
-            else MetadataResponseTopic(name=entry.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            for entry in request.topics or ()
-        ]
-        brokers = [
-            MetadataResponseBroker(node_id=node, host="127.0.0.1", port=broker.port)
-            for node, broker in cluster.brokers.items()
-        ]
-        return MetadataResponse(brokers=brokers, controller_id=1, topics=topics)
-
-    def on_ListOffsets(self, request: Any, version: int) -> Any:
-        topics = []
-        for topic in request.topics:
-            parts = []
-            for entry in topic.partitions:
-                number = entry.partition_index
-                offset = self._offset(number, entry.timestamp, request.isolation_level)
-                epoch = self.cluster.epoch[number] if offset >= 0 else -1
-                parts.append(
-                    ListOffsetsPartitionResponse(
-                        partition_index=number, offset=offset, timestamp=entry.timestamp, leader_epoch=epoch
-                    )
-                )
-            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=parts))
-        return ListOffsetsResponse(topics=topics)
-
-    def _offset(self, number: int, timestamp: int, isolation: int) -> int:
-        end = self.cluster.end(number)
-        if timestamp == -2:
-            return self.cluster.log_start[number]
-        if timestamp == -1:
-            return self.cluster.last_stable.get(number, end) if isolation == IsolationLevel.READ_COMMITTED else end
-        return self.cluster.times.get(timestamp, timestamp if timestamp < end else -1)
+        offset = cluster.times.get(timestamp)
+        offset = cluster.logs[number].offset_at(timestamp, isolation) if offset is None else offset
+        return ErrorCode.NONE, offset, cluster.epoch[number] if offset >= 0 else -1
 
     def on_OffsetForLeaderEpoch(self, request: Any, version: int) -> Any:
         topics = []
@@ -157,7 +97,7 @@ class FetchBroker(ScriptedBroker):
             parts = []
             for entry in topic.partitions:
                 known = self.cluster.epoch_ends.get((entry.partition, entry.leader_epoch))
-                epoch, end = known or (entry.leader_epoch, self.cluster.end(entry.partition))
+                epoch, end = known or (entry.leader_epoch, self.cluster.logs[entry.partition].end)
                 parts.append(EpochEndOffset(partition=entry.partition, leader_epoch=epoch, end_offset=end))
             topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=parts))
         return OffsetForLeaderEpochResponse(topics=topics)
@@ -176,10 +116,7 @@ class FetchBroker(ScriptedBroker):
         if request.session_epoch > 0:
             parts = [part for part in parts if told(part)]
         topic = FetchableTopicResponse(topic=self.topic, topic_id=self.topic_id, partitions=parts)
-        endpoints = [
-            NodeEndpoint(node_id=node, host="127.0.0.1", port=broker.port)
-            for node, broker in self.cluster.brokers.items()
-        ]
+        endpoints = [NodeEndpoint(node_id=node, host="127.0.0.1", port=port) for node, port in self.nodes().items()]
         return FetchResponse(
             session_id=session_id, responses=[topic] if parts else [], node_endpoints=endpoints, error_code=0
         )
@@ -216,44 +153,14 @@ class FetchBroker(ScriptedBroker):
 
     def _part(self, entry: Any, request: Any, room: int, *, first: bool) -> Any:
         cluster, number = self.cluster, entry.partition
-        end = cluster.end(number)
-        stable = cluster.last_stable.get(number, end)
-        part = PartitionData(
-            partition_index=number, high_watermark=end, last_stable_offset=stable,
-            log_start_offset=cluster.log_start[number], aborted_transactions=None, records=b"", error_code=0,
-        )  # fmt: skip
+        part = cluster.logs[number].fetched(entry, request.isolation_level, room, first=first)
         if self.troubles[number]:
+            part.records, part.aborted_transactions, part.error_code = b"", None, ErrorCode.NONE
             trouble = self.troubles[number].pop(0)
             if not isinstance(trouble, ErrorCode):
                 return trouble(part)
             part.error_code = trouble
-        elif not cluster.log_start[number] <= entry.fetch_offset <= end:
-            part.error_code = ErrorCode.OFFSET_OUT_OF_RANGE
-        elif cluster.leader[number] != self.node and self.node not in cluster.brokers:
-            part.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        else:
-            committed = request.isolation_level == IsolationLevel.READ_COMMITTED
-            part.records = self._records(entry, room, stable if committed else end, first=first)
-            if committed:
-                part.aborted_transactions = [
-                    AbortedTransaction(producer_id=producer, first_offset=first)
-                    for producer, first, last in cluster.aborted[number]
-                    if last >= entry.fetch_offset
-                ]
         return part
-
-    def _records(self, entry: Any, room: int, end: int, *, first: bool) -> bytes:
-        """Whole batches from the offset on; the first of an answer whatever its size (KIP-74)."""
-        found = b""
-        for batch in self.cluster.batches[entry.partition]:
-            header = read_header(batch)
-            if header.last_offset < entry.fetch_offset:
-                continue
-            fits = len(found) + len(batch) <= min(entry.partition_max_bytes, room)
-            if header.last_offset >= end or not (fits or (first and not found)):
-                break
-            found += batch
-        return found
 
 
 def told(part: Any) -> bool:

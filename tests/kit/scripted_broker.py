@@ -1,6 +1,6 @@
 """A broker that answers what a test tells it to, over a real socket: for what no real broker does on demand."""
 
-import struct
+import ssl
 from collections import defaultdict
 from collections.abc import Callable
 from inspect import isawaitable
@@ -9,20 +9,13 @@ from typing import Any
 import trio
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.headers import read_request_header, write_response_header
 from fencepost.protocol.messages.api00_produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
-from fencepost.protocol.messages.api03_metadata import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
-from fencepost.protocol.messages.api18_api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from fencepost.protocol.messages.api18_api_versions import FinalizedFeatureKey
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdResponse
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -39,8 +32,9 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
 from fencepost.protocol.record_batch import read_header
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.registry import API_BY_KEY
+from tests.kit.answers import Leader, OffsetTold, metadata_told, offsets_told, partitions_told, versions_told
+from tests.kit.frames import Asked, FrameReader
 
-TLS_HELLO = b"\x16\x03"
 HANG_UP = object()
 """A script's answer: close the connection instead of answering."""
 SILENCE = object()
@@ -92,39 +86,35 @@ class ScriptedBroker:
         """The names of the requests so far, or of those that are in `wanted`."""
         return [name for name, _, _ in self.requests if not wanted or name in wanted]
 
-    async def serve(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        listeners = await trio.open_tcp_listeners(self.port, host="127.0.0.1")
+    async def serve(
+        self,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+        *,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        listeners = await trio.open_tcp_listeners(self.port, host=host)
         self.port = listeners[0].socket.getsockname()[1]
         task_status.started()
-        await trio.serve_listeners(self._connection, listeners)
+        if tls is None:
+            await trio.serve_listeners(self._connection, listeners)
+        else:
+            await trio.serve_listeners(self._connection, [trio.SSLListener(one, tls) for one in listeners])
 
-    async def _connection(self, stream: trio.SocketStream) -> None:
-        buffer = bytearray()
+    async def _connection(self, stream: trio.SocketStream | trio.SSLStream[trio.SocketStream]) -> None:
+        frames = FrameReader(stream)
         try:
-            while True:
-                while len(buffer) < 4 or len(buffer) < 4 + struct.unpack(">i", buffer[:4])[0]:
-                    data = await stream.receive_some()
-                    if not data or data[:2] == TLS_HELLO:
-                        return  # Kafka takes that for a frame of 369 MB, and hangs up
-                    buffer += data
-                size = struct.unpack(">i", buffer[:4])[0]
-                frame = bytes(buffer[4 : 4 + size])
-                del buffer[: 4 + size]
-                header = read_request_header(frame)
-                if (header.client_id or "").startswith(STRANGERS):
+            while (frame := await frames.next()) is not None:
+                asked = Asked(frame)
+                if (asked.header.client_id or "").startswith(STRANGERS):
                     return
-                api = API_BY_KEY[header.api_key]
-                request = api.request.decode(frame, header.api_version, header.body_start)
-                answer = self._answer(api.name, header.api_version, request)
+                answer = self._answer(asked.api.name, asked.version, asked.request)
                 if isawaitable(answer):
                     answer = await answer
                 if answer is HANG_UP:
                     return
-                if answer is SILENCE:
-                    continue
-                body = answer if isinstance(answer, bytes) else api.response.encode(answer, header.api_version)
-                head = write_response_header(api, header.api_version, header.correlation_id)
-                await stream.send_all(struct.pack(">i", len(head) + len(body)) + head + body)
+                if answer is not SILENCE:
+                    await stream.send_all(asked.answered(answer))
         except trio.BrokenResourceError:
             return
         finally:
@@ -145,31 +135,31 @@ class ScriptedBroker:
     # -- default answers
 
     def on_ApiVersions(self, request: Any, version: int) -> Any:
-        keys = [
-            ApiVersion(
-                api_key=api.key,
-                min_version=api.served[0],
-                max_version=min(api.served[1], self.highest.get(api.name, 99)),
-            )
-            for api in API_BY_KEY.values()
-        ]
+        ranges = {
+            api.key: (api.served[0], min(api.served[1], self.highest.get(api.name, 99))) for api in API_BY_KEY.values()
+        }
         level = self.transaction_version
         feature = FinalizedFeatureKey(name="transaction.version", max_version_level=level, min_version_level=level)
-        return ApiVersionsResponse(api_keys=keys, finalized_features=[feature] if level else [])
+        return versions_told(ranges, finalized_features=[feature] if level else [])
+
+    def nodes(self) -> dict[int, int]:
+        """By node, the port of every broker of its cluster."""
+        return {1: self.port}
+
+    def leaders(self) -> dict[int, Leader]:
+        """By partition."""
+        return dict.fromkeys(range(self.partitions), (1, -1))
 
     def on_Metadata(self, request: Any, version: int) -> Any:
-        partitions = [
-            MetadataResponsePartition(partition_index=n, leader_id=1, replica_nodes=[1], isr_nodes=[1])
-            for n in range(self.partitions)
-        ]
-        topics = [
-            MetadataResponseTopic(name=self.topic, topic_id=self.topic_id, partitions=partitions)
-            if entry.name == self.topic
-            else MetadataResponseTopic(name=entry.name, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            for entry in request.topics or ()
-        ]
-        broker = MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)
-        return MetadataResponse(brokers=[broker], controller_id=1, topics=topics)
+        topics = {self.topic: partitions_told(self.leaders(), self.nodes())}
+        return metadata_told(self.nodes(), [entry.name for entry in request.topics or ()], topics, self.topic_id)
+
+    def offset_at(self, number: int, timestamp: int, isolation: int) -> OffsetTold:
+        """Where a partition has the first record so late."""
+        raise NotImplementedError
+
+    def on_ListOffsets(self, request: Any, version: int) -> Any:
+        return offsets_told(request, lambda topic, number, time: self.offset_at(number, time, request.isolation_level))
 
     def on_FindCoordinator(self, request: Any, version: int) -> Any:
         found = Coordinator(key=request.coordinator_keys[0], node_id=1, host="127.0.0.1", port=self.port)
@@ -201,13 +191,16 @@ class ScriptedBroker:
 
     def added(self, request: Any, code: ErrorCode) -> Any:
         """An answer to AddPartitionsToTxn: the same code for every partition."""
-        topics = []
-        for topic in request.v3_and_below_topics:
-            parts = [
-                AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
-                for number in topic.partitions
-            ]
-            topics.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=parts))
+        topics = [
+            AddPartitionsToTxnTopicResult(
+                name=topic.name,
+                results_by_partition=[
+                    AddPartitionsToTxnPartitionResult(partition_index=number, partition_error_code=code)
+                    for number in topic.partitions
+                ],
+            )
+            for topic in request.v3_and_below_topics
+        ]
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=topics)
 
     def offsets_taken(self, request: Any, code: ErrorCode = ErrorCode.NONE) -> Any:

@@ -18,14 +18,9 @@ from fencepost.protocol.messages.api00_produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from fencepost.protocol.messages.api03_metadata import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponsePartition,
-    MetadataResponseTopic,
-)
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdResponse
-from tests.unit.client.scripted_broker import HANG_UP, SILENCE, ScriptedBroker, SentBatch
+from tests.kit.answers import Leader, metadata_told, partitions_told
+from tests.kit.scripted_broker import HANG_UP, SILENCE, ScriptedBroker, SentBatch
 
 BEFORE = (
     ErrorCode.NOT_ENOUGH_REPLICAS,
@@ -74,24 +69,20 @@ class MovingBroker(ScriptedBroker):
         self._world = world
         self._node = node
 
+    def nodes(self) -> dict[int, int]:
+        return {node: broker.port for node, broker in self._world.brokers.items()}
+
+    def leaders(self) -> dict[int, Leader]:
+        return dict(enumerate(zip(self._world.leaders, self._world.epochs, strict=True)))
+
     def on_Metadata(self, request: Any, version: int) -> Any:
         world = self._world
         if world.happens(0.25):
             return world.random.choice((HANG_UP, SILENCE))
-        brokers = [
-            MetadataResponseBroker(node_id=node, host="127.0.0.1", port=broker.port)
-            for node, broker in world.brokers.items()
-        ]
-        partitions = [
-            MetadataResponsePartition(
-                partition_index=at, leader_id=leader, leader_epoch=epoch, replica_nodes=[1, 2], isr_nodes=[1, 2]
-            )
-            for at, (leader, epoch) in enumerate(zip(world.leaders, world.epochs, strict=True))
-        ]
-        topic = MetadataResponseTopic(name=self.topic, topic_id=self.topic_id, partitions=partitions)
+        topics = {self.topic: partitions_told(self.leaders(), self.nodes())}
         if world.happens(0.3):
-            topic = MetadataResponseTopic(name=self.topic, error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        return MetadataResponse(brokers=brokers, controller_id=1, topics=[topic] if request.topics else [])
+            topics = {}
+        return metadata_told(self.nodes(), [self.topic] if request.topics else [], topics, self.topic_id)
 
     def on_InitProducerId(self, request: Any, version: int) -> Any:
         self._world.last_producer += 1
