@@ -97,10 +97,9 @@ class Completions:
             return duty.partitions
         if duty.partitions:
             answers = self._writer.write_at_once(duty.marker, duty.partitions)
-            owed = duty.partitions
-            remaining = owed if answers is None else self._settle(duty.transactional_id, owed, answers)
-            if remaining:
-                return remaining
+            owed = duty.partitions if answers is None else self._settle(duty.transactional_id, duty.partitions, answers)
+            if owed:
+                return owed
         self._finish(duty)
         return None
 
