@@ -17,7 +17,7 @@ from fencepost.broker.network.context import CloseConnection, RequestContext
 from fencepost.broker.network.reply import Ready, Reply, Response
 from fencepost.broker.partitions import Leader
 from fencepost.broker.ports import HasConfig, HasMetadata, HasMetrics, HasPartitions, HasPurgatory
-from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.messages.api01_fetch import (
     AbortedTransaction,
     EpochEndOffset,
@@ -54,7 +54,7 @@ class _Read:
         self.tp = tp
         self.ask = ask
         self.log = log
-        self.error = ErrorCode.NONE
+        self.error = NO_ERROR
         self.diverging: EpochEndOffset | None = None
 
 
@@ -87,7 +87,7 @@ class _Fetch:
         for _, _, reads in self.topics:
             for read in reads:
                 log = read.log
-                if read.error is not ErrorCode.NONE or log is None or self._node.partition(read.tp) is not log:
+                if read.error or log is None or self._node.partition(read.tp) is not log:
                     return True
                 offset = read.ask.fetch_offset
                 if offset < log.log_start_offset:
@@ -115,7 +115,7 @@ class _Fetch:
                     left = max(0, left - size)
                 elif answer.error_code or answer.diverging_epoch is not None:
                     settled = True
-                    failed += answer.error_code != ErrorCode.NONE
+                    failed += bool(answer.error_code)
             self._count(name, reads, read_bytes - before, failed)
             responses.append(FetchableTopicResponse(topic=name, topic_id=ask.topic_id, partitions=answers))
         response = FetchResponse(responses=responses)
@@ -143,9 +143,11 @@ class _Fetch:
         """Leader epochs (KIP-320), and what an old reader can not decompress."""
         ask = read.ask
         read.error = leader_epoch_error(ask.current_leader_epoch, log)
-        if read.error is ErrorCode.NONE and self._version < ZSTD_SINCE and log.config.compression_type == "zstd":
+        if read.error:
+            return
+        if self._version < ZSTD_SINCE and log.config.compression_type == "zstd":
             read.error = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-        if read.error is ErrorCode.NONE and ask.last_fetched_epoch >= 0:
+        elif ask.last_fetched_epoch >= 0:
             self._compare_epochs(read, log)
 
     def _compare_epochs(self, read: _Read, log: PartitionLog) -> None:
@@ -160,12 +162,12 @@ class _Fetch:
     def _read_partition(self, read: _Read, left: int, at_least_one: bool) -> tuple[PartitionData, int]:
         """The answer for one partition and the bytes of records in it."""
         log, ask, error = read.log, read.ask, read.error
-        if log is None or error is not ErrorCode.NONE:
+        if log is None or error:
             return self._error_answer(read, error), 0
         # Who comes from a log that was cut may stand beyond this one's end: he reads nothing, from where he may read.
         offset = ask.fetch_offset if read.diverging is None else log.log_end_offset
         result = read_batches(log, offset, min(ask.partition_max_bytes, left), self.isolation, at_least_one)
-        if result.error is not ErrorCode.NONE:
+        if result.error:
             return self._error_answer(read, result.error), 0
         if result.missing is not None:
             self.missing.append(result.missing)
@@ -237,5 +239,5 @@ async def _read_later(node: _Broker, fetch: _Fetch, max_wait_ms: int) -> Ready:
 def leader_epoch_error(claimed: int, log: PartitionLog) -> ErrorCode:
     """Whether a client's idea of the leader epoch is ours (KIP-320); -1 means that it has none."""
     if claimed < 0 or claimed == log.leader_epoch:
-        return ErrorCode.NONE
+        return NO_ERROR
     return ErrorCode.FENCED_LEADER_EPOCH if claimed < log.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH

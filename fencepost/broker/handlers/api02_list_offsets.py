@@ -124,7 +124,7 @@ def _answer(
     if log is None:
         return _refuse(ask, node.absence(tp))
     error = leader_epoch_error(ask.current_leader_epoch, log)
-    if error is not ErrorCode.NONE:
+    if error:
         return _refuse(ask, error)
     if version == 0:
         offsets = _offsets_before(log, ask.timestamp, ask.max_num_offsets)

@@ -12,7 +12,6 @@ from fencepost.broker.log.reading import epoch_end_offset
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.network.reply import Reply
 from fencepost.broker.ports import HasFlusher, HasPartitions
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -50,7 +49,7 @@ def _answer(node: _Broker, tp: TopicPartition, ask: OffsetForLeaderPartition) ->
     if log is None:
         return EpochEndOffset(partition=tp.partition, error_code=node.absence(tp))
     error = leader_epoch_error(ask.current_leader_epoch, log)
-    if error is not ErrorCode.NONE:
+    if error:
         return EpochEndOffset(partition=tp.partition, error_code=error)
     epoch, end_offset = epoch_end_offset(log, ask.leader_epoch)
     return EpochEndOffset(partition=tp.partition, leader_epoch=epoch, end_offset=end_offset)

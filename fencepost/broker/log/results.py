@@ -108,7 +108,7 @@ class Ticket:
     @property
     def last_offset(self) -> int:
         """The offset of the last record; -1 where nothing was appended."""
-        return -1 if self.error is not ErrorCode.NONE else self.end_offset - 1
+        return -1 if self.error else self.end_offset - 1
 
     @property
     def is_settled(self) -> bool:
