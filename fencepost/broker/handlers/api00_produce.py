@@ -218,7 +218,7 @@ def _resolve(
             name = image.name if image is not None else ""
             missing = ErrorCode.UNKNOWN_TOPIC_ID if image is None else None
         for part in topic.partition_data:
-            tp = TopicPartition(name, part.index)
+            tp = tuple.__new__(TopicPartition, (name, part.index))
             log = node.partition(tp)
             batch = part.records if part.records is not None else b""
             write = Write(tp, log, batch, _OK if log is not None else missing or node.absence(tp))

@@ -82,7 +82,7 @@ def check_batch(
     if config.keeps_what_comes and size_bytes <= config.segment_bytes:
         bound_ms = config.message_timestamp_after_max_ms
         if header.max_timestamp - now_ms <= bound_ms or origin is not _CLIENT:
-            return Accepted(batch, header, -1)
+            return tuple.__new__(Accepted, (batch, header, -1))
     if _needs_records(header, config, origin, now_ms):
         return _check_records(batch, header, config, now_ms)
     return _fit(batch, header, config, now_ms)

@@ -50,20 +50,16 @@ class DiskFile:
         self.descriptor: Descriptor | None = None
         self.recently_used = False
         try:
-            self._size_bytes = self._disk.size(self._path)
+            self.size_bytes = self._disk.size(self._path)
             self._exists = True
         except FileNotFoundError:
-            self._size_bytes = 0
+            self.size_bytes = 0
             self._exists = False
-        self._pinned_bytes = self._size_bytes
+        self._pinned_bytes = self.size_bytes
 
     @property
     def place(self) -> str:
         return self._path
-
-    @property
-    def size_bytes(self) -> int:
-        return self._size_bytes
 
     def modified_ms(self) -> int:
         return self._disk.modified_ms(self._path) if self._exists else NEVER_WRITTEN
@@ -78,7 +74,7 @@ class DiskFile:
         length = len(data)
         try:
             if self._staged is not None and self._was_staged(position, data):
-                self._size_bytes = position + length
+                self.size_bytes = position + length
                 return
             if self._ragged:
                 self._cut_ragged_end(descriptor)
@@ -90,14 +86,14 @@ class DiskFile:
         except OSError as error:
             self._undo(descriptor)
             raise OSError(error.errno, f"write: {error.strerror}", self.place) from error
-        self._size_bytes = max(self._size_bytes, position + length)
+        self.size_bytes = max(self.size_bytes, position + length)
         if position < self._pinned_bytes:
             self._pinned_bytes = position
 
     def _with_mark(self, position: int, data: Bytes) -> Bytes:
         """What is appended into reserved room, and behind it the mark that the batches end there."""
         fits = position + len(data) + len(END_MARK) <= self._reserved_to
-        return b"".join((data, END_MARK)) if fits and position == self._size_bytes else data
+        return b"".join((data, END_MARK)) if fits and position == self.size_bytes else data
 
     def _write_rest(self, descriptor: Descriptor, position: int, data: Bytes, written: int) -> None:
         with memoryview(data) as view:
@@ -113,10 +109,10 @@ class DiskFile:
         try:
             self._cut_ragged_end(descriptor)
         except OSError as error:
-            logger.error("could not cut %s back to %d bytes: %s", self.place, self._size_bytes, error.strerror)
+            logger.error("could not cut %s back to %d bytes: %s", self.place, self.size_bytes, error.strerror)
 
     def _cut_ragged_end(self, descriptor: Descriptor) -> None:
-        self._disk.ftruncate(descriptor.fd, self._size_bytes)
+        self._disk.ftruncate(descriptor.fd, self.size_bytes)
         self._ragged = False
         self._reserved_to = 0
 
@@ -124,9 +120,9 @@ class DiskFile:
         self._leave_staged()
         if self._ragged or not self._exists:
             return None
-        descriptor, end = self.descriptor or self._open(), self._size_bytes + len(data)
+        descriptor, end = self.descriptor or self._open(), self.size_bytes + len(data)
         mark = END_MARK if end + len(END_MARK) <= self._reserved_to else b""
-        self._staged = Staged(self._disk, descriptor, self._size_bytes, head, data, mark)
+        self._staged = Staged(self._disk, descriptor, self.size_bytes, head, data, mark)
         return self._staged
 
     def unstage(self, staged: Staging) -> None:
@@ -152,15 +148,15 @@ class DiskFile:
         return True
 
     def reserve(self, size_bytes: int) -> None:
-        if self._ragged or not self._exists or self._reserved_to - self._size_bytes > size_bytes // 8:
+        if self._ragged or not self._exists or self._reserved_to - self.size_bytes > size_bytes // 8:
             return
         if self._staged is not None:
             return  # a thread is writing there
         descriptor = self.descriptor or self._open()
-        reserved_to = self._size_bytes + size_bytes
+        reserved_to = self.size_bytes + size_bytes
         try:
             self._disk.ftruncate(descriptor.fd, reserved_to)
-            self._disk.pwrite(descriptor.fd, END_MARK, self._size_bytes)
+            self._disk.pwrite(descriptor.fd, END_MARK, self.size_bytes)
         except OSError as error:
             logger.debug("nothing reserved in %s: %s", self.place, error.strerror)
             self._undo(descriptor)
@@ -169,11 +165,11 @@ class DiskFile:
 
     def trim(self) -> None:
         self._leave_staged()
-        if self._ragged or self._reserved_to > self._size_bytes:
+        if self._ragged or self._reserved_to > self.size_bytes:
             self._cut_ragged_end(self.descriptor or self._open())
 
     def read(self, position: int, length: int) -> bytes:
-        length = min(length, self._size_bytes - position)
+        length = min(length, self.size_bytes - position)
         if length <= 0:
             return b""
         descriptor = self.descriptor or self._open()
@@ -189,7 +185,7 @@ class DiskFile:
         while have < length:
             part = self._disk.pread(descriptor.fd, length - have, position + have)
             if not part:
-                raise OSError(errno.EIO, f"ends at byte {position + have}, should have {self._size_bytes}", self.place)
+                raise OSError(errno.EIO, f"ends at byte {position + have}, should have {self.size_bytes}", self.place)
             parts.append(part)
             have += len(part)
         return b"".join(parts)
@@ -206,7 +202,7 @@ class DiskFile:
         self._leave_staged()
         descriptor = self.descriptor or self._open()
         self._disk.ftruncate(descriptor.fd, size_bytes)
-        self._size_bytes = size_bytes
+        self.size_bytes = size_bytes
         self._pinned_bytes = min(self._pinned_bytes, size_bytes)
         self._ragged = False
         self._reserved_to = 0
@@ -214,11 +210,11 @@ class DiskFile:
     def sync_target(self) -> SyncTask | None:
         if not self._exists:
             return None
-        start, self._pinned_bytes = self._pinned_bytes, self._size_bytes
-        return FileSync(self._disk, self.descriptor or self._open(), self.place, start, self._size_bytes)
+        start, self._pinned_bytes = self._pinned_bytes, self.size_bytes
+        return FileSync(self._disk, self.descriptor or self._open(), self.place, start, self.size_bytes)
 
     def writeback(self, max_bytes: int) -> tuple[int, SyncTask | None]:
-        start, stop = self._pinned_bytes, min(self._size_bytes, self._pinned_bytes + max_bytes)
+        start, stop = self._pinned_bytes, min(self.size_bytes, self._pinned_bytes + max_bytes)
         if stop <= start:
             return 0, None
         self._pinned_bytes = stop
