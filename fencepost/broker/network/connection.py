@@ -215,7 +215,7 @@ class Connection:
         """
         owed = route, context.correlation_id, self._node.clock.monotonic()
         reply = route.handle(self._node, request, context)
-        if reply is None or isinstance(reply, READY):
+        if isinstance(reply, READY):
             return self._respond(owed, reply)
         if isinstance(reply, Deferred):
             return self._park(owed, reply)

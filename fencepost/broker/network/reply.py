@@ -1,7 +1,7 @@
 """What a handler returns, and by its type what the response waits for."""
 
 from collections.abc import Callable, Collection, Coroutine
-from types import CoroutineType
+from types import CoroutineType, NoneType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from fencepost.coordinator.deferred import Deferred
@@ -45,7 +45,7 @@ class Durable:
 
 Ready: TypeAlias = Response | Encoded | Durable | None
 """A reply that is there. None: the client expects no response (Produce with acks=0)."""
-READY = (ResponseValue, Encoded, Durable)
+READY = (ResponseValue, Encoded, Durable, NoneType)
 """The classes of such replies."""
 Reply: TypeAlias = Ready | Deferred[Ready] | Coroutine[Any, Any, Ready]
 """What a handler returns: a reply that is there, one that another request completes, or one that its connection's task

@@ -119,13 +119,15 @@ class ResponseQueue:
     def _is_settled(self) -> bool:
         """Whether every ticket is settled; where only a brief flush is missing, it is done on the spot."""
         commit = self._node.commit
-        waits = [ticket for ticket in self._tickets if not commit.is_settled(ticket) or ticket.log.binds_late]
-        if not waits:
+        for ticket in self._tickets:
+            if ticket.log.binds_late or not commit.is_settled(ticket):
+                break
+        else:
             return True
-        if any(ticket.log.binds_late for ticket in waits):
+        if any(ticket.log.binds_late for ticket in self._tickets):
             return False  # their responses are to be revised
-        logs = {ticket.log: None for ticket in waits}
-        return commit.settle_here(self._asker, logs) and all(map(commit.is_settled, waits))
+        logs = {ticket.log: None for ticket in self._tickets}
+        return commit.settle_here(self._asker, logs) and all(map(commit.is_settled, self._tickets))
 
     def _clear(self) -> None:
         self._parts, self._size_bytes, self.count = [], 0, 0
