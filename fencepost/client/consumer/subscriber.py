@@ -153,7 +153,9 @@ class Subscriber:
         if self._group.group_id is None:
             self._start(self._follow_topics)
             return
-        kind: type[Membership] = ConsumerMembership if self._config.group_protocol == "consumer" else ClassicMembership
+        kind: type[Membership[Any]] = (
+            ConsumerMembership if self._config.group_protocol == "consumer" else ClassicMembership
+        )
         membership = self._group.membership = kind(self._cluster, self._config, interest, self, self._purpose)
         for task in (membership.run, membership.beat, membership.watch):
             self._start(task)
@@ -201,16 +203,13 @@ class Subscriber:
     # -- what the group does
 
     def at_rest(self) -> bool:
-        """No batch is in the program's hand."""
         return self._progress.resting
 
     def sign_of_life(self) -> object:
-        """Another value whenever the program has asked for something; None while it waits for records."""
         progress = self._progress
         return None if progress.waits else (progress.requests, self._fetcher.metrics.records_consumed)
 
     async def give_up(self, partitions: frozenset[TopicPartition], *, lost: bool) -> None:
-        """These partitions go: commit what is due (unless they are lost), tell the program, stop reading."""
         if lost:
             self._progress.lost = not self._progress.resting
             self._committer.note_loss(partitions)
@@ -241,7 +240,6 @@ class Subscriber:
         self._fetcher.announce()
 
     def fail(self, error: KafkaError) -> None:
-        """The program's next call raises this."""
         self._fetcher.fail(error)
 
     def _put_down(self, partitions: frozenset[TopicPartition]) -> None:

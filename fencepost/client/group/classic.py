@@ -8,9 +8,9 @@ import trio
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.assignors import strategies
 from fencepost.client.core.classic_member import NO_GENERATION, ClassicMember, Joined, JoinedMember
-from fencepost.client.core.group_steps import EXPELLED, Deal, Fail, GiveUp, Join, Step, Sync, Take
+from fencepost.client.core.group_steps import EXPELLED, Deal, Join, Step, Sync
 from fencepost.client.core.group_types import GroupMetadata
-from fencepost.client.errors import KafkaError, RetriableError, code_of, error_for
+from fencepost.client.errors import KafkaError, RetriableError, code_of
 from fencepost.client.group.interest import Interest
 from fencepost.client.group.membership import Membership, Reader
 from fencepost.client.network.cluster import Cluster
@@ -26,7 +26,7 @@ _STATIC_SINCE = 5
 _TELLING = EXPELLED | {ErrorCode.FENCED_INSTANCE_ID}
 
 
-class ClassicMembership(Membership):
+class ClassicMembership(Membership[ClassicMember]):
     """Moves a ClassicMember on."""
 
     def __init__(
@@ -41,18 +41,6 @@ class ClassicMembership(Membership):
         machine = self._machine
         return (NO_GENERATION, "") if machine.generation == NO_GENERATION else (machine.generation, machine.member_id)
 
-    def _next(self) -> Step:
-        return self._machine.step()
-
-    def _has_lost(self) -> bool:
-        return self._machine.has_lost
-
-    def _given_up(self, step: GiveUp) -> None:
-        self._machine.given_up(step.partitions, lost=step.lost)
-
-    def _taken(self, step: Take) -> None:
-        self._machine.taken(step.partitions)
-
     def _subscribed(self) -> None:
         self._looked_at = -float("inf")
         self._machine.subscribe(self._interest.among(self._cluster))
@@ -65,7 +53,7 @@ class ClassicMembership(Membership):
             self._machine.heard(group.generation, code, "OffsetCommit")
             self._happened()
 
-    async def _do(self, step: Step) -> bool:
+    async def _do(self, step: Step) -> None:
         match step:
             case Join():
                 await self._attempt(partial(self._join, step))
@@ -73,12 +61,8 @@ class ClassicMembership(Membership):
                 await self._attempt(partial(self._deal, topics))
             case Sync():
                 await self._attempt(partial(self._sync, step))
-            case Fail(code, api):
-                self._reader.fail(error_for(code, f"group {self.group_id!r} refused the member", api=api))
-                return False
             case _:
                 await self._sleep()
-        return not self._failed
 
     # -- joining
 

@@ -1,5 +1,7 @@
 """What a consumer asks of its group: under which member it commits, and what is committed."""
 
+from typing import Any
+
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.errors import KafkaError
@@ -18,7 +20,7 @@ class GroupClient:
         self._names_member = config.group_protocol == "consumer"
         self._purpose = purpose
         self.group_id = config.group_id
-        self.membership: Membership | None = None
+        self.membership: Membership[Any] | None = None
 
     def metadata(self) -> GroupMetadata:
         """Group, generation and member. Raises KafkaError (INVALID_GROUP_ID) for a consumer without a group."""

@@ -7,9 +7,9 @@ import trio
 
 from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.consumer_member import JOIN, Beat, BeatAnswer, ConsumerMember, Place, Wish
-from fencepost.client.core.group_steps import Fail, GiveUp, Resolve, Step, Take
+from fencepost.client.core.group_steps import Resolve, Step
 from fencepost.client.core.group_types import GroupMetadata
-from fencepost.client.errors import FencedError, KafkaError, RetriableError, code_of, error_for
+from fencepost.client.errors import FencedError, KafkaError, RetriableError, code_of
 from fencepost.client.group.interest import Interest
 from fencepost.client.group.membership import Membership, Reader
 from fencepost.client.network.cluster import ByVersion, Cluster
@@ -28,7 +28,7 @@ def _wish(interest: Interest, assignor: str | None) -> Wish:
     return Wish(tuple(sorted(interest.topics)), interest.pattern, assignor)
 
 
-class ConsumerMembership(Membership):
+class ConsumerMembership(Membership[ConsumerMember]):
     """Moves a ConsumerMember on."""
 
     def __init__(
@@ -46,20 +46,6 @@ class ConsumerMembership(Membership):
         machine = self._machine
         return (-1, "") if machine.epoch == JOIN else (machine.epoch, machine.member_id)
 
-    def _next(self) -> Step:
-        return self._machine.step()
-
-    def _has_lost(self) -> bool:
-        return self._machine.has_lost
-
-    def _given_up(self, step: GiveUp) -> None:
-        self._machine.given_up(step.partitions, lost=step.lost)
-        self._happened()
-
-    def _taken(self, step: Take) -> None:
-        self._machine.taken(step.partitions)
-        self._happened()
-
     def _subscribed(self) -> None:
         self._machine.subscribe(_wish(self._interest, self._config.group_remote_assignor))
 
@@ -70,16 +56,11 @@ class ConsumerMembership(Membership):
         self._machine.refused(group.generation, code)
         self._happened()
 
-    async def _do(self, step: Step) -> bool:
-        match step:
-            case Resolve(topic_ids):
-                await self._attempt(partial(self._learn_names, topic_ids))
-            case Fail(code, api):
-                self._reader.fail(error_for(code, f"group {self.group_id!r} refused the member", api=api))
-                return False
-            case _:
-                await self._sleep()
-        return not self._failed
+    async def _do(self, step: Step) -> None:
+        if isinstance(step, Resolve):
+            await self._attempt(partial(self._learn_names, step.topic_ids))
+        else:
+            await self._sleep()
 
     async def _learn_names(self, topic_ids: frozenset[bytes]) -> None:
         names = self._cluster.names

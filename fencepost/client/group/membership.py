@@ -9,14 +9,14 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import trio
 
 from fencepost.client.config import ConsumerConfig
-from fencepost.client.core.group_steps import GiveUp, Step, Take
+from fencepost.client.core.group_steps import Fail, GiveUp, Step, Take
 from fencepost.client.core.group_types import GroupMetadata
-from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of
+from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of, error_for
 from fencepost.client.group.interest import Interest
 from fencepost.client.network.cluster import GROUP, Cluster, Request
 from fencepost.protocol.errors import ErrorCode
@@ -36,27 +36,37 @@ class Reader(Protocol):
 
     def at_rest(self) -> bool:
         """No batch is in the program's hand, so partitions may change."""
-        ...
 
     def sign_of_life(self) -> object:
         """Another value whenever the program has asked for something; None while it waits for records."""
-        ...
 
     async def give_up(self, partitions: frozenset[TopicPartition], *, lost: bool) -> None:
         """These partitions go: commit what is due (unless they are lost), tell the program, stop reading."""
-        ...
 
     async def take(self, partitions: frozenset[TopicPartition]) -> None:
         """These partitions come: tell the program, read them."""
-        ...
 
     def fail(self, error: KafkaError) -> None:
         """The program's next call raises this."""
-        ...
 
 
-class Membership(ABC):
+class Machine(Protocol):
+    """What both protocols' members know of their partitions: `core.classic_member`, `core.consumer_member`."""
+
+    @property
+    def has_lost(self) -> bool: ...
+    def step(self) -> Step: ...
+    def given_up(self, partitions: frozenset[TopicPartition], *, lost: bool) -> None: ...
+    def taken(self, partitions: frozenset[TopicPartition]) -> None: ...
+
+
+M = TypeVar("M", bound=Machine)
+
+
+class Membership(ABC, Generic[M]):
     """One member of one group, from its tasks' start to `leave`."""
+
+    _machine: M
 
     def __init__(
         self, cluster: Cluster, config: ConsumerConfig, interest: Interest, reader: Reader, purpose: str
@@ -102,7 +112,7 @@ class Membership(ABC):
 
     async def let_act(self) -> None:
         """Wait, at rest, while the group takes partitions away; at once if there is nothing to take, or nobody to."""
-        while (self._wants_rest or self._has_lost()) and not self._ended:
+        while (self._wants_rest or self._machine.has_lost) and not self._ended:
             await self._moved.wait()
 
     def subscribe(self, interest: Interest) -> None:
@@ -125,22 +135,8 @@ class Membership(ABC):
         """Generation and member id; (-1, "") outside of the group."""
 
     @abstractmethod
-    def _next(self) -> Step:
-        """The machine's next step."""
-
-    @abstractmethod
-    async def _do(self, step: Step) -> bool:
-        """A step that is not about giving up and taking; False when it was the last."""
-
-    @abstractmethod
-    def _has_lost(self) -> bool:
-        """Whether partitions are to be put down that may be somebody else's."""
-
-    @abstractmethod
-    def _given_up(self, step: GiveUp) -> None: ...
-
-    @abstractmethod
-    def _taken(self, step: Take) -> None: ...
+    async def _do(self, step: Step) -> None:
+        """A step that only this protocol has; without one, sleep."""
 
     @abstractmethod
     def _subscribed(self) -> None: ...
@@ -160,7 +156,7 @@ class Membership(ABC):
         try:
             while True:
                 with trio.CancelScope() as self._life:
-                    while await self._advance(self._next()):
+                    while await self._advance(self._machine.step()):
                         pass
                     return
                 await self._go_missing()
@@ -174,9 +170,14 @@ class Membership(ABC):
                 await self._give_up(step)
             case Take():
                 await self._reader.take(step.partitions)
-                self._taken(step)
+                self._machine.taken(step.partitions)
+                self._happened()
+            case Fail(code, api):
+                self._reader.fail(error_for(code, f"group {self.group_id!r} refused the member", api=api))
+                return False
             case _:
-                return await self._do(step)
+                await self._do(step)
+                return not self._failed
         return True
 
     async def _give_up(self, step: GiveUp) -> None:
@@ -184,10 +185,11 @@ class Membership(ABC):
         try:
             while not step.lost and not self._reader.at_rest():
                 await self._sleep()
-                if self._next() != step:
+                if self._machine.step() != step:
                     return  # lost meanwhile, or something else is to go
             await self._reader.give_up(step.partitions, lost=step.lost)
-            self._given_up(step)
+            self._machine.given_up(step.partitions, lost=step.lost)
+            self._happened()
         finally:
             self._has_moved()
 
@@ -226,10 +228,11 @@ class Membership(ABC):
         sign = self._reader.sign_of_life()
         await self._say_goodbye(reason)
         self._expel(reason)
-        step = self._next()
+        step = self._machine.step()
         if isinstance(step, GiveUp):
             await self._reader.give_up(step.partitions, lost=True)
-            self._given_up(step)
+            self._machine.given_up(step.partitions, lost=step.lost)
+            self._happened()
         self._has_moved()
         while self._reader.sign_of_life() == sign:
             await self._sleep(_LOOK_S_MAX)
