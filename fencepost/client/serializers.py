@@ -28,7 +28,6 @@ class Serializer(Protocol[T_in]):
 
     def serialize(self, topic: str, headers: list[Header], value: T_in) -> bytes | None:
         """The bytes to send; None for Kafka's null. Whatever is raised leaves `send` as SerializationError."""
-        ...
 
 
 @runtime_checkable
@@ -37,7 +36,6 @@ class Deserializer(Protocol[T_out]):
 
     def deserialize(self, topic: str, headers: Sequence[Header], data: bytes) -> T_out:
         """The value behind `data`. Raises ValueError where there is none."""
-        ...
 
 
 AnySerializer = Serializer[T] | Callable[[T], bytes | None]

@@ -78,7 +78,6 @@ class Releasable(Protocol):
 
     def release(self) -> None:
         """Let it go on; in the broker's thread."""
-        ...
 
 
 class Fault:

@@ -20,11 +20,9 @@ class JumpingClock(trio.abc.Clock):
     # As the broker's clock
 
     def now_ms(self) -> int:
-        """Wall-clock time, in ms since 1970."""
         return time.time_ns() // 1_000_000 + int(self.offset_seconds * 1000)
 
     def monotonic(self) -> float:
-        """Seconds on a clock that never goes back."""
         return time.monotonic() + self.offset_seconds
 
     # As the loop's

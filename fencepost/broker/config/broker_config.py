@@ -161,25 +161,10 @@ def dynamic_problem(name: str, text: str | None) -> str | None:
 
 
 def group_config(config: BrokerConfig) -> "GroupConfig":
-    """The group coordinator's share of the settings."""
+    """The group coordinator's share of the settings; it has them under the same names."""
     from fencepost.coordinator.group.config import GroupConfig
 
-    return GroupConfig(
-        group_min_session_timeout_ms=config.group_min_session_timeout_ms,
-        group_max_session_timeout_ms=config.group_max_session_timeout_ms,
-        group_initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
-        group_max_size=config.group_max_size,
-        offsets_retention_minutes=config.offsets_retention_minutes,
-        offsets_retention_check_interval_ms=config.offsets_retention_check_interval_ms,
-        offset_metadata_max_bytes=config.offset_metadata_max_bytes,
-        offsets_topic_num_partitions=config.offsets_topic_num_partitions,
-        group_coordinator_rebalance_protocols=config.group_coordinator_rebalance_protocols,
-        group_consumer_session_timeout_ms=config.group_consumer_session_timeout_ms,
-        group_consumer_heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-        group_consumer_max_size=config.group_consumer_max_size,
-        group_consumer_assignors=config.group_consumer_assignors,
-        group_consumer_assignment_interval_ms=config.group_consumer_assignment_interval_ms,
-        group_consumer_migration_policy=config.group_consumer_migration_policy.lower(),
-        group_consumer_regex_refresh_interval_ms=config.group_consumer_regex_refresh_interval_ms,
-        group_consumer_bounds=group_bounds(config),
-    )
+    own = {one.name for one in dataclasses.fields(GroupConfig)} - {"group_consumer_bounds"}
+    share: dict[str, Any] = {name: getattr(config, name) for name in own}
+    share["group_consumer_migration_policy"] = config.group_consumer_migration_policy.lower()
+    return GroupConfig(**share, group_consumer_bounds=group_bounds(config))

@@ -1,7 +1,7 @@
 """The configurations of a topic or a broker as DescribeConfigs lists them: value, source, and what stands behind it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fencepost.broker.config.broker_config import ALIASES, SETTINGS, BrokerConfig
 from fencepost.broker.config.fields import Kind, Update, format_value
@@ -68,14 +68,8 @@ def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
             name, strongest.value, strongest.source, read_only, setting.kind, setting.doc, tuple(origins)
         )
         found.append(entry)
-        found += [_alias(entry, alias) for alias, of in ALIASES.items() if of == name]
+        found += [replace(entry, name=alias) for alias, of in ALIASES.items() if of == name]
     return found
-
-
-def _alias(entry: ConfigEntry, alias: str) -> ConfigEntry:
-    return ConfigEntry(
-        alias, entry.value, entry.source, entry.read_only, entry.kind, entry.documentation, entry.synonyms
-    )
 
 
 def default_broker_entries(dynamic: Dynamic) -> list[ConfigEntry]:

@@ -1,5 +1,6 @@
 """The declared settings as the metadata controller asks for them, and what each part of the broker gets of them."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -48,7 +49,6 @@ class TopicRules:
         return group_problem(configs, self.started_with)
 
     def client_metrics_problem(self, configs: Mapping[str, str]) -> Outcome | None:
-        """Why a subscription of client metrics cannot have this whole set of settings, or None."""
         from fencepost.broker.config.client_metrics import metrics_problem  # here: it is seldom asked for
 
         return metrics_problem(configs)
@@ -92,34 +92,17 @@ def rules_of(node: "HasMetadata") -> TopicRules:
 
 
 def log_config(config: BrokerConfig, overrides: Mapping[str, str], dynamic: Dynamic) -> "LogConfig":
-    """A topic's effective configurations as the log wants them."""
+    """A topic's effective configurations as the log wants them: under their own names, and three of the broker's."""
     from fencepost.broker.log.config import LogConfig
 
     value: dict[str, Any] = effective(overrides, config, dynamic)
-    segment_bytes = value["internal.segment.bytes"]
+    dotted = {one.name: one.name.replace("_", ".") for one in dataclasses.fields(LogConfig)}
+    own = {attribute: value[name] for attribute, name in dotted.items() if name in value}
+    own["cleanup_policy"] = frozenset(own["cleanup_policy"])
+    if value["internal.segment.bytes"] is not None:
+        own["segment_bytes"] = value["internal.segment.bytes"]
     return LogConfig(
-        segment_bytes=value["segment.bytes"] if segment_bytes is None else segment_bytes,
-        segment_ms=value["segment.ms"],
-        segment_jitter_ms=value["segment.jitter.ms"],
-        segment_index_bytes=value["segment.index.bytes"],
-        index_interval_bytes=value["index.interval.bytes"],
-        retention_ms=value["retention.ms"],
-        retention_bytes=value["retention.bytes"],
-        max_message_bytes=value["max.message.bytes"],
-        message_timestamp_type=value["message.timestamp.type"],
-        message_timestamp_before_max_ms=value["message.timestamp.before.max.ms"],
-        message_timestamp_after_max_ms=value["message.timestamp.after.max.ms"],
-        cleanup_policy=frozenset(value["cleanup.policy"]),
-        compression_type=value["compression.type"],
-        compression_gzip_level=value["compression.gzip.level"],
-        compression_lz4_level=value["compression.lz4.level"],
-        compression_zstd_level=value["compression.zstd.level"],
-        delete_retention_ms=value["delete.retention.ms"],
-        file_delete_delay_ms=value["file.delete.delay.ms"],
-        min_cleanable_dirty_ratio=value["min.cleanable.dirty.ratio"],
-        min_compaction_lag_ms=value["min.compaction.lag.ms"],
-        max_compaction_lag_ms=value["max.compaction.lag.ms"],
-        min_insync_replicas=value["min.insync.replicas"],
+        **own,
         producer_id_expiration_ms=_now(config, dynamic, "producer.id.expiration.ms"),
         producer_ids_max=config.producer_ids_max,
         retention_spares_open_transactions=bool(_now(config, dynamic, "log.retention.spares.open.transactions")),

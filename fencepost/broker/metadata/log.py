@@ -47,7 +47,6 @@ class MetadataPartitionLog:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last record that was read or written through this view."""
         return self._end_offset
 
     def append(self, values: Sequence[bytes], now_ms: int) -> LogTicket:
@@ -64,18 +63,15 @@ class MetadataPartitionLog:
 
     @property
     def newest(self) -> LogTicket:
-        """A ticket for everything below `end_offset`."""
         return LogTicket(self._commit, Ticket(self._log, self._end_offset))
 
     def read(self) -> Iterator[LoggedBatch]:
-        """Every batch from `end_offset` on, which moves on with them. Raises LogUnreadable at the first damaged one."""
         for next_offset, batch in self._records.replay_from(self._end_offset):
             self._end_offset = next_offset
             values = None if batch.marker_commits is not None else [value or b"" for _, value in batch.records]
             yield LoggedBatch(batch.base_offset, next_offset, batch.timestamp_ms, values)
 
     def seek(self, offset: int) -> None:
-        """Begin at this offset: a snapshot stands for what is before it. Raises LogUnreadable where that is gone."""
         if not self._log.log_start_offset <= offset <= self._log.log_end_offset:
             why = f"goes from offset {self._log.log_start_offset} to {self._log.log_end_offset}, not to {offset}"
             raise LogUnreadable(f"{self._log.store.place} {why}")

@@ -15,23 +15,18 @@ class UnitPositions(Protocol):
     @property
     def given(self) -> bool:
         """Whether something was given that is not committed."""
-        ...
 
     def offsets(self) -> dict[TopicPartition, CommittedOffset]:
         """The offsets to commit now."""
-        ...
 
     def committed(self) -> None:
         """What `offsets` returned last is committed."""
-        ...
 
     def rewind(self) -> None:
         """Give everything again that is not committed."""
-        ...
 
     def forget(self) -> None:
         """It is unknown what is committed."""
-        ...
 
     def close(self) -> None: ...
 

@@ -25,11 +25,9 @@ class Exchange(Protocol):
 
     def first(self) -> bytes:
         """What the client says first."""
-        ...
 
     def step(self, challenge: bytes) -> bytes | None:
         """What to answer; None when all is said and the broker is believed. Raises SaslError or ScramError."""
-        ...
 
 
 @dataclass(frozen=True)

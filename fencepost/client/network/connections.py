@@ -197,7 +197,6 @@ class Connections:
     # -- ending them
 
     def release(self, purpose: str) -> None:
-        """Close the connections of one purpose, when its owner is done."""
         for key in [key for key in self._open if key[1] == purpose]:
             self._open.pop(key).close("its owner was closed")
         for key in [key for key in self._connecting if key[1] == purpose]:

@@ -38,19 +38,15 @@ class Wire(Protocol):
 
     def recv_into(self, into: Any) -> int:
         """Some bytes; 0 at the end. Raises BlockingIOError when there is nothing yet, OSError, AuthenticationError."""
-        ...
 
     def send(self, parts: Sequence[Any]) -> int:
         """How many bytes of `parts` were taken. Raises BlockingIOError when none can be now, OSError."""
-        ...
 
     def flush(self) -> bool:
         """Whether everything that was taken has left. Raises OSError."""
-        ...
 
     def close(self) -> None:
         """End it; may be called again."""
-        ...
 
 
 class PlainWire:

@@ -30,7 +30,6 @@ class Listener(Protocol):
 
     def settled(self, batch: "Batch") -> None:
         """`batch` is done; `batch.error` tells how."""
-        ...
 
 
 class Batch(SequencedBatch):

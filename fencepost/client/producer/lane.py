@@ -20,25 +20,20 @@ class Identity(Protocol):
     @property
     def transactional_id(self) -> str | None:
         """The id that makes batches transactional, or None."""
-        ...
 
     @property
     def current(self) -> tuple[int, int] | None:
         """(producer id, epoch), or None while there is none."""
-        ...
 
     @property
     def highest_produce_version(self) -> int:
         """11 for a transaction whose partitions are added by hand (row T16), else whatever both sides speak."""
-        ...
 
     def acquire(self) -> None:
         """There is no identity: see that there will be one. Called again and again until there is."""
-        ...
 
     def bump(self) -> bool:
         """Move to the next epoch without asking (row P7), or False when that is not this producer's way."""
-        ...
 
 
 @dataclass(slots=True, eq=False, repr=False)

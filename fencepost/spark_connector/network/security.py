@@ -81,7 +81,6 @@ class Asks(Protocol):
 
     def call(self, name: str, request: Any) -> Any:
         """Send a request and wait for its answer."""
-        ...
 
 
 class Refused(Exception):

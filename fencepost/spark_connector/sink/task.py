@@ -38,15 +38,12 @@ class TaskContext(Protocol):
 
     def partitionId(self) -> int:
         """Which of the stage's tasks this is."""
-        ...
 
     def attemptNumber(self) -> int:
         """0, and more where the task was begun again."""
-        ...
 
     def getLocalProperty(self, key: str) -> str | None:
         """What the driver's thread has set; a SQL query's settings are among it."""
-        ...
 
 
 @dataclass
