@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -20,15 +21,6 @@ CHUNK = 500
 """How many records cross at a time."""
 WAIT_S = 0.005
 """How long a record waits for others on this side, while the program hands in more."""
-
-
-class _Handed:
-    """How many records of a row have come to the other side."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
 
 
 class Sending(Mirror):
@@ -75,24 +67,24 @@ class Sending(Mirror):
 
     def _settle(self) -> None:
         with self._lock:
-            records, self._records = self._records, []
+            records, self._records = deque(self._records), []
             if not records:
                 return
-            handed = _Handed()
             try:
-                self._loop.call(self._hand_over, records, handed)
+                self._loop.call(self._hand_over, records)
             except BaseException:
-                self._records = records[handed.count :]  # those that it did not come to wait for another call
+                self._records = list(records)  # those that it did not come to wait for another call
                 raise
 
-    async def _hand_over(self, records: list[tuple[tuple[Any, ...], dict[str, Any]]], handed: "_Handed") -> None:
-        for args, more in records:
+    async def _hand_over(self, records: deque[tuple[tuple[Any, ...], dict[str, Any]]]) -> None:
+        while records:
+            args, more = records[0]
             try:
                 await self._inner.send(*args, **more)
             except Exception:
-                handed.count += 1  # it is wrong, or too late for any
+                records.popleft()  # it is wrong, or too late for any
                 raise
-            handed.count += 1
+            records.popleft()
 
 
 class Batch(Sending, Opened, of=SendMany):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
+from fencepost.client.errors import code_of
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api02_list_offsets, api03_metadata, api61_describe_producers
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
@@ -15,7 +16,6 @@ from fencepost.spark_connector.network.wire import (
     Connection,
     ConnectionLost,
     ConnectionSettings,
-    code_of,
 )
 from fencepost.spark_connector.offsets import Offsets
 

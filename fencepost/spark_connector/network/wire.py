@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fencepost.client.errors import code_of
 from fencepost.client.network.frames import FRAMES
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
@@ -74,14 +75,6 @@ class NotTrusted(BrokerError):
 
     def __init__(self, address: Address, reason: str) -> None:
         super().__init__(f"broker at {address}: {reason}", ErrorCode.SASL_AUTHENTICATION_FAILED)
-
-
-def code_of(number: int) -> ErrorCode:
-    """The error code of a number on the wire; UNKNOWN_SERVER_ERROR for one that is not known here."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 class Ticket(NamedTuple):

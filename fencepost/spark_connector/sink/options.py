@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import uuid
 from collections.abc import Callable, Mapping
@@ -13,7 +12,14 @@ from fencepost.client.config import ClientConfig, TransactionalProducerConfig, n
 from fencepost.client.errors import ConfigError
 from fencepost.client.network.security import SecurityConfig
 from fencepost.spark_connector.network import security
-from fencepost.spark_connector.option_values import OptionError, boolean, not_negative, positive
+from fencepost.spark_connector.option_values import (
+    OF_JAVAS_CLIENTS,
+    OptionError,
+    boolean,
+    canonical,
+    not_negative,
+    positive,
+)
 
 T = TypeVar("T")
 
@@ -33,18 +39,11 @@ SINK_NAMES = (
 # What Spark itself adds to a streaming query's options, and what Spark's Kafka sink takes.
 _ADDED_BY_SPARK = ("checkpointLocation", "queryName", "includeHeaders")
 _OF_A_BATCH = ("queryId", "batchId")
-# What steers Java's producer, its metrics or its sockets.
+# What steers Java's producer or its sockets.
 _WITHOUT_EFFECT = (
     "kafka.retries",
-    "kafka.send.buffer.bytes",
     "kafka.receive.buffer.bytes",
-    "kafka.metric.reporters",
-    "kafka.metrics.num.samples",
-    "kafka.metrics.recording.level",
-    "kafka.metrics.sample.window.ms",
-    "kafka.auto.include.jmx.reporter",
-    "kafka.enable.metrics.push",
-    "kafka.security.providers",
+    *OF_JAVAS_CLIENTS,
     *security.WITHOUT_EFFECT,
 )
 _REFUSED = {
@@ -112,7 +111,7 @@ class SinkOptions:
 
 def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOptions:
     """Check a query's options; raises OptionError with the reason, and the nearest name for one that does not exist."""
-    given = _known(options)
+    given = canonical(options, _SPELLING, _REFUSED, " to the sink")
     if streaming:
         for name in _OF_A_BATCH:
             if name in given:
@@ -134,20 +133,6 @@ def parse_sink_options(options: Mapping[str, str], *, streaming: bool) -> SinkOp
         client=_client_options(given),
         producer=_producer_options(given),
     )
-
-
-def _known(options: Mapping[str, str]) -> dict[str, str]:
-    given: dict[str, str] = {}
-    for name, value in options.items():
-        known = _SPELLING.get(name.lower())
-        if known is None:
-            near = difflib.get_close_matches(name.lower(), _SPELLING, n=1, cutoff=0.5)
-            hint = f"; did you mean {_SPELLING[near[0]]}?" if near else ""
-            raise OptionError(f"option {name} is not known to the sink{hint}")
-        if known in _REFUSED:
-            raise OptionError(f"option {known} can not be set: {_REFUSED[known]}")
-        given[known] = value
-    return given
 
 
 def _transactional_id(given: Mapping[str, str], streaming: bool) -> str:

@@ -6,11 +6,12 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from fencepost.client.errors import code_of
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api08_offset_commit, api10_find_coordinator
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.network.wire import Address, BrokerError, code_of
+from fencepost.spark_connector.network.wire import Address, BrokerError
 from fencepost.spark_connector.offsets import Offsets
 
 log = logging.getLogger(__name__)

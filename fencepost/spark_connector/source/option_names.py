@@ -1,6 +1,7 @@
 """Which options the Spark source knows, what has no effect here, and what is refused with which reason."""
 
 from fencepost.spark_connector.network import security
+from fencepost.spark_connector.option_values import OF_JAVAS_CLIENTS
 
 # What can be said, as it is spelled; Spark hands names over in lower case.
 SOURCE_NAMES = (
@@ -62,7 +63,6 @@ KAFKA_WITHOUT_EFFECT = (
     "kafka.retry.backoff.max.ms",
     "kafka.client.dns.lookup",
     "kafka.client.rack",
-    "kafka.send.buffer.bytes",
     "kafka.allow.auto.create.topics",
     "kafka.exclude.internal.topics",
     "kafka.auto.commit.interval.ms",
@@ -74,13 +74,7 @@ KAFKA_WITHOUT_EFFECT = (
     "kafka.socket.connection.setup.timeout.max.ms",
     "kafka.metadata.recovery.strategy",
     "kafka.metadata.recovery.rebootstrap.trigger.ms",
-    "kafka.metric.reporters",
-    "kafka.metrics.num.samples",
-    "kafka.metrics.recording.level",
-    "kafka.metrics.sample.window.ms",
-    "kafka.auto.include.jmx.reporter",
-    "kafka.enable.metrics.push",
-    "kafka.security.providers",
+    *OF_JAVAS_CLIENTS,
     *security.WITHOUT_EFFECT,
 )
 _KERBEROS = "GSSAPI is not spoken here; kafka.sasl.mechanism can be PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import logging
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
@@ -15,7 +14,7 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.security import security_of
 from fencepost.spark_connector.network.wire import Address, ConnectionSettings
 from fencepost.spark_connector.offsets import EARLIEST, LATEST, parse_partition_offsets
-from fencepost.spark_connector.option_values import OptionError, boolean, not_negative, positive
+from fencepost.spark_connector.option_values import OptionError, boolean, canonical, not_negative, positive
 from fencepost.spark_connector.source.option_names import (
     ENDS,
     ONLY_STREAM,
@@ -94,7 +93,7 @@ _UNIT_BITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 class _Given:
     """The options as given, by their canonical spelling."""
 
-    values: dict[str, str] = field(default_factory=dict)
+    values: dict[str, str]
 
     def one(self, name: str, convert: Callable[[str], T], default: T) -> T:
         """The option's value, or the default where it is not given."""
@@ -133,7 +132,7 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
 
     `mode` None checks what holds for batch and stream alike: Spark asks for the schema before it says which it will be.
     """
-    given = _canonical(options)
+    given = _Given(canonical(options, SPELLING, REFUSED))
     if mode is Mode.STREAM:
         for name in ENDS:
             if name in given.values:
@@ -167,20 +166,6 @@ def parse_options(options: Mapping[str, str], mode: Mode | None = None) -> Sourc
         fetch_wait_ms=given.one("kafka.fetch.max.wait.ms", not_negative, 500),
         check_crcs=given.one("kafka.check.crcs", boolean, True),
     )
-
-
-def _canonical(options: Mapping[str, str]) -> _Given:
-    given = _Given()
-    for name, value in options.items():
-        known = SPELLING.get(name.lower())
-        if known is None:
-            near = difflib.get_close_matches(name.lower(), SPELLING, n=1, cutoff=0.5)
-            hint = f"; did you mean {SPELLING[near[0]]}?" if near else ""
-            raise OptionError(f"option {name} is not known{hint}")
-        if known in REFUSED:
-            raise OptionError(f"option {known} can not be set: {REFUSED[known]}")
-        given.values[known] = value
-    return given
 
 
 def _choice(*allowed: str) -> Callable[[str], str]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fencepost.client.errors import code_of
 from fencepost.protocol.columns import iter_columns
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.isolation import AbortedFilter
@@ -15,7 +16,7 @@ from fencepost.protocol.messages import api01_fetch
 from fencepost.protocol.record_batch import BatchHeader, CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.network.wire import BrokerError, Connection, ConnectionLost, Ticket, code_of
+from fencepost.spark_connector.network.wire import BrokerError, Connection, ConnectionLost, Ticket
 from fencepost.spark_connector.offsets import EARLIEST, LATEST
 from fencepost.spark_connector.source.arrow import BatchMaker, fields_of
 

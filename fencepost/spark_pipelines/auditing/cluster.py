@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Any
 
+from fencepost.client.errors import code_of
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api01_fetch
 from fencepost.protocol.record_batch import CorruptBatch, iter_headers
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
-from fencepost.spark_connector.network.wire import BrokerError, ConnectionSettings, code_of
+from fencepost.spark_connector.network.wire import BrokerError, ConnectionSettings
 from fencepost.spark_connector.offsets import EARLIEST, LATEST
 from fencepost.spark_pipelines.auditing.facts import Fact, damage, fact_of, indexed
 from fencepost.spark_pipelines.auditing.plan import Piece, Plan, RangePiece
