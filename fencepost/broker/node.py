@@ -247,7 +247,7 @@ class Node:
     async def run(self, task_status: trio.TaskStatus[Endpoint] = trio.TASK_STATUS_IGNORED) -> None:
         """Start, serve until `stop`, end in order.
 
-        What makes going on impossible leaves as an exception (in a group): a failed fsync, a log that can not be read.
+        What makes going on impossible leaves as an exception (in a group): a failed fsync, a log that cannot be read.
         """
         async with trio.open_nursery() as services:
             await services.start(self.commit.run)

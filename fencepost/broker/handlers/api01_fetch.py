@@ -140,7 +140,7 @@ class _Fetch:
             self.topics.append((topic, name, reads))
 
     def _check(self, read: _Read, log: PartitionLog) -> None:
-        """Leader epochs (KIP-320), and what an old reader can not decompress."""
+        """Leader epochs (KIP-320), and what an old reader cannot decompress."""
         ask = read.ask
         read.error = leader_epoch_error(ask.current_leader_epoch, log)
         if read.error:

@@ -22,7 +22,7 @@ class _Broker(HasLogs, HasMetadata, HasPartitions, Protocol):
 
 
 def handle(node: _Broker, request: AlterReplicaLogDirsRequest, _context: RequestContext) -> AlterReplicaLogDirsResponse:
-    """Say of each replica that it is where it should be, or why it can not go there; by topic, whatever the path."""
+    """Say of each replica that it is where it should be, or why it cannot go there; by topic, whatever the path."""
     answers: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
         for topic in directory.topics:

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.epochs import LeaderEpochs
-from fencepost.broker.log.log_store import LateLog, StoredLog
+from fencepost.broker.log.log_store import LateLog
 from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
 from fencepost.broker.log.producer_state import (
     ALREADY_OPEN,
@@ -90,11 +90,11 @@ class _Waiting:
 class LateAppends:
     """The waiting appends of one log, and its producers' state as of the last row that is bound."""
 
-    def __init__(self, log: _Log, stored: StoredLog, late: LateLog) -> None:
+    def __init__(self, log: _Log, late: LateLog) -> None:
         self._log = log
-        self._stored = stored
+        self._stored = log.segments
         self._bound = log.producers.copy()
-        self._bound_end = stored.end_offset
+        self._bound_end = log.segments.end_offset
         self._waiting: deque[_Waiting] = deque()
         late.follow(self)
 

@@ -94,7 +94,7 @@ class PartitionLog:
         """The states of the producers that are kept beside the batches."""
         self.follower: LogFollower | None = None
         self._pace = CheckpointPace(self.segments, lazy=durable_at_once)
-        self._late = LateAppends(self, self.segments, self.segments.late) if self.segments.late is not None else None
+        self._late = LateAppends(self, self.segments.late) if self.segments.late is not None else None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.tp} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -287,7 +287,7 @@ class PartitionLog:
         """What must be synced, from any thread, before everything below the returned offset is durable.
 
         `reserve` says that many small flushes are to be expected: where this is one, the file is made larger ahead of
-        them, since a flush is much cheaper where the size of the file stays. Raises OSError when a file can not be
+        them, since a flush is much cheaper where the size of the file stays. Raises OSError when a file cannot be
         opened.
         """
         if reserve and 0 < self.unflushed_bytes <= RESERVE_BYTES:

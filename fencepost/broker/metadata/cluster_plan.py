@@ -37,7 +37,7 @@ _OF_THE_WHOLE = ErrorCode.NOT_CONTROLLER
 
 
 class Problem(NamedTuple):
-    """Why something in a plan can not be. Nothing is named where it is the whole plan."""
+    """Why something in a plan cannot be. Nothing is named where it is the whole plan."""
 
     kind: str
     name: str
@@ -85,7 +85,7 @@ async def apply_plan(node: "HasMetadata", plan: Plan, validate_only: bool, conte
 
 
 def refused_plan(message: str) -> PlanOutcome:
-    """The answer to a plan that can not be looked at."""
+    """The answer to a plan that cannot be looked at."""
     return PlanOutcome(problems=[_problem(Problem("", "", Outcome(ErrorCode.INVALID_REQUEST, message)))])
 
 
@@ -93,7 +93,7 @@ def _problem(one: Problem) -> PlanProblem:
     return PlanProblem(kind=one.kind, name=one.name, error_code=one.outcome.code, error_message=one.outcome.message)
 
 
-# -- what can not be
+# -- what cannot be
 
 
 def _malformed(plan: Plan) -> list[Problem]:

@@ -1,6 +1,6 @@
 """The metadata log, opened so that damage in it costs the changes from there on, and never the broker.
 
-What follows the first damaged batch can not be believed. A copy of the whole log is kept under another name before it
+What follows the first damaged batch cannot be believed. A copy of the whole log is kept under another name before it
 is cut; as long as the copy is there, nothing is forgotten for a topic that the metadata does not know any more, and
 producer ids go on far above any that the lost part may have given out (docs/decisions/0013-damaged-files.md).
 """

@@ -108,7 +108,7 @@ class SyncThreads:
     async def sync(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
         """Sync all of `sync_targets`, several at a time where the disk is slow, and tell which ones failed.
 
-        Every one is tried, whatever becomes of the others. Not cancellable: a flush that has begun can not be called
+        Every one is tried, whatever becomes of the others. Not cancellable: a flush that has begun cannot be called
         back, and its outcome must be known.
         """
         failures: list[Failure] = await self._run(lambda: self._sync_all(sync_targets))

@@ -45,7 +45,7 @@ def replay(
 ) -> AbortedTransaction | None:
     """Fold one batch that stands in the log into the producer state: nothing is checked, it was when it was written.
 
-    Returns the transaction that it aborts, if it does. Raises CorruptLogFile for a control batch that can not be read.
+    Returns the transaction that it aborts, if it does. Raises CorruptLogFile for a control batch that cannot be read.
     """
     if not header.is_control:
         producers.replay_data(header)
@@ -75,7 +75,7 @@ def replay(
 def batches(
     segment: "Batches", position: int, chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """Every batch from `position` on, whole. Raises CorruptLogFile at the first bytes that can not be one."""
+    """Every batch from `position` on, whole. Raises CorruptLogFile at the first bytes that cannot be one."""
     size = segment.size_bytes
     while position < size:
         chunk = memoryview(segment.file.read(position, chunk_bytes))

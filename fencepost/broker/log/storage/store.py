@@ -10,7 +10,7 @@ NEVER_WRITTEN = -1
 
 
 class CorruptLogFile(Exception):
-    """A file of a log holds what can not be there; names the file, the byte position and the reason."""
+    """A file of a log holds what cannot be there; names the file, the byte position and the reason."""
 
     def __init__(self, place: str, position: int, why: str) -> None:
         super().__init__(f"{place} at byte {position}: {why}")
