@@ -65,7 +65,7 @@ class LogTicket:
     @property
     def is_durable(self) -> bool:
         """Whether `durable` returns at once."""
-        return self._commit.is_settled(self._ticket, held_back=False) and self._ticket.error is ErrorCode.NONE
+        return not self._ticket.error and self._commit.is_settled(self._ticket, held_back=False)
 
     async def durable(self) -> None:
         """Return when everything below `end_offset` is durable. Raises LogWriteFailed where it never will be."""

@@ -8,7 +8,6 @@ identity it holds (KIP-360), v4 knows PRODUCER_FENCED (KIP-588), v5 TRANSACTION_
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasTransactions
 from fencepost.coordinator.txn.wire_codes import visible
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 
@@ -25,7 +24,7 @@ async def handle(
         keep_prepared=request.keep_prepared_txn,
         caller=context,
     )
-    if answer.error is not ErrorCode.NONE:
+    if answer.error:
         return InitProducerIdResponse(
             error_code=visible(context.api_key, context.api_version, answer.error), producer_id=-1, producer_epoch=-1
         )

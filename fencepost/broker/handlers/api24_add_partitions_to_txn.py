@@ -30,8 +30,8 @@ def handle(node: HasTransactions, request: AddPartitionsToTxnRequest, context: R
     if context.api_version >= BATCHED_SINCE:
         return _handle_batch(node, request, context)
     wanted = frozenset(_partitions(request.v3_and_below_topics))
-    if node.transactions.unknown(wanted):
-        return _handle_one(node, request, context)
+    if refused := node.transactions.refused(wanted):
+        return _response(request, refused, context)
     result = node.transactions.adding(
         request.v3_and_below_transactional_id,
         request.v3_and_below_producer_id,
@@ -41,19 +41,6 @@ def handle(node: HasTransactions, request: AddPartitionsToTxnRequest, context: R
         context,
     )
     return reply_with(lambda answer: _response(request, by_partition(wanted, answer), context), result)
-
-
-async def _handle_one(
-    node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext
-) -> AddPartitionsToTxnResponse:
-    codes = await node.transactions.add_partitions(
-        request.v3_and_below_transactional_id,
-        request.v3_and_below_producer_id,
-        request.v3_and_below_producer_epoch,
-        _partitions(request.v3_and_below_topics),
-        caller=context,
-    )
-    return _response(request, codes, context)
 
 
 def _response(

@@ -11,7 +11,6 @@ from fencepost.broker.network.reply import Reply, reply_with
 from fencepost.broker.ports import HasTransactions
 from fencepost.coordinator.txn.commands import Answer
 from fencepost.coordinator.txn.wire_codes import visible
-from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest, EndTxnResponse
 
 EPOCH_BUMP_SINCE = 5
@@ -31,6 +30,6 @@ def handle(node: HasTransactions, request: EndTxnRequest, context: RequestContex
 
 
 def _response(context: RequestContext, answer: Answer) -> EndTxnResponse:
-    if answer.error is not ErrorCode.NONE:
+    if answer.error:
         return EndTxnResponse(error_code=visible(context.api_key, context.api_version, answer.error))
     return EndTxnResponse(producer_id=answer.producer_id, producer_epoch=answer.epoch)

@@ -10,6 +10,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
+    from fencepost.broker.log.partition import PartitionLog
     from fencepost.broker.log.results import Ticket
 
 logger = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class Markers:
         Markers on `__consumer_offsets` then let the group coordinator apply or drop the pending offsets (T8). Where it
         could not load its log the marker has to wait: in a copy that is restored later, it would be missing.
         """
-        appended = self._append(marker, partitions)
+        appended = self._append(marker, self._logs(partitions))
         changed = await self._node.commit_all(appended.tickets.values())
         return self._finished(appended, marker, changed)
 
@@ -52,22 +53,24 @@ class Markers:
     ) -> Mapping[TopicPartition, ErrorCode] | None:
         """As `write_markers`, where the page cache is durable enough (`durability=os`); else None."""
         node = self._node
-        if node.commit.durability != "os" or any(
-            log is not None and log.binds_late for log in map(node.partition, partitions)
-        ):
+        logs = self._logs(partitions)
+        if node.commit.durability != "os" or any(log is not None and log.binds_late for _, log in logs):
             return None
-        appended = self._append(marker, partitions)
+        appended = self._append(marker, logs)
         for ticket in appended.tickets.values():
             node.commit.schedule(ticket.log)
         return self._finished(appended, marker, False)
 
-    def _append(self, marker: Marker, partitions: Collection[TopicPartition]) -> _Appended:
+    def _logs(self, partitions: Collection[TopicPartition]) -> "list[tuple[TopicPartition, PartitionLog | None]]":
+        """In the same order in every run: sets of names have another in each."""
+        return [(tp, self._node.partition(tp)) for tp in sorted(partitions)]
+
+    def _append(self, marker: Marker, logs: "list[tuple[TopicPartition, PartitionLog | None]]") -> _Appended:
         node = self._node
         now_ms = node.clock.now_ms()
         appended = _Appended()
         results = appended.results
-        for tp in sorted(partitions):  # the same order in every run: sets of names have another in each
-            log = node.partition(tp)
+        for tp, log in logs:
             if log is None:
                 results[tp] = node.absence(tp)
                 continue
@@ -76,7 +79,7 @@ class Markers:
                 continue
             ticket = log.append_marker(*marker, now_ms)
             results[tp] = ticket.error
-            if ticket.error is ErrorCode.NONE:
+            if not ticket.error:
                 appended.tickets[tp] = ticket
             else:
                 logger.warning(
@@ -94,7 +97,7 @@ class Markers:
         for tp, ticket in appended.tickets.items():
             if changed:
                 results[tp] = ticket.error if ticket.is_settled else self._loss(ticket)
-            if results[tp] is not ErrorCode.NONE:
+            if results[tp]:
                 logger.warning("marker lost partition=%s code=%s", tp, results[tp].name)
             elif tp.topic == GROUP_TOPIC:
                 node.groups.complete_transaction(tp.partition, marker.producer_id, marker.commit)

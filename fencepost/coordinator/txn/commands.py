@@ -1,13 +1,18 @@
 """What can be asked of a transactional id, and what the machine answers."""
 
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import field
+from typing import TYPE_CHECKING, TypeAlias
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn.state import NO_EPOCH, NO_PRODUCER_ID, TxnRecord
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+    from fencepost.coordinator.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The rules of EndTxn: who may commit or abort, by the table of each protocol version (row T7)."""
 
-from dataclasses import dataclass, replace
-from typing import assert_never
+from dataclasses import replace
+from typing import TYPE_CHECKING, assert_never
 
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.txn import epochs, markers
@@ -24,8 +24,13 @@ from fencepost.coordinator.txn.state import (
     TxnState,
     holder,
 )
-from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.errors import NO_ERROR, ErrorCode
 from fencepost.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+    from fencepost.coordinator.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +52,7 @@ def misfit(state: TxnState, producer_id: int, epoch: int) -> ErrorCode:
     held = holder(state)
     if producer_id not in (held[0], state.producer.producer_id):
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    return ErrorCode.NONE if (producer_id, epoch) == held else ErrorCode.PRODUCER_FENCED
+    return NO_ERROR if (producer_id, epoch) == held else ErrorCode.PRODUCER_FENCED
 
 
 def decide(transactional_id: str, state: TxnState, command: EndTxn, now_ms: int) -> TxnDecision:
@@ -72,7 +77,7 @@ def _decide_tv1(transactional_id: str, state: Known, command: EndTxn, now_ms: in
     else:
         producer = state.producer
         error = misfit(state, command.producer_id, command.epoch)
-    if error is not ErrorCode.NONE:
+    if error:
         return refuse(error)
     match state:
         case Ongoing():
@@ -84,7 +89,7 @@ def _decide_tv1(transactional_id: str, state: Known, command: EndTxn, now_ms: in
         case CompleteCommit() | CompleteAbort():
             if command.commit != isinstance(state, CompleteCommit):
                 return refuse(ErrorCode.INVALID_TXN_STATE)
-            return Decision(Answer(ErrorCode.NONE, producer.producer_id, producer.epoch))
+            return Decision(Answer(NO_ERROR, producer.producer_id, producer.epoch))
         case Empty():
             return refuse(ErrorCode.INVALID_TXN_STATE)
         case _:
@@ -103,7 +108,7 @@ def _end_tv1(transactional_id: str, state: Ongoing, command: EndTxn, now_ms: int
         commit=command.commit,
         client_version=command.client_version,
         now_ms=now_ms,
-        answer=Answer(ErrorCode.NONE, *held),
+        answer=Answer(NO_ERROR, *held),
     )
 
 
@@ -121,11 +126,7 @@ def _decide_tv2(transactional_id: str, state: Known, command: EndTxn, now_ms: in
             return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
         case Ongoing():
             error = misfit(state, *shown)
-            return (
-                refuse(error)
-                if error is not ErrorCode.NONE
-                else _end_ongoing_tv2(transactional_id, state, command, now_ms)
-            )
+            return refuse(error) if error else _end_ongoing_tv2(transactional_id, state, command, now_ms)
         case Empty() | CompleteCommit() | CompleteAbort():
             over_rotation = epochs.is_retry_over_rotation(producer, *shown)
             if producer.producer_id != command.producer_id and not over_rotation:
@@ -143,7 +144,7 @@ def _same_again(state: Prepared) -> TxnDecision:
     same epoch, and the retry would end that one.
     """
     producer = epochs.completed(state.producer, state.next_producer_id, state.next_producer_epoch)
-    return Decision(Answer(ErrorCode.NONE, producer.producer_id, producer.epoch, after_markers=True))
+    return Decision(Answer(NO_ERROR, producer.producer_id, producer.epoch, after_markers=True))
 
 
 def _end_idle_tv2(transactional_id: str, state: Idle, command: EndTxn, is_retry: bool, now_ms: int) -> TxnDecision:
@@ -166,7 +167,7 @@ def _end_idle_tv2(transactional_id: str, state: Idle, command: EndTxn, is_retry:
             return refuse(ErrorCode.INVALID_TXN_STATE)
         nothing = Ongoing(producer, state.timeout_ms, frozenset(), now_ms, now_ms)
         return _end_ongoing_tv2(transactional_id, nothing, command, now_ms)
-    stored = Answer(ErrorCode.NONE, producer.producer_id, producer.epoch)
+    stored = Answer(NO_ERROR, producer.producer_id, producer.epoch)
     match state:
         case Empty():
             return refuse(ErrorCode.PRODUCER_FENCED)
@@ -193,7 +194,7 @@ def _end_ongoing_tv2(transactional_id: str, state: Ongoing, command: EndTxn, now
         commit=command.commit,
         client_version=command.client_version,
         now_ms=now_ms,
-        answer=Answer(ErrorCode.NONE, answered[0], max(answered[1], 0)),
+        answer=Answer(NO_ERROR, answered[0], max(answered[1], 0)),
     )
 
 

@@ -196,7 +196,7 @@ def _grant(transactional_id: str, producer: Producer, command: InitProducerId, n
 def _add_partitions(transactional_id: str, state: TxnState, command: AddPartitions, now_ms: int) -> TxnDecision:
     """Rows T3, T4, T16; the tests come in Kafka's order."""
     misfit = end_txn.misfit(state, command.producer_id, command.epoch)
-    if misfit is not ErrorCode.NONE:
+    if misfit:
         return refuse(misfit)
     match state:
         case Dead():
@@ -229,7 +229,7 @@ def _add_partitions(transactional_id: str, state: TxnState, command: AddPartitio
 def _verify_partitions(state: TxnState, command: VerifyPartitions) -> TxnDecision:
     """Row T15: the same tests, and nothing is written."""
     misfit = end_txn.misfit(state, command.producer_id, command.epoch)
-    if misfit is not ErrorCode.NONE:
+    if misfit:
         return refuse(misfit)
     match state:
         case Dead():

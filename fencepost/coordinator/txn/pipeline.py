@@ -48,7 +48,7 @@ class RequestPipeline:
             return Answer(ErrorCode.INVALID_REQUEST)
         if self.nursery is None:
             return Answer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-        if refusal := self._store.refusal(transactional_id):
+        if refusal := self._store.shard_of(transactional_id).refusal:
             return Answer(refusal)
         try:
             decision, ticket = self.decide(transactional_id, command, caller)
@@ -101,7 +101,7 @@ class RequestPipeline:
 
     def _explained(self, transactional_id: str, command: Command, answer: Answer, caller: Caller | None) -> Answer:
         """The answer; where it refuses, the cause is remembered."""
-        if answer.error is not ErrorCode.NONE or answer.missing:
+        if answer.error or answer.missing:
             error = ErrorCode.TRANSACTION_ABORTABLE if answer.missing else answer.error
             self.history.refused(transactional_id, self._store.state_of(transactional_id), command, error, caller)
         return answer

@@ -198,10 +198,8 @@ class TransactionService:
     ) -> dict[TopicPartition, ErrorCode]:
         """AddPartitionsToTxn (rows T3, T15): all partitions join, or none does and each has its error."""
         wanted = frozenset(partitions)
-        unknown = self.unknown(wanted)
-        if unknown:
-            missing, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-            return {partition: missing if partition in unknown else others for partition in wanted}
+        if refused := self.refused(wanted):
+            return refused
         if verify_only:
             command = commands.VerifyPartitions(producer_id, producer_epoch, wanted)
             answer = await resolve(self._pipeline.submit(transactional_id, command, caller))
@@ -211,10 +209,13 @@ class TransactionService:
             )
         return wire_codes.by_partition(wanted, answer)
 
-    def unknown(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Those that the cluster does not have: with one of them, none may join a transaction (row T3)."""
+    def refused(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, ErrorCode]:
+        """The error of each, where the cluster lacks one: then none may join a transaction (row T3). Else nothing."""
         exists = self._topics.exists
-        return {partition for partition in partitions if not exists(partition)}
+        if all(map(exists, partitions)):
+            return {}
+        missing, others = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
+        return {partition: others if exists(partition) else missing for partition in partitions}
 
     async def add_offsets(
         self,
@@ -353,7 +354,7 @@ class TransactionService:
                 command = commands.VerifyPartitions(producer_id, producer_epoch, partitions)
                 soon = self._pipeline.submit(transactional_id, command, caller)
             answer = await resolve(soon)
-            if answer.error is not ErrorCode.NONE or answer.missing:
+            if answer.error or answer.missing:
                 return answer
         return Answer(ErrorCode.CONCURRENT_TRANSACTIONS)
 

@@ -66,7 +66,8 @@ class TxnStore:
 
     def shard_of(self, transactional_id: str) -> TxnShard:
         """The shard of an id, made on first use."""
-        self.complete()
+        if self._marked:
+            self.complete()
         return self.runtime.shard_of(transactional_id)
 
     def shards(self) -> list[TxnShard]:
@@ -90,12 +91,10 @@ class TxnStore:
         """
         if self._marked:
             self.complete()
-        version = self.config.transaction_version
-
-        def decide(states: TxnShardState, now_ms: int) -> TxnDecision:
-            return machine.decide(transactional_id, states.state_of(transactional_id), command, now_ms, version)
-
-        decision, ticket = self.runtime.shard_of(transactional_id).decide(decide)
+        shard, now_ms = self.runtime.shard_of(transactional_id), self._clock.now_ms()
+        state = shard.state.state_of(transactional_id)
+        decision = machine.decide(transactional_id, state, command, now_ms, self.config.transaction_version)
+        ticket = shard.write(decision.log) if decision.log else shard.log.newest
         for record in decision.log:
             self._watch(transactional_id, record.state)
             if isinstance(record.state, Ongoing):
