@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,23 +13,15 @@ from typing import Any
 import pytest
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
-from fencepost.protocol.messages.api28_txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from tests.conftest import StartBroker
-from tests.kit.broker_process import BrokerProcess
 from tests.kit.connections import Connections
-from tests.kit.wire import ADD_PARTITIONS, Wire, batch_of, committed_values, values_in
+from tests.kit.wire import ADD_PARTITIONS, Wire, add_request, batch_of, committed_values, values_in
 
 ROOT = Path(__file__).resolve().parents[2]
 READ_COMMITTED = 1
 RUN_TIMEOUT_SECONDS = 400
 TV1_PRODUCE, TV1_END = 11, 4
 TV2_PRODUCE, TV2_END = 12, 5
-TXN_OFFSET_COMMIT, TV2_OFFSETS = 28, 5
 FENCED = (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
 Identity = tuple[int, int]
 
@@ -57,14 +48,6 @@ def test_exactly_once_holds_while_everything_is_killed(tmp_path: Path, durabilit
 
 
 # Late requests: what Jepsen found in Kafka's protocol (KAFKA-17754), and KIP-890's cure
-
-
-@pytest.fixture
-def connections(file_broker: BrokerProcess) -> Iterator[Connections]:
-    """Connections to a broker on files."""
-    made = Connections(file_broker)
-    yield made
-    made.close()
 
 
 @dataclass
@@ -177,7 +160,7 @@ def test_late_writes_of_transaction_n_do_not_get_into_transaction_n_plus_1(
         for partition, sequence in itertools.product((0, 1), (0, 1)):
             answer = story.produce(late, story.old, b"late", sequence, partition)
             assert answer.error_code == ErrorCode.INVALID_PRODUCER_EPOCH, (moment, answer)
-        assert _late_offsets(late, story) in FENCED
+        assert late.commit_in_transaction("g", story.name, 99, story.name, story.old) in FENCED
         assert _late_partitions(late, story) in FENCED
     assert story.end(wire, story.now, True).error_code == ErrorCode.NONE
     assert story.seen(wire) == [[b"first", b"second"], [b"first"]]
@@ -185,26 +168,8 @@ def test_late_writes_of_transaction_n_do_not_get_into_transaction_n_plus_1(
     assert uncommitted == [[b"first", b"second"], [b"first"]]
 
 
-def _late_offsets(wire: Wire, story: Story) -> ErrorCode:
-    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=99)
-    request = TxnOffsetCommitRequest(
-        transactional_id=story.name,
-        group_id="g",
-        producer_id=story.old[0],
-        producer_epoch=story.old[1],
-        generation_id_or_member_epoch=-1,
-        topics=[TxnOffsetCommitRequestTopic(name=story.name, partitions=[partition])],
-    )
-    return ErrorCode(wire.call(TXN_OFFSET_COMMIT, TV2_OFFSETS, request).topics[0].partitions[0].error_code)
-
-
 def _late_partitions(wire: Wire, story: Story) -> ErrorCode:
-    request = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id=story.name,
-        v3_and_below_producer_id=story.old[0],
-        v3_and_below_producer_epoch=story.old[1],
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name=story.name, partitions=[1])],
-    )
+    request = add_request(story.name, story.old, story.name, 1)
     response = wire.call(ADD_PARTITIONS, 3, request)
     return ErrorCode(response.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 

@@ -4,21 +4,9 @@ import threading
 import time
 from collections.abc import Callable
 
-import pytest
-
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
-from fencepost.protocol.messages.api21_delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from fencepost.protocol.record_batch import Compression
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import FETCH, NOW_MS, Wire, batch_of, committed_values, fetch_request, values_in
@@ -53,19 +41,6 @@ class Transaction:
 
     def end(self, commit: bool) -> None:
         assert self.wire.end_txn(self.name, self.producer, commit=commit).error_code == ErrorCode.NONE
-
-
-@pytest.fixture
-def wire(broker_of_module: BrokerProcess) -> Wire:
-    with Wire(broker_of_module.connect()) as wire:
-        yield wire
-
-
-@pytest.fixture
-def topic(wire: Wire, request: pytest.FixtureRequest) -> str:
-    name = str(request.node.name).replace("[", "-").rstrip("]")
-    wire.create_topic(name)
-    return name
 
 
 def in_background(action: Callable[[], object]) -> list[object]:
@@ -203,14 +178,10 @@ def test_offsets_outside_the_log_are_refused(wire: Wire, topic: str) -> None:
     wire.produce(topic, batch_of(b"a", b"b", b"c"))
     assert wire.fetch(topic, 4).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert wire.fetch(topic, 3).error_code == ErrorCode.NONE
-    ask = DeleteRecordsPartition(partition_index=0, offset=2)
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[ask])], timeout_ms=1000)
-    result = wire.call(21, 2, request).topics[0].partitions[0]
-    assert (result.error_code, result.low_watermark) == (ErrorCode.NONE, 2)
+    assert wire.delete_records(topic, 2) == (ErrorCode.NONE, 2)
     assert wire.fetch(topic, 1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert wire.offset_of(topic, EARLIEST).offset == 2
-    ask.offset = 9
-    assert wire.call(21, 2, request).topics[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert wire.delete_records(topic, 9)[0] == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_leader_epochs_are_compared(wire: Wire, topic: str) -> None:
@@ -218,13 +189,10 @@ def test_leader_epochs_are_compared(wire: Wire, topic: str) -> None:
     wire.produce(topic, batch_of(b"a", b"b"))
     assert wire.fetch(topic, current_leader_epoch=0).error_code == ErrorCode.NONE
     assert wire.fetch(topic, current_leader_epoch=1).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
-    ask = OffsetForLeaderPartition(partition=0, current_leader_epoch=0, leader_epoch=0)
-    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[ask])])
     for version in range(5):
-        answer = wire.call(23, version, request).topics[0].partitions[0]
+        answer = wire.end_of_epoch(topic, 0, current=0, version=version)
         assert (answer.error_code, answer.end_offset) == (ErrorCode.NONE, 2)
-    ask.current_leader_epoch = 3
-    assert wire.call(23, 4, request).topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert wire.end_of_epoch(topic, 0, current=3).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 def test_topic_ids(wire: Wire, topic: str) -> None:

@@ -7,11 +7,6 @@ from pathlib import Path
 import pytest
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api08_offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.small_disk import SmallDisk, small_disk, why_not
 from tests.kit.wire import Wire, batch_of, committed_values, produce_request, values_in
@@ -20,7 +15,6 @@ _REASON = why_not()
 pytestmark = pytest.mark.skipif(_REASON is not None, reason=str(_REASON))
 
 SIZE_BYTES = 24 << 20
-OFFSET_COMMIT = 8
 READ_COMMITTED = 1
 REFUSED = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE}
 VALUE = bytes(200_000)
@@ -41,12 +35,7 @@ def broker(tmp_path: Path, disk: SmallDisk, request: pytest.FixtureRequest) -> I
 
 def commit_offset(wire: Wire, group: str, offset: int) -> ErrorCode:
     """A group's position, stored without members; with it goes a text that soon fills the page that is begun."""
-    part = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="m" * 3000)
-    topic = OffsetCommitRequestTopic(name="t", partitions=[part])
-    request = OffsetCommitRequest(
-        group_id=group, generation_id_or_member_epoch=-1, member_id="", retention_time_ms=-1, topics=[topic]
-    )
-    return ErrorCode(wire.call(OFFSET_COMMIT, 7, request).topics[0].partitions[0].error_code)
+    return wire.commit_offsets(group, "t", offset, version=7, metadata="m" * 3000)
 
 
 def fill_up(wire: Wire, disk: SmallDisk) -> list[bytes]:

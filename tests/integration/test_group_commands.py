@@ -9,11 +9,9 @@ from click.testing import Result
 
 from fencepost.client.core.consumer_protocol import Subscription, encode_assignment, encode_subscription
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import api08_offset_commit as m8
 from fencepost.protocol.messages import api11_join_group as m11
 from fencepost.protocol.messages import api14_sync_group as m14
 from fencepost.protocol.messages import api25_add_offsets_to_txn as m25
-from fencepost.protocol.messages import api28_txn_offset_commit as m28
 from fencepost.protocol.messages import api68_consumer_group_heartbeat as m68
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.broker_process import BrokerProcess
@@ -46,20 +44,10 @@ def told(broker: BrokerProcess, *words: str) -> Any:
     return command_json(broker, "group", *words)
 
 
-def commit(wire: Wire, name: str, topic: str, *offsets: int, member: tuple[str, int] = ("", -1)) -> None:
+def commit(wire: Wire, name: str, topic: str, *offsets: int, member: tuple[str, int] = ("", -1), **how: int) -> None:
     """Commit one offset for each partition from the first on."""
-    partitions = [
-        m8.OffsetCommitRequestPartition(partition_index=number, committed_offset=offset)
-        for number, offset in enumerate(offsets)
-    ]
-    request = m8.OffsetCommitRequest(
-        group_id=name,
-        member_id=member[0],
-        generation_id_or_member_epoch=member[1],
-        topics=[m8.OffsetCommitRequestTopic(name=topic, partitions=partitions)],
-    )
-    answer = wire.call(8, 8, request)
-    assert {one.error_code for one in answer.topics[0].partitions} == {ErrorCode.NONE}
+    identity = {"member_id": member[0], "generation_id_or_member_epoch": member[1]}
+    assert wire.commit_offsets(name, topic, *offsets, **how, **identity) is ErrorCode.NONE
 
 
 def join(wire: Wire, name: str, topic: str, instance_id: str | None = None) -> tuple[str, int]:
@@ -132,13 +120,10 @@ def test_counting_is_bounded_and_an_estimate_is_called_one(broker: BrokerProcess
 
 
 def test_what_retention_took_is_told(broker: BrokerProcess, wire: Wire) -> None:
-    from fencepost.protocol.messages import api21_delete_records as m21
-
     wire.create_topic("short")
     wire.produce("short", batch_of(b"a", b"b", b"c", b"d"))
     commit(wire, "slow", "short", 1)
-    partition = m21.DeleteRecordsPartition(partition_index=0, offset=3)
-    wire.call(21, 1, m21.DeleteRecordsRequest(topics=[m21.DeleteRecordsTopic(name="short", partitions=[partition])]))
+    assert wire.delete_records("short", 3) == (ErrorCode.NONE, 3)
     result = group(broker, "lag", "slow")
     assert result.exit_code == 1
     assert re.search(r"slow +short:0 +1 +4 +1 +- +2", result.stdout)
@@ -236,16 +221,8 @@ def test_reset_is_refused_while_somebody_reads_or_a_transaction_decides(broker: 
         transactional_id="undecided", producer_id=held[0], producer_epoch=held[1], group_id="undecided"
     )
     assert wire.call(25, 3, request).error_code == ErrorCode.NONE
-    position = m28.TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=1, committed_metadata="")
-    pending = m28.TxnOffsetCommitRequest(
-        transactional_id="undecided",
-        group_id="undecided",
-        producer_id=held[0],
-        producer_epoch=held[1],
-        topics=[m28.TxnOffsetCommitRequestTopic(name="busy", partitions=[position])],
-    )
     commit(wire, "undecided", "busy", 0)
-    assert wire.call(28, 3, pending).topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert wire.commit_in_transaction("undecided", "busy", 1, "undecided", held, version=3) is ErrorCode.NONE
     for seconds in ("0.5", "5", "50"):  # on a busy machine even the way to the broker may take too long
         undecided = group(broker, "reset", "undecided", "busy", "--to-latest", "--timeout", seconds)
         assert undecided.exit_code == 1
@@ -326,11 +303,7 @@ def test_groups_of_the_consumer_protocol_are_looked_at_and_left_alone_like_any_o
     assert joined.error_code == ErrorCode.NONE
     member = ("m-1", joined.member_epoch)
     for topic in ("modern", "aside"):
-        partition = m8.OffsetCommitRequestPartition(partition_index=0, committed_offset=0)
-        topics = [m8.OffsetCommitRequestTopic(name=topic, partitions=[partition])]
-        identity = {"group_id": "modern", "member_id": member[0], "generation_id_or_member_epoch": member[1]}
-        answer = wire.call(8, 9, m8.OffsetCommitRequest(topics=topics, **identity))
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+        commit(wire, "modern", topic, 0, member=member, version=9)
     assert "modern" in {one["group_id"] for one in told(broker, "list", "--type", "consumer")}
     assert re.search(r"m-1 +place +billing", group(broker, "describe", "modern").stdout)
     assert [one["partition"] for one in told(broker, "lag", "modern")] == ["aside:0", "modern:0"]

@@ -3,20 +3,11 @@
 import os
 import random
 import time
-from collections.abc import Iterator
 from typing import Any
-
-import pytest
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
-from fencepost.protocol.messages.api28_txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
-from tests.kit.broker_process import BrokerProcess
 from tests.kit.connections import Connections
 from tests.kit.wire import END_TXN, Wire, batch_of, committed_values
 
@@ -28,14 +19,6 @@ ROUNDS = int(os.environ.get("CHAOS_ROUNDS", "5"))
 LONGEST_WAIT_SECONDS = 0.012
 """Between EndTxn and the kill: about what EndTxn takes."""
 Identity = tuple[int, int]
-
-
-@pytest.fixture
-def connections(file_broker: BrokerProcess) -> Iterator[Connections]:
-    """Connections to a broker on files."""
-    made = Connections(file_broker)
-    yield made
-    made.close()
 
 
 def test_a_kill_in_the_middle_of_end_txn_leaves_all_or_nothing(connections: Connections) -> None:
@@ -50,7 +33,7 @@ def test_a_kill_in_the_middle_of_end_txn_leaves_all_or_nothing(connections: Conn
     for number in range(ROUNDS):
         for partition in range(3):
             assert _produce(wire, identity, b"%d" % number, partition) == ErrorCode.NONE
-        assert _commit_offset(wire, identity, number) == ErrorCode.NONE
+        assert wire.commit_in_transaction("g", "t", number, "t", identity) is ErrorCode.NONE
         wire.send(END_TXN, TV2_END, _end_request(identity, commit=True))
         time.sleep(chance.uniform(0, LONGEST_WAIT_SECONDS))
         wire = connections.after_crash()
@@ -82,19 +65,6 @@ def _ask_again(wire: Wire, identity: Identity, commit: bool) -> tuple[ErrorCode,
     else:
         assert code == ErrorCode.INVALID_TXN_STATE, "an abort that comes after the commit"
     return code, (identity[0], identity[1] + 1)
-
-
-def _commit_offset(wire: Wire, identity: Identity, offset: int) -> ErrorCode:
-    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    request = TxnOffsetCommitRequest(
-        transactional_id="t",
-        group_id="g",
-        producer_id=identity[0],
-        producer_epoch=identity[1],
-        generation_id_or_member_epoch=-1,
-        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
-    )
-    return ErrorCode(wire.call(TXN_OFFSET_COMMIT, TV2_OFFSETS, request).topics[0].partitions[0].error_code)
 
 
 def _committed_offset(wire: Wire) -> int:

@@ -10,11 +10,6 @@ import pytest
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.protocol.messages.api20_delete_topics import DeleteTopicsRequest
-from fencepost.protocol.messages.api21_delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import FETCH, Wire, batch_of, committed_values, fetch_request, values_in
 
@@ -116,9 +111,7 @@ def test_segments_that_expire_while_they_are_sent_arrive_whole(file_broker: Brok
     fill(writer, "t", 4, segment_bytes=str(2 * SIZE), file_delete_delay_ms="0")
     with stalled(file_broker, "t", 4) as slow:
         for partition in range(4):
-            ask = DeleteRecordsPartition(partition_index=partition, offset=BATCHES)
-            request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[ask])], timeout_ms=1000)
-            writer.call(DELETE_RECORDS, 2, request)
+            writer.delete_records("t", BATCHES, partition=partition)
             assert writer.fetch("t", partition=partition).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         assert_whole(slow, 4)
 

@@ -2,19 +2,7 @@
 
 from typing import Any
 
-import pytest
-
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api21_delete_records import (
-    DeleteRecordsPartition,
-    DeleteRecordsRequest,
-    DeleteRecordsTopic,
-)
-from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
-    OffsetForLeaderEpochRequest,
-    OffsetForLeaderPartition,
-    OffsetForLeaderTopic,
-)
 from fencepost.protocol.record_batch import build_batch
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import FETCH, NOW_MS, Wire, batch_of, fetch_request, values_in
@@ -22,30 +10,8 @@ from tests.kit.wire import FETCH, NOW_MS, Wire, batch_of, fetch_request, values_
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 
 
-@pytest.fixture
-def wire(broker_of_module: BrokerProcess) -> Wire:
-    with Wire(broker_of_module.connect()) as wire:
-        yield wire
-
-
-@pytest.fixture
-def topic(wire: Wire, request: pytest.FixtureRequest) -> str:
-    name = str(request.node.name).replace("[", "-").rstrip("]")
-    wire.create_topic(name)
-    return name
-
-
-def delete_records(wire: Wire, topic: str, offset: int) -> tuple[int, int]:
-    ask = DeleteRecordsPartition(partition_index=0, offset=offset)
-    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[ask])], timeout_ms=1000)
-    result = wire.call(21, 2, request).topics[0].partitions[0]
-    return result.error_code, result.low_watermark
-
-
 def end_of_epoch(wire: Wire, topic: str, epoch: int) -> tuple[int, int]:
-    ask = OffsetForLeaderPartition(partition=0, current_leader_epoch=-1, leader_epoch=epoch)
-    request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[ask])])
-    answer = wire.call(23, 4, request).topics[0].partitions[0]
+    answer = wire.end_of_epoch(topic, epoch)
     assert answer.error_code == ErrorCode.NONE
     return answer.leader_epoch, answer.end_offset
 
@@ -85,13 +51,13 @@ def test_l9_kip_390_levels_are_read_from_the_topic(wire: Wire) -> None:
 def test_l3_delete_records_up_to_the_high_watermark(wire: Wire, topic: str) -> None:
     for n in range(4):
         wire.produce(topic, batch_of(b"%d" % n))
-    assert delete_records(wire, topic, 2) == (ErrorCode.NONE, 2)
-    assert delete_records(wire, topic, 1) == (ErrorCode.NONE, 2)
-    assert delete_records(wire, topic, 5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
-    assert delete_records(wire, topic, -2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert wire.delete_records(topic, 2) == (ErrorCode.NONE, 2)
+    assert wire.delete_records(topic, 1) == (ErrorCode.NONE, 2)
+    assert wire.delete_records(topic, 5) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
+    assert wire.delete_records(topic, -2) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
     answer = wire.fetch(topic, 2)
     assert (answer.log_start_offset, values_in(answer)) == (2, [b"2", b"3"])
-    assert delete_records(wire, topic, -1) == (ErrorCode.NONE, 4)
+    assert wire.delete_records(topic, -1) == (ErrorCode.NONE, 4)
     assert wire.offset_of(topic, EARLIEST).offset == wire.offset_of(topic, LATEST).offset == 4
 
 
@@ -102,14 +68,14 @@ def test_l3_delete_records_needs_a_policy_that_deletes(wire: Wire) -> None:
     ):
         wire.create_topic(name, cleanup_policy=policy)
         wire.produce(name, build_batch([(NOW_MS, b"k", b"v", ())]))
-        assert delete_records(wire, name, -1)[0] == code
+        assert wire.delete_records(name, -1)[0] == code
 
 
 def test_i6_offsets_by_their_names_in_every_version_that_has_them(wire: Wire, topic: str) -> None:
     """KIP-734 and KIP-405: -3 from v7, -4 from v8, -5 from v9, -6 from v11; nothing is tiered here."""
     for _ in range(3):
         wire.produce(topic, batch_of(b"x"))
-    delete_records(wire, topic, 1)
+    wire.delete_records(topic, 1)
     for name, since, offset in (
         (LATEST, 1, 3),
         (EARLIEST, 1, 1),
@@ -139,7 +105,7 @@ def test_i6_the_end_covers_what_was_just_acknowledged_without_a_flush(file_broke
             wire.create_topic(topic)
             assert wire.produce(topic, batch_of(b"a", b"b"), acks=1).error_code == ErrorCode.NONE
             if number % 4 == 3:
-                assert delete_records(wire, topic, -1) == (ErrorCode.NONE, 2)
+                assert wire.delete_records(topic, -1) == (ErrorCode.NONE, 2)
             elif number % 4 == 2:
                 assert end_of_epoch(wire, topic, 0) == (0, 2)
             else:
@@ -168,7 +134,7 @@ def test_l10_fetch_12_tells_a_reader_that_the_log_was_cut(wire: Wire, topic: str
     assert (cut.error_code, values_in(cut)) == (ErrorCode.NONE, [])
     assert (cut.diverging_epoch.epoch, cut.diverging_epoch.end_offset) == (0, 3)
     assert fetch(2, 9).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    delete_records(wire, topic, 2)
+    wire.delete_records(topic, 2)
     assert fetch(1, 0).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
 
 

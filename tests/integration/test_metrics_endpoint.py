@@ -59,15 +59,11 @@ def test_counts_follow_what_happened(metered: BrokerProcess) -> None:
 
 def test_groups_show_under_kafkas_names(metered: BrokerProcess) -> None:
     """GroupMetadataManager's gauges, group-coordinator-metrics, and kafka-exporter's positions."""
-    from fencepost.protocol.messages import api08_offset_commit as m8
-
     with Wire(metered.connect()) as wire:
         wire.create_topic("t")
         wire.produce("t", batch_of(b"a", b"b", b"c"))
-        partition = m8.OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
-        topic = m8.OffsetCommitRequestTopic(name="t", partitions=[partition])
         for _ in range(2):
-            wire.call(8, 8, m8.OffsetCommitRequest(group_id="g", topics=[topic]))
+            assert wire.commit_offsets("g", "t", 1) is ErrorCode.NONE
         samples = scrape(metered)
     place = '{consumergroup="g",partition="0",topic="t"}'
     assert samples[f"kafka_consumergroup_current_offset{place}"] == 1

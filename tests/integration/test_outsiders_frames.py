@@ -11,11 +11,6 @@ import pytest
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest
-from fencepost.protocol.messages.api08_offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import Wire
 
@@ -39,10 +34,7 @@ def wire(broker_of_module: BrokerProcess) -> Wire:
     with Wire(broker_of_module.connect()) as wire:
         if "known" not in {topic.name for topic in wire.call(METADATA, 9, MetadataRequest(topics=None)).topics}:
             wire.create_topic("known")
-            partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=5)
-            topic = OffsetCommitRequestTopic(name="known", partitions=[partition])
-            request = OffsetCommitRequest(group_id="g", generation_id_or_member_epoch=-1, topics=[topic])
-            assert wire.call(OFFSET_COMMIT, 5, request).topics[0].partitions[0].error_code == ErrorCode.NONE
+            assert wire.commit_offsets("g", "known", 5, version=5) is ErrorCode.NONE
         yield wire
 
 

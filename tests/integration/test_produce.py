@@ -6,27 +6,12 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
-from fencepost.protocol.messages.api61_describe_producers import DescribeProducersRequest, TopicRequest
 from fencepost.protocol.record_batch import Compression
-from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import PRODUCE, Wire, batch_of, committed_values, produce_request, values_in
 
 READ_COMMITTED = 1
 TV1, TV2 = 11, 12
 """Produce versions: the last one that verifies, the first one that adds."""
-
-
-@pytest.fixture
-def wire(broker_of_module: BrokerProcess) -> Wire:
-    with Wire(broker_of_module.connect()) as wire:
-        yield wire
-
-
-@pytest.fixture
-def topic(wire: Wire, request: pytest.FixtureRequest) -> str:
-    name = str(request.node.name).replace("[", "-").rstrip("]")
-    wire.create_topic(name, partitions=2)
-    return name
 
 
 def in_transaction(value: bytes, producer: tuple[int, int], sequence: int = 0) -> bytearray:
@@ -210,8 +195,7 @@ def test_describe_producers_shows_the_open_transaction(wire: Wire, topic: str) -
     producer = wire.init_producer_id(topic)
     wire.produce(topic, batch_of(b"before"))
     wire.produce(topic, in_transaction(b"x", producer), version=TV2, transactional_id=topic)
-    request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[0, 9])])
-    here, missing = wire.call(61, 0, request).topics[0].partitions
+    here, missing = wire.producers(topic, 0, 9)
     assert [(p.producer_id, p.producer_epoch, p.current_txn_start_offset) for p in here.active_producers] == [
         (producer[0], producer[1], 1)
     ]

@@ -10,11 +10,6 @@ from click.testing import CliRunner, Result
 
 from fencepost.cli.main import cli
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api08_offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import command, command_json
 from tests.kit.wire import NOW_MS, Wire, batch_of
@@ -64,19 +59,12 @@ def begin(wire: Wire, topic: str, name: str) -> Identity:
     return held
 
 
-def commit_position(wire: Wire, group: str, topic: str, offset: int) -> None:
-    partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    topics = [OffsetCommitRequestTopic(name=topic, partitions=[partition])]
-    answer = wire.call(8, 7, OffsetCommitRequest(group_id=group, topics=topics))
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
-
-
 def test_why_names_holder_client_groups_and_remedy(broker: BrokerProcess, wire: Wire) -> None:
     """What S3 asks for and nobody has: which producer holds the LSO, whose it is, who waits, what to do."""
     held = begin(wire, "why", "why-1")
     wire.produce("why", batch_of(b"b", b"c", b"d"))
-    commit_position(wire, "waiting", "why", 0)
-    commit_position(wire, "uncommitted", "why", 4)
+    assert wire.commit_offsets("waiting", "why", 0) is ErrorCode.NONE
+    assert wire.commit_offsets("uncommitted", "why", 4) is ErrorCode.NONE
     result = txn(broker, "why", "why:0")
     assert result.exit_code == 0, result.output
     text = result.stdout

@@ -10,18 +10,40 @@ from fencepost.protocol.headers import read_response_header, write_request_heade
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from fencepost.protocol.messages.api08_offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from fencepost.protocol.messages.api19_create_topics import CreatableTopic, CreateTopicsRequest
+from fencepost.protocol.messages.api21_delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
+from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
 from fencepost.protocol.messages.api24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
 )
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
+from fencepost.protocol.messages.api28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from fencepost.protocol.messages.api61_describe_producers import DescribeProducersRequest, TopicRequest
 from fencepost.protocol.record_batch import build_batch, iter_headers
 from fencepost.protocol.records import Record, decode_records
 from fencepost.protocol.registry import API_BY_KEY
 
-PRODUCE, FETCH, LIST_OFFSETS, CREATE_TOPICS, INIT_PRODUCER_ID, ADD_PARTITIONS, END_TXN = 0, 1, 2, 19, 22, 24, 26
+PRODUCE, FETCH, LIST_OFFSETS, OFFSET_COMMIT, CREATE_TOPICS, DELETE_RECORDS, INIT_PRODUCER_ID = 0, 1, 2, 8, 19, 21, 22
+OFFSET_FOR_LEADER_EPOCH, ADD_PARTITIONS, END_TXN, TXN_OFFSET_COMMIT, DESCRIBE_PRODUCERS = 23, 24, 26, 28, 61
 NOW_MS = int(time.time() * 1000)
 """Timestamps of test records are of today: retention would take older ones away in the middle of a test."""
 
@@ -139,15 +161,49 @@ class Wire:
         assert response.error_code == ErrorCode.NONE, response
         return response.producer_id, response.producer_epoch
 
+    def delete_records(self, topic: str, offset: int, *, partition: int = 0) -> tuple[int, int]:
+        """DeleteRecords of one partition; its error and its low watermark."""
+        ask = DeleteRecordsPartition(partition_index=partition, offset=offset)
+        request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name=topic, partitions=[ask])], timeout_ms=1000)
+        answer = self.call(DELETE_RECORDS, 2, request).topics[0].partitions[0]
+        return answer.error_code, answer.low_watermark
+
+    def end_of_epoch(self, topic: str, epoch: int, *, current: int = -1, version: int = 4) -> Any:
+        """OffsetForLeaderEpoch of the first partition; return its answer."""
+        ask = OffsetForLeaderPartition(partition=0, current_leader_epoch=current, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(
+            replica_id=-1, topics=[OffsetForLeaderTopic(topic=topic, partitions=[ask])]
+        )
+        return self.call(OFFSET_FOR_LEADER_EPOCH, version, request).topics[0].partitions[0]
+
+    def commit_offsets(
+        self, group: str, topic: str, *offsets: int, version: int = 8, metadata: str = "", **member: Any
+    ) -> ErrorCode:
+        """Commit one offset for each partition from the first on; the first error."""
+        partitions = [
+            OffsetCommitRequestPartition(partition_index=number, committed_offset=offset, committed_metadata=metadata)
+            for number, offset in enumerate(offsets)
+        ]
+        topics = [OffsetCommitRequestTopic(name=topic, partitions=partitions)]
+        answer = self.call(OFFSET_COMMIT, version, OffsetCommitRequest(group_id=group, topics=topics, **member))
+        return ErrorCode(next((one.error_code for one in answer.topics[0].partitions if one.error_code), 0))
+
+    def commit_in_transaction(
+        self, group: str, topic: str, offset: int, name: str, producer: tuple[int, int], version: int = 5
+    ) -> ErrorCode:
+        """TxnOffsetCommit of the first partition; version 5 adds the group to the transaction by itself (T16)."""
+        request = txn_offset_request(group, topic, offset, name, producer)
+        return ErrorCode(self.call(TXN_OFFSET_COMMIT, version, request).topics[0].partitions[0].error_code)
+
+    def producers(self, topic: str, *partitions: int) -> list[Any]:
+        """DescribeProducers; return the partitions' answers."""
+        request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=list(partitions))])
+        answers: list[Any] = self.call(DESCRIBE_PRODUCERS, 0, request).topics[0].partitions
+        return answers
+
     def add_partitions(self, transactional_id: str, producer: tuple[int, int], topic: str, *partitions: int) -> None:
         """AddPartitionsToTxn as a TV1 client sends it."""
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=transactional_id,
-            v3_and_below_producer_id=producer[0],
-            v3_and_below_producer_epoch=producer[1],
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
-        )
-        response = self.call(ADD_PARTITIONS, 3, request)
+        response = self.call(ADD_PARTITIONS, 3, add_request(transactional_id, producer, topic, *partitions))
         codes = [
             part.partition_error_code
             for result in response.results_by_topic_v3_and_below
@@ -164,6 +220,28 @@ class Wire:
             committed=commit,
         )
         return self.call(END_TXN, version, request)
+
+
+def add_request(transactional_id: str, producer: tuple[int, int], topic: str, *partitions: int) -> Any:
+    """An AddPartitionsToTxn request of a client."""
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))],
+    )
+
+
+def txn_offset_request(group: str, topic: str, offset: int, name: str, producer: tuple[int, int]) -> Any:
+    """A TxnOffsetCommit request for the first partition, of no member."""
+    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset, committed_metadata="")
+    return TxnOffsetCommitRequest(
+        transactional_id=name,
+        group_id=group,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        topics=[TxnOffsetCommitRequestTopic(name=topic, partitions=[partition])],
+    )
 
 
 def produce_request(

@@ -9,7 +9,6 @@ import trio
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
-from fencepost.protocol.messages.api24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxnRequest
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
 from fencepost.protocol.messages.api28_txn_offset_commit import (
@@ -21,6 +20,7 @@ from fencepost.protocol.record_batch import build_batch
 from tests.kit.determinism import nap
 from tests.kit.history import Place
 from tests.kit.sim_clock import START_MS
+from tests.kit.wire import add_request
 from tests.simulation.lines import Line, Lost
 
 STAMP_MS = START_MS - 7_200_000
@@ -141,12 +141,7 @@ class TxnClient:
         self._joined.add(place)
 
     async def _join(self, place: Place) -> None:
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=place[0], partitions=[place[1]])],
-        )
+        request = add_request(self.transactional_id, (self.producer_id, self.epoch), *place)
         await self._ask(f"add {place[0]}-{place[1]}", 3, request, _added_codes)
         self._joined.add(place)
 

@@ -16,7 +16,6 @@ from confluent_kafka import Producer, TopicPartition
 import fencepost
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api61_describe_producers import DescribeProducersRequest, TopicRequest
 from fencepost.protocol.record_batch import build_batch, iter_headers
 from tests.interop.confluent_steps import WAIT_SECONDS, consumer_of, poll_records, transactional_producer
 from tests.kit.broker_process import BrokerProcess
@@ -281,8 +280,7 @@ class Writing:
         wrote.end_offset, wrote.last_stable_offset = answer.high_watermark, answer.last_stable_offset
         committed = self.wire.fetch(topic, partition=partition, isolation=1)
         wrote.aborted = [(one.producer_id, one.first_offset) for one in committed.aborted_transactions or ()]
-        request = DescribeProducersRequest(topics=[TopicRequest(name=topic, partition_indexes=[partition])])
-        described = self.wire.call(DESCRIBE_PRODUCERS, 0, request).topics[0].partitions[0]
+        [described] = self.wire.producers(topic, partition)
         wrote.producers = {
             one.producer_id: (one.producer_epoch, one.last_sequence, one.current_txn_start_offset)
             for one in described.active_producers

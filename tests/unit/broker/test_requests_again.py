@@ -10,11 +10,10 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api20_delete_topics import DeleteTopicsRequest, DeleteTopicState
-from fencepost.protocol.messages.api24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.testing import Broker
-from tests.kit.wire import Wire, batch_of
+from tests.kit.wire import Wire, add_request, batch_of
 
 PRODUCE, METADATA, DELETE_TOPICS, ADD, END = 0, 3, 20, 24, 26
 TOPIC_ID_SINCE = 13
@@ -79,12 +78,7 @@ def test_transactions_of_tv1_begin_and_end_by_the_same_bytes_until_they_are_fenc
 ) -> None:
     """Rows T3, T7, T11: the producer keeps its epoch, so only correlation ids and sequences are new."""
     producer_id, epoch = wire.init_producer_id("x")
-    add = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id="x",
-        v3_and_below_producer_id=producer_id,
-        v3_and_below_producer_epoch=epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
-    )
+    add = add_request("x", (producer_id, epoch), "t", 0)
     end = EndTxnRequest(transactional_id="x", producer_id=producer_id, producer_epoch=epoch, committed=True)
 
     def added() -> int:
@@ -113,12 +107,7 @@ def test_transactions_of_tv1_begin_and_end_by_the_same_bytes_until_they_are_fenc
 def test_partitions_that_are_gone_do_not_join_by_bytes_that_did(wire: Asking) -> None:
     """Row T3."""
     producer_id, epoch = wire.init_producer_id("x")
-    add = AddPartitionsToTxnRequest(
-        v3_and_below_transactional_id="x",
-        v3_and_below_producer_id=producer_id,
-        v3_and_below_producer_epoch=epoch,
-        v3_and_below_topics=[AddPartitionsToTxnTopic(name="t", partitions=[0])],
-    )
+    add = add_request("x", (producer_id, epoch), "t", 0)
     codes = []
     for gone in (False, False, True):
         if gone:

@@ -30,17 +30,12 @@ from fencepost.protocol.messages.api27_write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from fencepost.protocol.messages.api28_txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestPartition,
-    TxnOffsetCommitRequestTopic,
-)
 from fencepost.protocol.messages.api57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.clocks import VirtualClock
-from tests.kit.wire import batch_of, committed_values, fetch_request, produce_request
+from tests.kit.wire import batch_of, committed_values, fetch_request, produce_request, txn_offset_request
 
 TX = "orders"
 Identity = tuple[int, int]
@@ -231,13 +226,6 @@ def stuck_markers(on: TxnNode, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
 
 async def commit_offset(on: TxnNode, held: Identity, offset: int) -> int:
     """TxnOffsetCommit v5 for the group `readers`."""
-    partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
-    request = TxnOffsetCommitRequest(
-        transactional_id=TX,
-        group_id="readers",
-        producer_id=held[0],
-        producer_epoch=held[1],
-        topics=[TxnOffsetCommitRequestTopic(name="t", partitions=[partition])],
-    )
+    request = txn_offset_request("readers", "t", offset, TX, held)
     code: int = (await on.ask(OFFSETS, 5, request)).topics[0].partitions[0].error_code
     return code

@@ -2,11 +2,15 @@
 
 import errno
 import os
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
+
+import trio
 
 from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
+from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.reading import read_batches
@@ -177,3 +181,12 @@ def settle_small(log):
 def headers_from_disk(path: Path):
     """What a reader finds that knows nothing of what is in memory."""
     return headers(LogDirectory.over(FileStore(path), "os").create(TP, TOPIC_ID, DEFAULTS))
+
+
+@asynccontextmanager
+async def running(commit: LogFlusher) -> AsyncIterator[trio.Nursery]:
+    """The flusher at work, until the block ends."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(commit.run)
+        yield nursery
+        nursery.cancel_scope.cancel()

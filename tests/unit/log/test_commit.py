@@ -19,21 +19,19 @@ from fencepost.broker.log.storage.store import FlushFailed
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.slow_disk import OneBadFile, SlowDisk, until
 from tests.kit.trimming import delete_records
-from tests.unit.log.kit import TOPIC_ID, TP, UNCOMMITTED, batch, crashed, directory_over, headers, over, send
+from tests.unit.log.kit import TOPIC_ID, TP, UNCOMMITTED, batch, crashed, directory_over, headers, over, running, send
 
 
 async def test_wait_returns_when_durable_and_not_before():
     disk = SlowDisk()
     log = over(disk, durability="fsync")
     commit = LogFlusher("fsync")
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
+    async with running(commit):
         info = send(log, batch())
         assert log.high_watermark == 0
         await commit.wait(info)
         assert log.high_watermark == log.recovery_point == 1
         assert disk.syncs == 1
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_throttled_writer_of_a_deleted_log_is_let_go(monkeypatch):
@@ -42,14 +40,12 @@ async def test_a_throttled_writer_of_a_deleted_log_is_let_go(monkeypatch):
     logs = directory_over(SlowDisk(), "fsync")
     log = logs.create(TP, TOPIC_ID, LogConfig())
     commit = LogFlusher("fsync")
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
+    async with running(commit):
         send(log, batch(count=10))
         assert commit.over_backlog([log])
         logs.delete(TP)
         with trio.fail_after(5):
             await commit.throttle([log])
-        nursery.cancel_scope.cancel()
 
 
 async def test_who_asks_during_a_round_waits_for_the_next_and_rounds_are_shared():
@@ -63,8 +59,7 @@ async def test_who_asks_during_a_round_waits_for_the_next_and_rounds_are_shared(
         await commit.wait(info)
         done.append(name)
 
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
+    async with running(commit) as nursery:
         disk.gate.clear()
         nursery.start_soon(produce, "first")
         await trio.to_thread.run_sync(disk.begun.acquire)
@@ -76,7 +71,6 @@ async def test_who_asks_during_a_round_waits_for_the_next_and_rounds_are_shared(
         await until(lambda: len(done) == 4)
         assert done[0] == "first"
         assert commit.rounds == 2, "one for the first, one for all the others"
-        nursery.cancel_scope.cancel()
 
 
 async def test_wait_does_not_yield_when_already_durable():
@@ -91,20 +85,17 @@ async def test_schedule_makes_durable_without_anyone_waiting():
     disk = SlowDisk()
     log = over(disk, durability="fsync")
     commit = LogFlusher("fsync")
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
+    async with running(commit):
         send(log, batch())
         commit.schedule(log)
         await until(lambda: log.high_watermark == 1)
-        nursery.cancel_scope.cancel()
 
 
 async def test_between_rounds_a_log_that_was_flushed_is_not_kept_alive():
     """A topic may be deleted then: nothing but the directory may refer to its logs."""
     log = over(MemoryStore(), durability="fsync")
     commit = LogFlusher("fsync")
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
+    async with running(commit):
         info = send(log, batch())
         await commit.wait(info)
         await trio.testing.wait_all_tasks_blocked()
@@ -112,7 +103,6 @@ async def test_between_rounds_a_log_that_was_flushed_is_not_kept_alive():
         del log, info
         gc.collect()
         assert gone() is None
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_failed_fsync_is_fatal_and_nobody_is_told_his_bytes_are_safe():
@@ -143,14 +133,12 @@ async def test_one_round_serves_many_logs(tmp_path):
     directory = LogDirectory.open(tmp_path / "data")
     commit = LogFlusher("fsync")
     logs = [directory.create(TP._replace(partition=n), TOPIC_ID, LogConfig()) for n in range(5)]
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
+    async with running(commit):
         async with trio.open_nursery() as producers:
             for log in logs:
                 producers.start_soon(commit.wait, send(log, batch()))
         assert commit.rounds == 1
         assert all(log.high_watermark == 1 for log in logs)
-        nursery.cancel_scope.cancel()
     directory.close()
 
 
@@ -159,8 +147,7 @@ async def test_what_a_reader_saw_is_still_there_after_losing_everything_unsynced
     disk = SlowDisk()
     log = over(disk, durability="fsync")
     commit = LogFlusher("fsync")
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
+    async with running(commit):
         for n in range(3):
             info = send(log, batch(1, 7, 0, n))
             await commit.wait(info)
@@ -168,7 +155,6 @@ async def test_what_a_reader_saw_is_still_there_after_losing_everything_unsynced
         synced = crashed(disk)
         send(log, batch(1, 7, 0, 3))
         assert headers(log) == seen
-        nursery.cancel_scope.cancel()
     assert headers(over(synced)) == seen
     assert read_batches(log, 3, 1000, UNCOMMITTED).size_bytes == 0
 
@@ -193,8 +179,7 @@ async def test_only_the_log_of_the_failed_file_goes_offline_where_somebody_is_to
     directory, logs = three_logs(disk)
     told = []
     commit = LogFlusher("fsync", lambda log, error: told.append((log, error.filename)))
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
+    async with running(commit):
         for log in logs:
             await commit.wait(send(log, batch()))
         disk.bad = "events-1/00000000000000000000.log"
@@ -214,7 +199,6 @@ async def test_only_the_log_of_the_failed_file_goes_offline_where_somebody_is_to
         assert delete_records(logs[1], 1)[0] is ErrorCode.KAFKA_STORAGE_ERROR
         with pytest.raises(LogOffline):
             await commit.wait(Ticket(logs[1], ends[1]))
-        nursery.cancel_scope.cancel()
     directory.close()
     again = directory_over(crashed(disk), "fsync")
     assert not again.clean, "a log that is offline is never closed as clean"
@@ -271,8 +255,7 @@ async def test_writers_with_acks_1_wait_when_the_disk_falls_behind(monkeypatch):
     disk = SlowDisk()
     log = over(disk, durability="fsync")
     commit = LogFlusher("fsync")
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
+    async with running(commit):
         disk.gate.clear()
 
         async def write():
@@ -292,4 +275,3 @@ async def test_writers_with_acks_1_wait_when_the_disk_falls_behind(monkeypatch):
         disk.gate.set()
         await commit.throttle([log])
         assert log.unflushed_bytes <= 600
-        nursery.cancel_scope.cancel()

@@ -7,7 +7,7 @@ from fencepost.broker.log.durability.flusher import LogFlusher, LogOffline
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
 from fencepost.broker.log.storage.store import FlushFailed
-from tests.unit.log.kit import batch, over, send
+from tests.unit.log.kit import batch, over, running, send
 
 
 class Brief:
@@ -103,8 +103,7 @@ def test_not_while_somebody_waits_nor_where_it_may_take_long():
 
 async def test_a_round_under_way_is_waited_for():
     _, log, threads, commit = log_and_commit(brief=False)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
+    async with running(commit) as nursery:
         commit.settle_here("me", [log])
         send(log, batch())
         nursery.start_soon(commit.wait, Ticket(log, 1))
@@ -116,7 +115,6 @@ async def test_a_round_under_way_is_waited_for():
         threads.gate.set()
         await commit.wait(Ticket(log, 2))
         assert log.high_watermark == 2
-        nursery.cancel_scope.cancel()
 
 
 async def test_a_flush_that_fails_on_the_spot_ends_the_rounds_and_is_not_tried_again():
@@ -142,11 +140,9 @@ async def test_a_log_whose_flush_failed_on_the_spot_goes_offline_where_that_is_t
     send(log, batch())
     commit.settle_here("me", [log])
     assert not commit.settle_here("me", [log])
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
+    async with running(commit):
         with pytest.raises(LogOffline):
             await commit.wait(Ticket(log, 1))
-        nursery.cancel_scope.cancel()
     assert lost == [log]
     assert log.offline
     assert threads.here == 1, "it is never flushed again"

@@ -19,8 +19,8 @@ from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import FlushFailed
 from tests.kit.slow_disk import until
-from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send
-from tests.unit.log.unflushed_kit import MAX, OTHER, WRITEBACK, Watched, logs_on, running, write
+from tests.unit.log.kit import TOPIC_ID, TP, batch, over, running, send
+from tests.unit.log.unflushed_kit import MAX, OTHER, WRITEBACK, Watched, logs_on, write
 
 UNSEEN = MAX // 8
 """Two logs may hold so much more that was not looked at yet."""

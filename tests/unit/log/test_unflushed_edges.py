@@ -20,8 +20,8 @@ from fencepost.broker.log.storage.disk_file import DiskFile
 from fencepost.broker.log.storage.memory import MemoryStore
 from tests.kit.slow_disk import until
 from tests.kit.trimming import delete_records
-from tests.unit.log.kit import TOPIC_ID, TP, batch, over, send, settle
-from tests.unit.log.unflushed_kit import MAX, OTHER, WRITEBACK, Watched, logs_on, running, write
+from tests.unit.log.kit import TOPIC_ID, TP, batch, over, running, send, settle
+from tests.unit.log.unflushed_kit import MAX, OTHER, WRITEBACK, Watched, logs_on, write
 
 pytestmark = pytest.mark.usefixtures("small_steps")
 

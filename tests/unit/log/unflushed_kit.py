@@ -1,9 +1,6 @@
 """Logs on a real disk that is watched, with writebacks of a few batches each: for the tests of os durability."""
 
 import threading
-from contextlib import asynccontextmanager
-
-import trio
 
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.storage.disk import SystemDisk
@@ -44,14 +41,6 @@ class Watched(SystemDisk):
 def logs_on(disk, path, durability="os"):
     path.mkdir(exist_ok=True)
     return LogDirectory.over(FileStore(path, DescriptorPool(100), disk=disk), durability)
-
-
-@asynccontextmanager
-async def running(commit):
-    async with trio.open_nursery() as nursery:
-        await nursery.start(commit.run)
-        yield
-        nursery.cancel_scope.cancel()
 
 
 def write(commit, log, size_bytes):
