@@ -4,15 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tests.golden.group_scenarios import (
-    DELETE,
-    LIST,
-    TXN_COMMIT,
-    Member,
-    Stage,
-    message,
-    subscription,
-)
+from tests.golden.group_scenarios import DELETE, LIST, TXN_COMMIT, Member, Stage, message, subscription
 
 AWAY_S = 8
 """A rebalance timeout, and the time in which it has surely passed with what follows."""

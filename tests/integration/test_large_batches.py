@@ -72,9 +72,7 @@ def read_committed(address: str) -> list[bytes]:
     return found
 
 
-def test_large_and_small_batches_of_many_producers_are_read_once_if_committed(
-    start_broker: StartBroker,
-) -> None:
+def test_large_and_small_batches_of_many_producers_are_read_once_if_committed(start_broker: StartBroker) -> None:
     """Rows I1 to I4 and P2 to P4; and after kill -9 the same again, from files that `fencepost verify` finds sound."""
     broker: BrokerProcess = start_broker(files=True, settings={"num.partitions": str(PARTITIONS)})
     names = [f"writer-{number}" for number in range(4)]

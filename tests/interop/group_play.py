@@ -9,14 +9,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from tests.interop.confluent_steps import (
-    READ_COMMITTED,
-    WAIT_SECONDS,
-    create_topic,
-    read_to_end,
-    until_decided,
-    values,
-)
+from tests.interop.confluent_steps import READ_COMMITTED, WAIT_SECONDS, create_topic, read_to_end, until_decided, values
 from tests.interop.java.jars import Unavailable as JavaUnavailable
 from tests.interop.members.given import Given
 from tests.interop.members.jvm import java_member

@@ -6,16 +6,8 @@ nothing to do with them counts.
 
 import pytest
 
-from tests.interop.confluent_steps import (
-    READ_UNCOMMITTED,
-    WAIT_SECONDS,
-    admin_client,
-    read_to_end,
-)
-from tests.interop.group_play import (
-    PARTITIONS,
-    play_of,
-)
+from tests.interop.confluent_steps import READ_UNCOMMITTED, WAIT_SECONDS, admin_client, read_to_end
+from tests.interop.group_play import PARTITIONS, play_of
 
 pytestmark = pytest.mark.interop
 KINDS = ["confluent eager", "confluent cooperative", "confluent consumer", "aiokafka", "kafka-python", "kafkajs"]

@@ -9,11 +9,7 @@ from typing import Any
 import trio
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api00_produce import (
-    PartitionProduceResponse,
-    ProduceResponse,
-    TopicProduceResponse,
-)
+from fencepost.protocol.messages.api00_produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
 from fencepost.protocol.messages.api18_api_versions import FinalizedFeatureKey
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdResponse

@@ -27,10 +27,7 @@ from fencepost.protocol.messages.api23_offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from fencepost.protocol.messages.api24_add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-)
+from fencepost.protocol.messages.api24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
 from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitRequest,

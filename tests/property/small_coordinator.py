@@ -5,17 +5,8 @@ from dataclasses import dataclass, replace
 from fencepost.client.core.txn_state import NO_PRODUCER, Answer, AskEnd, AskInit
 from fencepost.coordinator.txn import codec, machine, markers
 from fencepost.coordinator.txn import commands as coordinator
-from fencepost.coordinator.txn.state import (
-    DEAD,
-    Dead,
-    Ongoing,
-    PrepareAbort,
-    PrepareCommit,
-    TxnRecord,
-)
-from fencepost.coordinator.txn.state import (
-    TxnState as CoordinatorState,
-)
+from fencepost.coordinator.txn.state import DEAD, Dead, Ongoing, PrepareAbort, PrepareCommit, TxnRecord
+from fencepost.coordinator.txn.state import TxnState as CoordinatorState
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.txn.kit import P0, P1, Data, Partition

@@ -25,10 +25,7 @@ from fencepost.client.core.txn_state import (
     TxnState,
 )
 from fencepost.coordinator.txn import commands as coordinator
-from fencepost.coordinator.txn.state import (
-    Ongoing,
-    holder,
-)
+from fencepost.coordinator.txn.state import Ongoing, holder
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.examples import examples

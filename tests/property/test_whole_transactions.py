@@ -224,9 +224,7 @@ def test_tv2_gives_each_transaction_alone(script: Script) -> None:
 
 @given(steps)
 @settings(max_examples=examples(600), deadline=None)
-def test_tv1_gives_whole_ones_together_where_nothing_tells_them_apart(
-    script: Script,
-) -> None:
+def test_tv1_gives_whole_ones_together_where_nothing_tells_them_apart(script: Script) -> None:
     cluster = Cluster(2, [False, True])
     check(cluster, play(cluster, script), exact=False)
 

@@ -20,10 +20,7 @@ from fencepost.coordinator.group.offsets import OffsetStore
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import GROUP_TOPIC
 from tests.simulation.group_world import run_group_world
-from tests.simulation.spoilt_offsets import (
-    positions_are_told_while_a_transaction_decides,
-    some_offsets_are_not_stored,
-)
+from tests.simulation.spoilt_offsets import positions_are_told_while_a_transaction_decides, some_offsets_are_not_stored
 
 SEEDS = int(os.environ.get("FENCEPOST_GROUP_PROTOCOL_SEEDS", "16"))
 """Of each kind."""

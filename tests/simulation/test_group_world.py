@@ -19,10 +19,7 @@ from fencepost.coordinator.group.timers import SetTimer, TimerKind
 from fencepost.coordinator.runtime.shard import Shard
 from fencepost.protocol.errors import ErrorCode
 from tests.simulation.group_world import run_group_world
-from tests.simulation.spoilt_offsets import (
-    positions_are_told_while_a_transaction_decides,
-    some_offsets_are_not_stored,
-)
+from tests.simulation.spoilt_offsets import positions_are_told_while_a_transaction_decides, some_offsets_are_not_stored
 
 SEEDS = int(os.environ.get("FENCEPOST_GROUP_SEEDS", "150"))
 Spoil = Callable[[pytest.MonkeyPatch], None]

@@ -13,14 +13,7 @@ from fencepost.client.group import group_client
 from fencepost.client.network.cluster import GROUP
 from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, MemberIdentity
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from tests.integration.client.group_kit import (
-    COOPERATIVE,
-    PATIENCE_S,
-    Heard,
-    create,
-    reading,
-    until,
-)
+from tests.integration.client.group_kit import COOPERATIVE, PATIENCE_S, Heard, create, reading, until
 
 
 @pytest.fixture(scope="module")

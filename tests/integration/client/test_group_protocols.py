@@ -5,14 +5,7 @@ import trio
 
 import fencepost
 from fencepost import ErrorCode, KafkaError, TopicPartition
-from tests.integration.client.group_kit import (
-    CONSUMER,
-    PATIENCE_S,
-    Heard,
-    create,
-    reading,
-    until,
-)
+from tests.integration.client.group_kit import CONSUMER, PATIENCE_S, Heard, create, reading, until
 
 
 @pytest.fixture(scope="module")

@@ -33,10 +33,7 @@ async def test_offsets_of_a_member_that_was_expelled_join_no_transaction(
     await create(kafka, name, partitions=1, records=3)
     here = TopicPartition(name, 0)
     with trio.fail_after(PATIENCE_S):
-        async with (
-            kafka.transactional_producer(name) as producer,
-            kafka.consumer(name, group=name, **way) as consumer,
-        ):
+        async with kafka.transactional_producer(name) as producer, kafka.consumer(name, group=name, **way) as consumer:
             await anext(consumer.batches())
             with pytest.raises(AbortableError):
                 await commit_as_expelled(producer, consumer, {here: 3} if named else None)
@@ -49,10 +46,7 @@ async def test_a_transaction_does_not_commit_beside_partitions_that_went_with_it
     """It has gone on reading: the partitions' next owner reads the same records again, so this must not count."""
     await create(kafka, name, partitions=2, records=20)
     with trio.fail_after(PATIENCE_S):
-        async with (
-            kafka.transactional_producer(name) as producer,
-            kafka.consumer(name, group=name, **way) as one,
-        ):
+        async with kafka.transactional_producer(name) as producer, kafka.consumer(name, group=name, **way) as one:
             batches = one.batches()
             values: list[bytes] = []
 

@@ -43,10 +43,7 @@ async def committed(kafka: fencepost.Client, topic: str, count: int) -> list[byt
 async def test_after_prepare_only_the_decision_counts(two_phase_broker: BrokerProcess, commit: bool) -> None:
     """An error in the block, after `prepare`, neither commits nor aborts; nor can anything else begin."""
     topic = f"decision-{commit}"
-    async with (
-        fencepost.Client(two_phase_broker.address) as kafka,
-        kafka.two_phase_producer(topic) as producer,
-    ):
+    async with fencepost.Client(two_phase_broker.address) as kafka, kafka.two_phase_producer(topic) as producer:
         with pytest.raises(Boom):  # noqa: PT012 - the whole block is what fails
             async with producer.transaction() as txn:
                 await txn.send(topic, b"a")
@@ -88,10 +85,7 @@ async def test_the_block_may_complete_it_itself(two_phase_broker: BrokerProcess,
 
 
 async def test_an_error_before_prepare_aborts_as_always(two_phase_broker: BrokerProcess) -> None:
-    async with (
-        fencepost.Client(two_phase_broker.address) as kafka,
-        kafka.two_phase_producer("before") as producer,
-    ):
+    async with fencepost.Client(two_phase_broker.address) as kafka, kafka.two_phase_producer("before") as producer:
         with pytest.raises(Boom):  # noqa: PT012 - the whole block is what fails
             async with producer.transaction() as txn:
                 await txn.send("before", b"a")
@@ -105,10 +99,7 @@ async def test_an_error_before_prepare_aborts_as_always(two_phase_broker: Broker
 
 async def test_each_prepared_transaction_looks_different(two_phase_broker: BrokerProcess) -> None:
     """Also one that nothing was written in: its decision must not be taken for that of the next one."""
-    async with (
-        fencepost.Client(two_phase_broker.address) as kafka,
-        kafka.two_phase_producer("different") as producer,
-    ):
+    async with fencepost.Client(two_phase_broker.address) as kafka, kafka.two_phase_producer("different") as producer:
         seen = []
         for values in ([], [b"a"], [], [b"b"]):
             async with producer.transaction() as txn:

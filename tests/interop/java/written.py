@@ -171,10 +171,7 @@ class Writing:
     async def own_transactions(self) -> None:
         """TV2, by the project's own client: a new epoch for each transaction."""
         both = self.topic("tv2", partitions=2)
-        async with (
-            fencepost.Client(self.broker.address) as kafka,
-            kafka.transactional_producer("tv2") as producer,
-        ):
+        async with fencepost.Client(self.broker.address) as kafka, kafka.transactional_producer("tv2") as producer:
             for _ in range(10):
                 async with producer.transaction() as txn:
                     for partition in (0, 1):

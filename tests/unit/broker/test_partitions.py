@@ -15,11 +15,7 @@ from fencepost.coordinator.metadata.controller import NewTopic
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
-from fencepost.protocol.messages.api02_list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsTopic,
-)
+from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.late_log_store import LateLogStore
 from tests.unit.broker.txn_node import TxnNode

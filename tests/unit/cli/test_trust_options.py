@@ -45,10 +45,7 @@ def test_a_file_names_the_broker_and_how_to_trust_it(tmp_path: Path) -> None:
         "# ours\nbootstrap.servers=far.example.com:9093\nsecurity.protocol=SASL_SSL\n"
         f"sasl.mechanism=PLAIN\nsasl.username=me\nsasl.password={PASSWORD}\nrequest.timeout.ms=70000\nclient.id=theirs\n"
     )
-    for found in (
-        config_of("--command-config", str(file)),
-        config_of(environ={"FENCEPOST_COMMAND_CONFIG": str(file)}),
-    ):
+    for found in (config_of("--command-config", str(file)), config_of(environ={"FENCEPOST_COMMAND_CONFIG": str(file)})):
         assert found["bootstrap.servers"] == "far.example.com:9093"
         assert (found["security.protocol"], found["sasl.password"]) == ("SASL_SSL", PASSWORD)
         assert found["request.timeout.ms"] == "70000", "the file's patience, where the command line has none"

@@ -158,9 +158,7 @@ def test_sticky_keeps_as_much_as_any_balanced_assignment_could(
 
 @given(groups())
 @settings(max_examples=examples(120), deadline=None)
-def test_cooperative_gives_nothing_away_that_another_one_still_has(
-    group: tuple[list[Member], dict[str, int]],
-) -> None:
+def test_cooperative_gives_nothing_away_that_another_one_still_has(group: tuple[list[Member], dict[str, int]]) -> None:
     """KIP-429: one round takes, the next one gives; two rounds are enough, and come to what sticky wants."""
     members, counts = group
     target = sticky.assign(members, counts)

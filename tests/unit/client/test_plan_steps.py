@@ -145,9 +145,7 @@ async def test_who_will_not_tell_what_is_set_is_named_as_a_part_of_the_plan(
     await nursery.start(broker.serve)
     no = DescribeConfigsResult(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED, error_message="not yours")
     broker.scripts["DescribeConfigs"].append(DescribeConfigsResponse(results=[no]))
-    plan = ClusterPlan(
-        configs=(WantedConfigs("group", "g", {"a": "1"}), WantedConfigs("broker", "1", {THREADS: "4"})),
-    )
+    plan = ClusterPlan(configs=(WantedConfigs("group", "g", {"a": "1"}), WantedConfigs("broker", "1", {THREADS: "4"})))
     async with fencepost.Client(broker.address, default_api_timeout_ms=100_000) as kafka, kafka.admin() as admin:
         with pytest.raises(ItemErrors) as refused:
             await admin.apply(plan, atomic=False)

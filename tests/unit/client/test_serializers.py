@@ -9,16 +9,7 @@ from typing import Any
 import pytest
 
 import fencepost
-from fencepost.client.serializers import (
-    Double,
-    Integer,
-    Json,
-    Long,
-    SerializationError,
-    String,
-    Uuid,
-    deserialize_call,
-)
+from fencepost.client.serializers import Double, Integer, Json, Long, SerializationError, String, Uuid, deserialize_call
 from tests.kit.scripted_broker import ScriptedBroker
 
 Script = Callable[..., Any]
@@ -36,10 +27,7 @@ async def test_serializers_see_topic_and_headers(script: Script) -> None:
             headers.append(("schema", topic.encode()))
             return value.encode() if value else None
 
-    async with (
-        client(broker) as kafka,
-        kafka.producer(key_serializer=Long(), value_serializer=Tagged()) as producer,
-    ):
+    async with client(broker) as kafka, kafka.producer(key_serializer=Long(), value_serializer=Tagged()) as producer:
         await producer.send("t", "hello", key=7, headers=[("a", b"1")])
         await producer.send("t", "", key=8)
         await producer.send("t", None, key=None)

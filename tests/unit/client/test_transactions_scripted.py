@@ -80,11 +80,7 @@ async def test_tv1_sends_nothing_of_a_partition_before_it_is_added(script: Scrip
     broker = await script(transaction_version=1)
     later = [lambda request, version: broker.added(request, ErrorCode.CONCURRENT_TRANSACTIONS)]
     broker.scripts["AddPartitionsToTxn"] = later * 3
-    async with (
-        client(broker) as kafka,
-        kafka.transactional_producer("id") as producer,
-        producer.transaction() as txn,
-    ):
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer, producer.transaction() as txn:
         await txn.send("t", b"a")
     assert broker.names(*TALK) == ["InitProducerId"] + ["AddPartitionsToTxn"] * 4 + ["Produce", "EndTxn"]
 
@@ -349,11 +345,7 @@ async def test_a_task_that_sends_while_the_transaction_ends_is_refused(script: S
     """Under TV2 a record behind EndTxn would open a transaction that nobody ends."""
     broker = await script()
     refused = []
-    async with (
-        client(broker) as kafka,
-        kafka.transactional_producer("id") as producer,
-        trio.open_nursery() as nursery,
-    ):
+    async with client(broker) as kafka, kafka.transactional_producer("id") as producer, trio.open_nursery() as nursery:
 
         async def meddle(txn: fencepost.Transaction) -> None:
             try:

@@ -11,10 +11,7 @@ from fencepost.broker.network.reply import Encoded
 from fencepost.coordinator.deferred import Deferred
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import (
-    api11_join_group,
-    api14_sync_group,
-)
+from fencepost.protocol.messages import api11_join_group, api14_sync_group
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.group.kit import World

@@ -71,10 +71,7 @@ def test_tombstones_forget_offsets_and_groups() -> None:
         ("0002 0000000000000001 0001 61 0000000000000002", CommittedOffset(1, -1, "a", 2)),
         ("0004 0000000000000001 00000009 02 61 0000000000000002 00", CommittedOffset(1, 9, "a", 2)),
         ("0004 0000000000000001 00000009 02 61 0000000000000002 01 07 02 aabb", CommittedOffset(1, 9, "a", 2)),
-        (
-            "0004 0000000000000001 00000009 02 61 0000000000000002 01 00 10" + "00" * 16,
-            CommittedOffset(1, 9, "a", 2),
-        ),
+        ("0004 0000000000000001 00000009 02 61 0000000000000002 01 00 10" + "00" * 16, CommittedOffset(1, 9, "a", 2)),
     ],
 )
 def test_every_version_of_an_offset_is_read(value: str, expected: CommittedOffset) -> None:

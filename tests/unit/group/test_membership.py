@@ -8,11 +8,7 @@ from fencepost.coordinator.group.classic import heartbeat, leave, sync
 from fencepost.coordinator.group.commands import JoinAnswer, JoinReply, LeaveReply, MemberName, SyncAnswer, SyncReply
 from fencepost.coordinator.group.join import join
 from fencepost.coordinator.group.records import GroupSaved
-from fencepost.coordinator.group.state import (
-    Dead,
-    Empty,
-    Group,
-)
+from fencepost.coordinator.group.state import Dead, Empty, Group
 from fencepost.coordinator.group.timers import TimerKind
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.group import kit

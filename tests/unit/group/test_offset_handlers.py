@@ -5,11 +5,7 @@ from typing import Any
 import pytest
 
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages import (
-    api08_offset_commit,
-    api09_offset_fetch,
-    api28_txn_offset_commit,
-)
+from fencepost.protocol.messages import api08_offset_commit, api09_offset_fetch, api28_txn_offset_commit
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.group.handler_kit import TOPIC_ID, UNKNOWN_ID, Node, versions
 

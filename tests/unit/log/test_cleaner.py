@@ -138,10 +138,7 @@ async def test_appends_and_reads_go_on_between_the_steps_and_regions_stay_readab
     directory.close()
 
 
-@pytest.mark.parametrize(
-    "disturb",
-    [lambda log: delete_records(log, 59), lambda log: log.disown("deleted")],
-)
+@pytest.mark.parametrize("disturb", [lambda log: delete_records(log, 59), lambda log: log.disown("deleted")])
 def test_a_log_that_changes_under_a_compaction_ends_it(disturb: Callable[[PartitionLog], object]) -> None:
     """L4, Conflict: retention or deletion was first; nothing of the compaction is left behind."""
     for steps_before in range(12):

@@ -28,18 +28,7 @@ from tests.unit.log.compaction_kit import (
     spans,
     transact,
 )
-from tests.unit.log.kit import (
-    NOW_MS,
-    UNCOMMITTED,
-    crashed,
-    end,
-    headers,
-    joined,
-    log_file,
-    over,
-    send,
-    settle,
-)
+from tests.unit.log.kit import NOW_MS, UNCOMMITTED, crashed, end, headers, joined, log_file, over, send, settle
 
 
 def test_the_last_record_of_each_key_survives_at_its_offset() -> None:

@@ -44,9 +44,7 @@ def histories(draw: st.DrawFn) -> list[tuple[str, BatchHeader, int]]:
 
 
 @given(histories())
-def test_p2_to_p5_few_questions_and_all_of_them_give_the_same_answer(
-    steps: list[tuple[str, BatchHeader, int]],
-) -> None:
+def test_p2_to_p5_few_questions_and_all_of_them_give_the_same_answer(steps: list[tuple[str, BatchHeader, int]]) -> None:
     states, offset, last = ProducerStates(), 0, None
     for kind, asked, version in steps:
         if kind == "marker":

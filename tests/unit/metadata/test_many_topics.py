@@ -5,11 +5,7 @@ import os
 from fencepost.broker.metadata.answers import partition_value
 from fencepost.coordinator.metadata.commands import MorePartitions, NewTopic
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.messages.api03_metadata import (
-    MetadataResponse,
-    MetadataResponseBroker,
-    MetadataResponseTopic,
-)
+from fencepost.protocol.messages.api03_metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
 from tests.unit.metadata.kit import started
 from tests.unit.metadata.wire import NOT_ASKED, TOPIC_BITS, node, versions
 

@@ -75,20 +75,11 @@ FRAMES: list[tuple[MetadataRecord, str]] = [
     ),
     (UnregisterBrokerRecord(1, 9), "010100 00000001 0000000000000009 00"),
     (PartitionChangeRecord(7, ID), f"010501 00000007 {ID_HEX} 00"),
-    (
-        PartitionChangeRecord(7, ID, isr=(1,), leader=2),
-        f"010501 00000007 {ID_HEX} 02 00 05 02 00000001 01 04 00000002",
-    ),
-    (
-        PartitionChangeRecord(7, ID, eligible_leader_replicas=(1,)),
-        f"010502 00000007 {ID_HEX} 01 06 05 02 00000001",
-    ),
+    (PartitionChangeRecord(7, ID, isr=(1,), leader=2), f"010501 00000007 {ID_HEX} 02 00 05 02 00000001 01 04 00000002"),
+    (PartitionChangeRecord(7, ID, eligible_leader_replicas=(1,)), f"010502 00000007 {ID_HEX} 01 06 05 02 00000001"),
     (FenceBrokerRecord(1, 9), "010700 00000001 0000000000000009 00"),
     (UnfenceBrokerRecord(1, 9), "010800 00000001 0000000000000009 00"),
-    (
-        UserScramCredentialRecord("u", 1, b"s", b"k", b"v", 4096),
-        "010b00 0275 01 0273 026b 0276 00001000 00",
-    ),
+    (UserScramCredentialRecord("u", 1, b"s", b"k", b"v", 4096), "010b00 0275 01 0273 026b 0276 00001000 00"),
     (
         ClientQuotaRecord((QuotaEntity("user", "a"), QuotaEntity("client-id", None)), "k", 2.0),
         "010e00 03 05 75736572 0261 00 0a 636c69656e742d6964 00 00 026b 4000000000000000 00 00",

@@ -3,11 +3,7 @@
 from dataclasses import replace
 
 from fencepost.coordinator.txn import machine
-from fencepost.coordinator.txn.commands import (
-    Answer,
-    Command,
-    TxnDecision,
-)
+from fencepost.coordinator.txn.commands import Answer, Command, TxnDecision
 from fencepost.coordinator.txn.state import (
     DEAD,
     CompleteAbort,
