@@ -99,7 +99,6 @@ def is_without_effect(entry: "ConfigEntry") -> bool:
 
 
 def shown_value(value: str | None, sensitive: bool) -> str:
-    """A value as it is printed."""
     if sensitive:
         return HIDDEN
     return "not set" if value is None else cell(value) if value else '""'
@@ -116,7 +115,6 @@ def tell_steps(steps: Sequence[Step], dry_run: bool, as_json: bool) -> None:
 
 
 def steps_text(steps: Sequence[Step]) -> str:
-    """What was set, and what held before."""
     rows = [
         (
             step.subject,

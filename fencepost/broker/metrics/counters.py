@@ -38,7 +38,6 @@ class Metrics:
         return self.topics[name]
 
     def forget_topic(self, name: str) -> None:
-        """Drop the counters of a topic that was deleted."""
         self.topics.pop(name, None)
 
     def count_request(self, api_key: int, seconds: float) -> None:

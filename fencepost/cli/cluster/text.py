@@ -57,7 +57,6 @@ def cluster_text(told: "ClusterDescription", features: "FeatureLevels", quorum: 
 def cluster_json(
     told: "ClusterDescription", features: "FeatureLevels", quorum: "QuorumDescription | None"
 ) -> dict[str, Any]:
-    """The cluster as an object."""
     voters = None
     if quorum is not None:
         voters = {
@@ -175,7 +174,6 @@ def elections_text(elected: "Mapping[TopicPartition, bool]", refused: "Mapping[T
 def elections_json(
     elected: "Mapping[TopicPartition, bool]", refused: "Mapping[TopicPartition, KafkaError]"
 ) -> list[dict[str, Any]]:
-    """What became of each partition, as objects."""
     told: list[dict[str, Any]] = [
         {"partition": json_value(p), "elected": new, "refused": None} for p, new in sorted(elected.items())
     ]

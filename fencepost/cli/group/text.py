@@ -16,7 +16,6 @@ PLACES_MAX = 12
 
 
 def describe_text(told: "GroupDescription", committed: int, bootstrap: str) -> str:
-    """One group with its members."""
     facts = [
         ("group", cell(told.group_id)),
         ("state", told.state),
@@ -96,7 +95,6 @@ def lag_json(name: str, one: "PartitionLag") -> dict[str, Any]:
 
 
 def moves_text(moves: "Sequence[Move]") -> str:
-    """Where a group goes on, and from where."""
     rows = [
         (
             places([move.partition]),

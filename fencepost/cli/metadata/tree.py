@@ -48,7 +48,6 @@ def spelt(name: str) -> str:
 
 
 def root(image: "MetadataImage") -> Folder:
-    """All of an image."""
     return _folder(
         {
             "offset": lambda: image.offset,

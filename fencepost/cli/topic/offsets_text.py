@@ -60,7 +60,6 @@ def extent_json(one: Extent, by_time: bool) -> dict[str, Any]:
 
 
 def cuts_text(cuts: "Sequence[Cut]") -> str:
-    """What went of each partition."""
     rows = [
         (
             places([cut.partition]),

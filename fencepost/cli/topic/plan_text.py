@@ -13,7 +13,6 @@ _SIGNS = {"create": "+", "change": "~", "delete": "-"}
 
 
 def applied_text(done: "Applied", dry_run: bool) -> str:
-    """All changes and their number."""
     if not done.changes:
         return "Everything is as the plan says."
     how = "at once" if done.atomic else "thing by thing"

@@ -61,7 +61,6 @@ def describe_text(told: "TransactionListing", now_ms: int) -> str:
 
 
 def producers_text(producers: "list[ProducerState]", now_ms: int) -> str:
-    """What a partition remembers."""
     rows = [
         (
             p.producer_id,

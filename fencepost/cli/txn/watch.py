@@ -1,5 +1,6 @@
 """`fencepost txn watch`: the open transactions of a cluster, oldest first, in a view that renews itself."""
 
+import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,7 +53,6 @@ def watch(interval: float, count: int | None, limit: int, broker: Broker) -> Non
 
 
 async def look(admin: "Admin", limit: int) -> View:
-    """One round of questions."""
     lines = await admin.list_transactions()
     is_open = [line for line in lines if line.state in OPEN_STATES]
     found: list[TransactionListing] = []
@@ -69,8 +69,6 @@ async def look(admin: "Admin", limit: int) -> View:
 
 def _show(view: View, bootstrap: str, as_json: bool) -> None:
     if as_json:
-        import json
-
         click.echo(json.dumps(json_value(view)))
         return
     click.clear()
@@ -78,7 +76,6 @@ def _show(view: View, bootstrap: str, as_json: bool) -> None:
 
 
 def view_text(view: View, bootstrap: str) -> str:
-    """One look as text."""
     from fencepost.cli.txn.text import client_of, times_out
 
     states = ", ".join(f"{count} {state}" for state, count in view.states.items()) or "no transactional ids"

@@ -139,11 +139,8 @@ class GroupAdmin:
                 if name in some
             ]
             request = LeaveGroupRequest(group_id=group_id, members=members)
-            answer = await self._rpc.ask(node, request, at_least=_SEVERAL_LEAVE_SINCE)
             what = f"removing from group {group_id!r}"
-            whole = failure(answer, what, ApiKey.LEAVE_GROUP, node)
-            if whole is not None:
-                raise whole
+            answer = await self._rpc.ask(node, request, what, at_least=_SEVERAL_LEAVE_SINCE)
             return {
                 one.group_instance_id or one.member_id: failure(one, what, ApiKey.LEAVE_GROUP, node)
                 for one in answer.members
@@ -200,10 +197,7 @@ class GroupAdmin:
                 for name, numbers in by_topic(some).items()
             ]
             request = OffsetDeleteRequest(group_id=group_id, topics=topics)
-            answer = await self._rpc.ask(node, request)
-            whole = failure(answer, f"group {group_id!r}", ApiKey.OFFSET_DELETE, node)
-            if whole is not None:
-                raise whole
+            answer = await self._rpc.ask(node, request, f"group {group_id!r}")
             final = {ErrorCode.UNSTABLE_OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
             return _by_partition(answer, f"offset of group {group_id!r} in", ApiKey.OFFSET_DELETE, node, final)
 

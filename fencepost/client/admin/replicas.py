@@ -57,10 +57,7 @@ class ReplicaAdmin:
             request = ElectLeadersRequest(
                 election_type=int(unclean), topic_partitions=topics, timeout_ms=self._rpc.timeout_ms
             )
-            answer = await self._rpc.ask(node, request, at_least=_UNCLEAN_SINCE if unclean else 0)
-            whole = failure(answer, what, ApiKey.ELECT_LEADERS, node)
-            if whole is not None:
-                raise whole
+            answer = await self._rpc.ask(node, request, what, at_least=_UNCLEAN_SINCE if unclean else 0)
             return {
                 TopicPartition(topic.topic, one.partition_id): _elected(topic.topic, one, node)
                 for topic in answer.replica_election_results
@@ -119,10 +116,7 @@ class ReplicaAdmin:
                 topics=[ReassignableTopic(name=name, partitions=entries) for name, entries in topics.items()],
             )
             least = _KEEP_FACTOR_SINCE if keep_replication_factor else 0
-            answer = await self._rpc.ask(node, request, at_least=least)
-            whole = failure(answer, what, ApiKey.ALTER_PARTITION_REASSIGNMENTS, node)
-            if whole is not None:
-                raise whole
+            answer = await self._rpc.ask(node, request, what, at_least=least)
             return {
                 TopicPartition(topic.name, one.partition_index): failure(
                     one, f"{topic.name}-{one.partition_index}", ApiKey.ALTER_PARTITION_REASSIGNMENTS, node, final=_FINAL

@@ -99,15 +99,24 @@ class AdminRequests:
         self.cluster = cluster
         self.purpose = purpose
 
-    async def ask(self, node: int | None, request: RequestValue[R], **bounds: int) -> R:
-        """One request, one answer. Raises KafkaError (UNSUPPORTED_VERSION where the broker does not speak it)."""
+    async def ask(
+        self, node: int | None, request: RequestValue[R], what: str = "", *, at_least: int = 0, at_most: int = 1 << 15
+    ) -> R:
+        """One request, one answer. With `what`, an error of the answer as a whole is raised, and says that.
+
+        Raises KafkaError (UNSUPPORTED_VERSION where the broker does not speak it).
+        """
         try:
-            return await self.cluster.ask(node, request, purpose=self.purpose, **bounds)
+            answer = await self.cluster.ask(node, request, purpose=self.purpose, at_least=at_least, at_most=at_most)
         except EncodeError as error:
             field, _, _ = str(error).partition(" = ")  # the value may be a secret
             raise KafkaError(
                 f"{field}: the protocol can not say what was given", api=KNOWN_BY_KEY[request.api_key].name, node=node
             ) from error
+        whole = failure(answer, what, request.api_key, node) if what else None
+        if whole is not None:
+            raise whole
+        return answer
 
     async def each(
         self,
@@ -188,12 +197,12 @@ class AdminRequests:
         part: Callable[[R], Any] | None = None,
         *,
         final: Collection[ErrorCode] = (),
-        **bounds: int,
+        at_least: int = 0,
     ) -> Any:
         """What is answered about one item: all of it, or the part that tells how the item fared, which `part` picks."""
 
         async def ask(node: int | None) -> Any:
-            answer = await self.ask(node, request, **bounds)
+            answer = await self.ask(node, request, at_least=at_least)
             found = answer if part is None else part(answer)
             return failure(found, what, request.api_key, node, final=final) or found
 

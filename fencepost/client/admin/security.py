@@ -161,11 +161,8 @@ class SecurityAdmin:
             request = DescribeUserScramCredentialsRequest(
                 users=None if some is None else [UserName(name=name) for name in some]
             )
-            answer = await self._rpc.ask(node, request)
+            answer = await self._rpc.ask(node, request, what)
             key = ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS
-            whole = failure(answer, what, key, node)
-            if whole is not None:
-                raise whole
             return {
                 one.user: failure(one, f"user {one.user!r}", key, node)
                 or tuple(

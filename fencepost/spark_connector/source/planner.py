@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from typing import NamedTuple
 
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
@@ -270,14 +271,7 @@ class Planner:
 
 def fetch_settings(options: SourceOptions) -> FetchSettings:
     """What a reader in a task needs of the options."""
-    return FetchSettings(
-        isolation=options.isolation,
-        columns=options.columns,
-        fail_on_data_loss=options.fail_on_data_loss,
-        fetch_bytes=options.fetch_bytes,
-        fetch_wait_ms=options.fetch_wait_ms,
-        check_crcs=options.check_crcs,
-    )
+    return FetchSettings(**{one.name: getattr(options, one.name) for one in fields(FetchSettings)})
 
 
 def split(
