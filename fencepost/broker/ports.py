@@ -34,7 +34,6 @@ class HasClock(Protocol):
     @property
     def clock(self) -> "Clock":
         """The only source of time."""
-        ...
 
 
 class HasConfig(Protocol):
@@ -43,7 +42,6 @@ class HasConfig(Protocol):
     @property
     def config(self) -> "BrokerConfig":
         """What holds now: as started, with what was altered at run time over it."""
-        ...
 
 
 class HasMetrics(Protocol):
@@ -52,7 +50,6 @@ class HasMetrics(Protocol):
     @property
     def metrics(self) -> "Metrics":
         """Plain numbers, counted where they arise."""
-        ...
 
 
 class HasPartitions(Protocol):
@@ -60,19 +57,15 @@ class HasPartitions(Protocol):
 
     def partition(self, tp: TopicPartition) -> "PartitionLog | None":
         """The log of a partition, opened on first use; None where there is none, and `absence` says why."""
-        ...
 
     def absence(self, tp: TopicPartition) -> ErrorCode:
         """The error that a client gets where `partition` gave None."""
-        ...
 
     def leader_of(self, tp: TopicPartition) -> "Leader | None":
         """The other broker that leads a partition, as far as it is known."""
-        ...
 
     def is_offline(self, tp: TopicPartition) -> bool:
         """Whether the partition has a log that cannot be opened, or whose flush failed."""
-        ...
 
 
 class HasLogs(Protocol):
@@ -81,7 +74,6 @@ class HasLogs(Protocol):
     @property
     def logs(self) -> "LogDirectory":
         """The data directory."""
-        ...
 
 
 class HasFlusher(Protocol):
@@ -90,11 +82,9 @@ class HasFlusher(Protocol):
     @property
     def commit(self) -> "LogFlusher":
         """The rounds of flushes."""
-        ...
 
     async def commit_all(self, tickets: "Collection[Ticket]") -> bool:
         """Return when every ticket is settled, or its log offline; True where an answer may have changed."""
-        ...
 
 
 class HasUpkeepThreads(Protocol):
@@ -103,7 +93,6 @@ class HasUpkeepThreads(Protocol):
     @property
     def upkeep_threads(self) -> "FlushThreads":
         """The threads."""
-        ...
 
 
 class HasLargeWrites(Protocol):
@@ -112,7 +101,6 @@ class HasLargeWrites(Protocol):
     @property
     def large_writes(self) -> "LargeWrites":
         """The thread that puts a large batch into its file before it is appended."""
-        ...
 
 
 class HasPurgatory(Protocol):
@@ -121,7 +109,6 @@ class HasPurgatory(Protocol):
     @property
     def purgatory(self) -> "Purgatory":
         """Parked fetches, and lookups that wait for bytes."""
-        ...
 
 
 class HasMetadata(Protocol):
@@ -130,7 +117,6 @@ class HasMetadata(Protocol):
     @property
     def metadata(self) -> "MetadataService":
         """The controller and the newest durable image."""
-        ...
 
 
 class HasMetadataAnswers(Protocol):
@@ -139,7 +125,6 @@ class HasMetadataAnswers(Protocol):
     @property
     def metadata_answers(self) -> "MetadataAnswers":
         """The part of the answer that describes all topics, kept as bytes."""
-        ...
 
 
 class HasMetadataLog(Protocol):
@@ -148,7 +133,6 @@ class HasMetadataLog(Protocol):
     @property
     def metadata_log(self) -> "PartitionLog":
         """`__cluster_metadata-0`."""
-        ...
 
 
 class HasGroups(Protocol):
@@ -157,12 +141,10 @@ class HasGroups(Protocol):
     @property
     def groups(self) -> "GroupService":
         """Classic and consumer groups, and their committed offsets."""
-        ...
 
     @property
     def consumer_protocol(self) -> bool:
         """Whether groups may use the consumer protocol (KIP-848)."""
-        ...
 
 
 class HasTransactions(Protocol):
@@ -171,4 +153,3 @@ class HasTransactions(Protocol):
     @property
     def transactions(self) -> "TransactionService":
         """Every transactional id of this broker."""
-        ...

@@ -19,11 +19,9 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Wall-clock time, in ms since 1970."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds on a clock that never goes back."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +93,10 @@ class Ticket(Protocol):
     @property
     def end_offset(self) -> int | None:
         """The offset after the last record; None until the append is bound to its place."""
-        ...
 
     @property
     def is_durable(self) -> bool:
         """Whether `durable` returns at once, without a checkpoint. False for a ticket that failed."""
-        ...
 
     async def durable(self) -> None:
         """Return when this append, and all before it in its log, is durable.
@@ -108,7 +104,6 @@ class Ticket(Protocol):
         Raises LogSuperseded where another writer's rows came first: nothing of the append exists, decide again. Raises
         LogWriteFailed where it never will be durable: the writer is fenced (NOT_COORDINATOR), or a flush failed.
         """
-        ...
 
 
 class LogNotHere(LogUnreadable):
@@ -124,15 +119,12 @@ class LogListener(Protocol):
 
     def absorb(self, batch: "ReplayedBatch") -> None:
         """Another writer appended `batch`, which refuses no append of ours (the marker of a transaction)."""
-        ...
 
     def superseded(self) -> None:
         """Appends whose tickets are still open were refused, because another writer's rows came first."""
-        ...
 
     def fenced(self) -> None:
         """Another broker owns the log now. Every open ticket fails with NOT_COORDINATOR."""
-        ...
 
 
 class CoordinatorLog(Protocol):
@@ -144,18 +136,15 @@ class CoordinatorLog(Protocol):
     @property
     def newest(self) -> Ticket:
         """A ticket for all that was appended so far; where several brokers write, it is a read barrier."""
-        ...
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> Ticket:
         """Append `records` as one atomic batch. Raises LogWriteFailed; then nothing was appended."""
-        ...
 
     def replay(self) -> Iterator[ReplayedBatch]:
         """Every batch of the log from its start, in order.
 
         Raises LogUnreadable at the first damaged one, LogNotHere at the first whose bytes are on their way.
         """
-        ...
 
 
 class CoordinatorLogs(Protocol):
@@ -164,15 +153,12 @@ class CoordinatorLogs(Protocol):
     @property
     def count(self) -> int:
         """How many partitions the topic has (50, as in Kafka; never changed at run time)."""
-        ...
 
     def log(self, partition: int) -> CoordinatorLog:
         """The log of `partition`, made on first use. Raises LogUnreadable."""
-        ...
 
     def existing(self) -> Collection[int]:
         """The partitions that have a log on disk: those to replay at start."""
-        ...
 
 
 class Marker(NamedTuple):
@@ -198,7 +184,6 @@ class MarkerWriter(Protocol):
 
         Markers on `__consumer_offsets` also tell the group coordinator (it applies or drops the pending offsets).
         """
-        ...
 
     def write_at_once(
         self, marker: Marker, partitions: Collection[TopicPartition]
@@ -207,7 +192,6 @@ class MarkerWriter(Protocol):
 
         None, and nothing written, where it is not.
         """
-        ...
 
 
 class ProducerIdSource(Protocol):
@@ -215,7 +199,6 @@ class ProducerIdSource(Protocol):
 
     async def next_producer_id(self) -> int:
         """A fresh producer id (>= 1), from blocks of 1000 that the metadata log reserves: none comes twice."""
-        ...
 
 
 class TopicView(Protocol):
@@ -224,16 +207,12 @@ class TopicView(Protocol):
     @property
     def image(self) -> "MetadataImage":
         """The newest durable metadata, a value."""
-        ...
 
     def exists(self, partition: TopicPartition) -> bool:
         """Whether the partition is in the cluster's metadata."""
-        ...
 
     def topic_name(self, topic_id: bytes) -> str | None:
         """The name behind a 16-byte topic id."""
-        ...
 
     def topic_id(self, topic: str) -> bytes | None:
         """The 16-byte id of a topic."""
-        ...

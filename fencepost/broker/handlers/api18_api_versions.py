@@ -39,7 +39,6 @@ class _ServedApis(Protocol):
     @property
     def served(self) -> "list[Api]":
         """Each of them, by key."""
-        ...
 
 
 class _Broker(HasMetadata, Protocol):
@@ -48,7 +47,6 @@ class _Broker(HasMetadata, Protocol):
     @property
     def dispatch(self) -> _ServedApis:
         """From API key and version to the handler."""
-        ...
 
 
 def handle(node: _Broker, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:

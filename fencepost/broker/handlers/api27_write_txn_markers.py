@@ -31,7 +31,6 @@ class _HangingCheck(Protocol):
 
     def hangs(self, tp: TopicPartition, producer_id: int) -> bool:
         """Whether the producer's transaction on the partition hangs."""
-        ...
 
 
 class _Broker(HasTransactions, Protocol):
@@ -40,7 +39,6 @@ class _Broker(HasTransactions, Protocol):
     @property
     def hanging(self) -> _HangingCheck:
         """The check for hanging transactions."""
-        ...
 
 
 async def handle(node: _Broker, request: WriteTxnMarkersRequest, context: RequestContext) -> WriteTxnMarkersResponse:

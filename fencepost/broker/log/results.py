@@ -44,7 +44,6 @@ class Watcher(Protocol):
 
     def wake(self) -> None:
         """The high watermark or the LSO moved, or the partition was deleted. Must not call back into the log."""
-        ...
 
 
 class LogFollower(Protocol):
@@ -52,11 +51,9 @@ class LogFollower(Protocol):
 
     def foreign(self, rows: Sequence[Bytes], refused: bool) -> None:
         """Rows of other writers came; `refused`: appends of ours that waited were refused because of them."""
-        ...
 
     def disowned(self) -> None:
         """The partition is not ours any more."""
-        ...
 
 
 class Ticket:

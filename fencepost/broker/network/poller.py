@@ -40,19 +40,15 @@ class Registration(Protocol):
 
     async def wait(self) -> Work:
         """Serve what comes, until something of it needs the task. Cancelled here, the task loses nothing."""
-        ...
 
     def pause_reading(self) -> None:
         """Serve nothing more until `resume_reading`, not even in `wait`: a request is to be answered first."""
-        ...
 
     def resume_reading(self, work: Work | None) -> None:
         """Serve again, or have the task do `work` first. To be called by another task than the connection's."""
-        ...
 
     def close(self) -> None:
         """The socket is about to be closed."""
-        ...
 
 
 class _TaskRegistration:

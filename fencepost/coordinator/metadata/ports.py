@@ -26,26 +26,21 @@ class MetadataLog(Protocol):
     @property
     def end_offset(self) -> int:
         """The offset after the last record that was read or written through this view."""
-        ...
 
     @property
     def newest(self) -> Ticket:
         """A ticket for everything below `end_offset`."""
-        ...
 
     def append(self, values: Sequence[bytes], now_ms: int) -> Ticket:
         """Append `values` as one atomic batch, at `end_offset` or not at all: image offsets and broker epochs are
         known from it at once. Raises LogSuperseded, and LogWriteFailed where the log refuses.
         """
-        ...
 
     def read(self) -> Iterator["LoggedBatch"]:
         """Every batch from `end_offset` on, which moves on with them. Raises LogUnreadable at the first damaged one."""
-        ...
 
     def seek(self, offset: int) -> None:
         """Begin at this offset: a snapshot stands for what is before it. Raises LogUnreadable where that is gone."""
-        ...
 
 
 class LoggedBatch(NamedTuple):
@@ -62,14 +57,12 @@ class Snapshots(Protocol):
 
     def newest(self) -> MetadataImage | None:
         """The newest image that can be read and used. Raises MetadataCorrupt where there must be one, and is none."""
-        ...
 
     async def write(self, image: MetadataImage) -> None:
         """Keep an image durably, and let go of what it makes dispensable. Raises OSError.
 
         Everything below its offset is durable and decided, and a batch ends there.
         """
-        ...
 
 
 class Bounds(NamedTuple):
@@ -88,31 +81,24 @@ class ConfigRules(Protocol):
 
     def topic_problem(self, configs: Mapping[str, str]) -> str | None:
         """Why this whole set of a topic's configurations is INVALID_CONFIG, or None."""
-        ...
 
     def group_problem(self, configs: Mapping[str, str]) -> str | None:
         """Why this whole set of a group's configurations is INVALID_CONFIG, or None."""
-        ...
 
     def client_metrics_problem(self, configs: Mapping[str, str]) -> Outcome | None:
         """Why a subscription of client metrics cannot have this whole set of settings, or None."""
-        ...
 
     def broker_problem(self, configs: Mapping[str, str | None]) -> str | None:
         """Why this set of run-time broker configurations is impossible, or None; a value of None takes one away."""
-        ...
 
     def is_list(self, kind: ConfigResourceType, name: str) -> bool:
         """Whether APPEND and SUBTRACT make sense for a configuration."""
-        ...
 
     def default_text(self, image: MetadataImage, kind: ConfigResourceType, name: str) -> str | None:
         """What holds where nothing was set: the broker's value for a topic's configuration, or a setting's default."""
-        ...
 
     def log_config(self, image: MetadataImage, topic: str) -> Any:
         """How the partitions of a topic keep their data, as the machine room wants it said."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

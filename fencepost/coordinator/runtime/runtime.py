@@ -40,19 +40,15 @@ class Duties(Protocol[ShardT, TimerT]):
 
     def loaded(self, shard: ShardT) -> None:
         """The shard is active: start its timers, resume what its state owes."""
-        ...
 
     def unloading(self, shard: ShardT, code: ErrorCode) -> None:
         """The shard is about to be closed: end its tasks, answer its waiting requests with `code`."""
-        ...
 
     def id_of(self, timer: TimerT) -> str:
         """The id (transactional id, group id) that a timer belongs to."""
-        ...
 
     async def expire(self, timer: TimerT) -> None:
         """A timer went off."""
-        ...
 
 
 class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):

@@ -31,19 +31,15 @@ class Machine(Protocol[StateT, WrittenT]):
 
     def empty(self) -> StateT:
         """The state of an empty log."""
-        ...
 
     def apply(self, state: StateT, record: WrittenT, /) -> StateT:
         """The state after one record; at its append, and at replay."""
-        ...
 
     def encode(self, record: WrittenT, /) -> KeyValue:
         """The record as its log keeps it."""
-        ...
 
     def replay(self, state: StateT, batch: ReplayedBatch, /) -> int:
         """Fold one batch into `state`; return how many records were of unknown kinds. Raises LogUnreadable."""
-        ...
 
 
 class RefusedTicket:

@@ -21,17 +21,14 @@ class Written(Protocol):
     @property
     def written_bytes(self) -> int:
         """A count that grows with every append."""
-        ...
 
     @property
     def written_batches(self) -> int:
         """Another one."""
-        ...
 
     @property
     def has_unsynced_closed(self) -> bool:
         """Whether a segment was closed that no flush has covered."""
-        ...
 
 
 class CheckpointPace:

@@ -56,15 +56,12 @@ class Checkpoints(Protocol):
 
     def logs(self) -> Collection[PartitionLog]:
         """The logs that are open."""
-        ...
 
     def chores(self, seconds: float) -> list[SyncTask]:
         """What else a thread should do by now and nobody waits for."""
-        ...
 
     def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[SyncTask]:
         """What writes the recovery points of `logs` down when synced."""
-        ...
 
 
 class Checkpointer:

@@ -45,23 +45,18 @@ class FlushThreads(Protocol):
     @property
     def is_busy(self) -> bool:
         """Whether anything is being done or waits for it."""
-        ...
 
     def is_brief(self, count: int, size_bytes: int) -> bool:
         """Whether `count` files with `size_bytes` to flush are synced so soon that the event loop may wait for it."""
-        ...
 
     def sync_here(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
         """Sync all of `sync_targets` on the spot and tell which ones failed."""
-        ...
 
     async def sync(self, sync_targets: Sequence[SyncTask]) -> list[Failure]:
         """Sync all of `sync_targets` and tell which ones failed."""
-        ...
 
     def close(self) -> None:
         """Nothing more will be asked."""
-        ...
 
 
 class SyncThreads:

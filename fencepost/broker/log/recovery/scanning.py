@@ -19,11 +19,9 @@ class ReadableFile(Protocol):
     @property
     def place(self) -> str:
         """The file's name for messages to people."""
-        ...
 
     def read(self, position: int, length: int) -> bytes:
         """At most `length` bytes from `position` on. Raises OSError."""
-        ...
 
 
 class Batches(Protocol):
@@ -32,12 +30,10 @@ class Batches(Protocol):
     @property
     def file(self) -> ReadableFile:
         """The file of its batches."""
-        ...
 
     @property
     def size_bytes(self) -> int:
         """Bytes of batches in it."""
-        ...
 
 
 def replay(

@@ -27,67 +27,51 @@ class Disk(Protocol):
     @property
     def region_min_bytes(self) -> int:
         """From this size on a read is handed out as a region of the file, which a socket can send by itself."""
-        ...
 
     def open(self, path: str, flags: int, mode: int, /) -> int:
         """A descriptor."""
-        ...
 
     def close(self, fd: int, /) -> None:
         """Give a descriptor back."""
-        ...
 
     def pread(self, fd: int, length: int, offset: int, /) -> bytes:
         """At most `length` bytes from `offset` on; none at the end of the file."""
-        ...
 
     def pwrite(self, fd: int, data: Bytes, offset: int, /) -> int:
         """Write at `offset`; the number of bytes that went in, which may be fewer."""
-        ...
 
     def ftruncate(self, fd: int, length: int, /) -> None:
         """Set the size of a file."""
-        ...
 
     def fdatasync(self, fd: int, /) -> None:
         """Make the bytes and the size of a file durable."""
-        ...
 
     def write_back(self, fd: int, start: int, stop: int, /) -> None:
         """Have the bytes of a file from `start` to `stop` written a little at a time; nothing is durable by that."""
-        ...
 
     def fsync(self, fd: int, /) -> None:
         """Make a file or a directory durable."""
-        ...
 
     def size(self, path: str, /) -> int:
         """Bytes in the file at `path`, links not followed. Raises FileNotFoundError."""
-        ...
 
     def modified_ms(self, path: str, /) -> int:
         """When the file at `path` was last written, links not followed. Raises FileNotFoundError."""
-        ...
 
     def listing(self, path: str, /) -> list[DirectoryEntry]:
         """The regular files and directories in a directory. Raises FileNotFoundError."""
-        ...
 
     def mkdir(self, path: str, mode: int, /) -> None:
         """Make one directory. Raises FileExistsError and FileNotFoundError."""
-        ...
 
     def rename(self, path: str, to: str, /) -> None:
         """Give a file or directory another name, at once and in place of a file that has it."""
-        ...
 
     def unlink(self, path: str, /) -> None:
         """Take a file's name away. Raises FileNotFoundError."""
-        ...
 
     def rmdir(self, path: str, /) -> None:
         """Take an empty directory away."""
-        ...
 
 
 class SystemDisk:

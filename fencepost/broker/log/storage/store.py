@@ -75,7 +75,6 @@ class SyncTask(Protocol):
 
     def sync(self) -> None:
         """Return when it is durable. Raises OSError: what was written since the last success may then be lost."""
-        ...
 
 
 class Staging(SyncTask, Protocol):
@@ -93,24 +92,19 @@ class StoredFile(Protocol):
     @property
     def place(self) -> str:
         """The file's name for messages to people."""
-        ...
 
     @property
     def size_bytes(self) -> int:
         """Bytes written and kept."""
-        ...
 
     def modified_ms(self) -> int:
         """When it was last written, in epoch ms by the system's clock; NEVER_WRITTEN where unknown. Raises OSError."""
-        ...
 
     def create(self) -> None:
         """Let it come into being now, empty, if it is not there. Raises OSError."""
-        ...
 
     def write(self, position: int, data: Bytes) -> None:
         """Put all of `data` at `position`. Raises OSError; the file then holds what it held before."""
-        ...
 
     def stage(self, head: Bytes, data: Bytes) -> "Staging | None":
         """Begin to write `data` behind all that was written, its first bytes as they are going to be: `head`.
@@ -119,11 +113,9 @@ class StoredFile(Protocol):
         other write comes first, and takes back what was staged; so does the next `stage`. None where that is of no use.
         Raises OSError.
         """
-        ...
 
     def unstage(self, staged: "Staging") -> None:
         """Take back what was staged, unless it was written or taken back already."""
-        ...
 
     def reserve(self, size_bytes: int) -> None:
         """Let END_MARK and zeros follow what was written, about `size_bytes` of them, that no size of ours counts.
@@ -131,41 +123,32 @@ class StoredFile(Protocol):
         What is written over them leaves the size that the disk knows as it is, which makes a flush cheaper. They go by
         `trim` and `truncate`; after a crash they may be there. Nothing happens where the disk refuses.
         """
-        ...
 
     def trim(self) -> None:
         """Take what is reserved away. Raises OSError."""
-        ...
 
     def read(self, position: int, length: int) -> bytes:
         """At most `length` bytes from `position` on; fewer at the end of the file. Raises OSError."""
-        ...
 
     def piece(self, position: int, length: int) -> Piece:
         """`length` bytes that exist, as cheaply as they can be sent. Raises OSError."""
-        ...
 
     def truncate(self, size_bytes: int) -> None:
         """Drop everything from `size_bytes` on. Raises OSError."""
-        ...
 
     def sync_target(self) -> SyncTask | None:
         """What to sync so that all writes so far are durable; None where nothing was ever written."""
-        ...
 
     def writeback(self, max_bytes: int) -> "tuple[int, SyncTask | None]":
         """At most so many of the oldest bytes that no `sync_target` has covered: how many, and what brings them
         to the disk when synced, which makes nothing durable. Raises OSError.
         """
-        ...
 
     def follow(self, name: str) -> None:
         """The file has got another name in its directory: go by that one from now on."""
-        ...
 
     def close(self) -> None:
         """Let go of descriptors; the file can be used again all the same."""
-        ...
 
 
 class Store(Protocol):
@@ -174,27 +157,21 @@ class Store(Protocol):
     @property
     def place(self) -> str:
         """The directory's name for messages to people."""
-        ...
 
     def sizes(self) -> Mapping[str, int]:
         """The files that exist, with their sizes in bytes."""
-        ...
 
     def children(self) -> list[str]:
         """The directories in this one."""
-        ...
 
     def child(self, name: str) -> "Store":
         """The directory `name` in this one, whether or not it exists yet."""
-        ...
 
     def open(self, name: str) -> StoredFile:
         """The file `name`, whether or not it exists yet."""
-        ...
 
     def load(self, name: str) -> bytes | None:
         """All of a small file, or None when there is none. Raises OSError."""
-        ...
 
     def replace(self, name: str, data: Bytes, *, durable: bool = False, whole: bool = False) -> None:
         """Put a small file in place; on return it is durable if `durable`. Raises OSError; then the old one stands.
@@ -202,11 +179,9 @@ class Store(Protocol):
         Over a power cut that comes before the directory is synced, either the old file or the new one stands there if
         `whole` or `durable`; otherwise it may be torn, which its reader must notice.
         """
-        ...
 
     def replacement(self, name: str, data: Bytes) -> SyncTask:
         """What puts a small file in place durably, as `replace` does, when it is synced: from any thread."""
-        ...
 
     def removals(self, names: Iterable[str]) -> list[SyncTask]:
         """Take these files' names away, in this order, where they exist; what is returned deletes them when synced.
@@ -214,33 +189,26 @@ class Store(Protocol):
         That may be done by any thread, at any time or never: freeing a file's blocks can take its time, and the next
         start does what was left. Raises OSError.
         """
-        ...
 
     def remove(self, name: str) -> None:
         """Delete a file; no error when there is none. Raises OSError."""
-        ...
 
     def rename(self, name: str, to: str) -> None:
         """Give a file another name, in place of any file that has it. Files opened before keep the bytes they had.
 
         Raises OSError, FileNotFoundError where there is none.
         """
-        ...
 
     def discard_child(self, name: str, via: str) -> list[SyncTask]:
         """Rename a directory to `via`; what is returned deletes it with all that is in it, as that of `removals`."""
-        ...
 
     def rename_child(self, name: str, to: str) -> None:
         """Give a directory another name."""
-        ...
 
     def late_targets(self, names: Iterable[str]) -> list[SyncTask]:
         """What makes all writes so far to these files durable, as `StoredFile.target`, but opens each only when it is
         synced: there may be very many. Those that are gone by then are passed over.
         """
-        ...
 
     def entry_targets(self) -> list[SyncTask]:
         """What to sync so that files made or deleted since the last call stay so."""
-        ...
