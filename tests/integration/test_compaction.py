@@ -2,8 +2,7 @@
 
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until
 
 WAIT_S = 100.0
 PARTITIONS = 100
@@ -33,13 +33,6 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     )
     with process:
         yield process
-
-
-def wait_for(done: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not done():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.1)
 
 
 def log_bytes(broker: BrokerProcess, partition: str) -> int:
@@ -122,7 +115,7 @@ def test_a_topic_shrinks_and_a_reader_sees_the_same(broker: BrokerProcess) -> No
     admin.create_topics([NewTopic("t", 1, 1, config=config)])["t"].result(WAIT_S)
     expected = write(broker, "t")
     written_bytes = 40 * 40 * 60
-    wait_for(lambda: log_bytes(broker, "t-0") < written_bytes // 2, "the topic was not compacted")
+    until(lambda: log_bytes(broker, "t-0") < written_bytes // 2, what="the topic was not compacted")
     assert table(broker, "t") == expected
     broker.kill()
     broker.start()
@@ -141,7 +134,7 @@ def test_committed_offsets_are_compacted_and_right_after_a_restart(broker: Broke
         consumer.commit(offsets=offsets, asynchronous=False)
         peak = max(peak, log_bytes(broker, "__consumer_offsets-0"))
     assert peak > 1 << 20, "not even one segment was filled"
-    wait_for(lambda: log_bytes(broker, "__consumer_offsets-0") < 1 << 20, "the offsets were not compacted")
+    until(lambda: log_bytes(broker, "__consumer_offsets-0") < 1 << 20, what="the offsets were not compacted")
     expected = {number: 4490 + number for number in range(PARTITIONS)}
     everything = [TopicPartition("t", number) for number in range(PARTITIONS)]
     assert {tp.partition: tp.offset for tp in consumer.committed(everything, WAIT_S)} == expected

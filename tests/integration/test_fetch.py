@@ -9,6 +9,7 @@ from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.record_batch import Compression
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until
 from tests.kit.wire import FETCH, NOW_MS, Wire, batch_of, committed_values, fetch_request, values_in
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -48,13 +49,6 @@ def in_background(action: Callable[[], object]) -> list[object]:
     results: list[object] = []
     threading.Thread(target=lambda: results.append(action()), daemon=True).start()
     return results
-
-
-def wait_for(results: list[object]) -> object:
-    deadline = time.monotonic() + 100
-    while not results and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return results[0]
 
 
 def test_aborted_records_are_named_for_committed_readers_only(wire: Wire, topic: str) -> None:
@@ -111,7 +105,7 @@ def test_a_committed_long_poll_waits_for_the_verdict_not_for_data(
         time.sleep(NOT_YET_SECONDS)
         assert not results
         transaction.end(commit=True)
-        assert committed_values(wait_for(results)) == [b"x", b"y", b"z"]
+        assert committed_values(until(lambda: results)[0]) == [b"x", b"y", b"z"]
 
 
 def test_a_long_poll_is_woken_by_data(wire: Wire, topic: str, broker_of_module: BrokerProcess) -> None:
@@ -119,7 +113,7 @@ def test_a_long_poll_is_woken_by_data(wire: Wire, topic: str, broker_of_module: 
         results = in_background(lambda: reader.fetch(topic, max_wait_ms=20_000))
         time.sleep(0.05)
         wire.produce(topic, batch_of(b"news"))
-        assert values_in(wait_for(results)) == [b"news"]
+        assert values_in(until(lambda: results)[0]) == [b"news"]
 
 
 def test_a_long_poll_waits_for_min_bytes(wire: Wire, topic: str, broker_of_module: BrokerProcess) -> None:
@@ -129,7 +123,7 @@ def test_a_long_poll_waits_for_min_bytes(wire: Wire, topic: str, broker_of_modul
         time.sleep(NOT_YET_SECONDS)
         assert not results
         wire.produce(topic, batch_of(b"y" * 100))
-        assert len(values_in(wait_for(results))) == 2
+        assert len(values_in(until(lambda: results)[0])) == 2
 
 
 def test_a_long_poll_ends_when_its_topic_is_deleted(wire: Wire, topic: str, broker_of_module: BrokerProcess) -> None:
@@ -139,7 +133,7 @@ def test_a_long_poll_ends_when_its_topic_is_deleted(wire: Wire, topic: str, brok
         results = in_background(lambda: reader.fetch(topic, max_wait_ms=20_000))
         time.sleep(0.05)
         wire.call(20, 1, DeleteTopicsRequest(topic_names=[topic], timeout_ms=1000))
-        answer = wait_for(results)
+        answer = until(lambda: results)[0]
         assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # type: ignore[attr-defined]
 
 

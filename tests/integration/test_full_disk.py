@@ -1,7 +1,7 @@
 """A full disk (ENOSPC): writes hear KAFKA_STORAGE_ERROR, reads go on, and it heals by itself when space returns."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ import pytest
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.small_disk import SmallDisk, small_disk, why_not
+from tests.kit.waiting import until
 from tests.kit.wire import Wire, batch_of, committed_values, produce_request, values_in
 
 _REASON = why_not()
@@ -151,16 +152,9 @@ def test_l3_what_was_deleted_makes_room_at_once_on_a_full_disk(tmp_path: Path, d
         for number in range(30):
             assert wire.produce("t", batch_of(b"%d" % number + VALUE)).error_code == ErrorCode.NONE
         files = disk.path / "data" / "t-0"
-        _until(lambda: len(list(files.glob("*.log.deleted"))) > 2)
+        until(lambda: len(list(files.glob("*.log.deleted"))) > 2)
         deleted = set(files.glob("*.log.deleted"))
         disk.fill()
-        _until(lambda: wire.produce("t", batch_of(VALUE)).error_code == ErrorCode.KAFKA_STORAGE_ERROR)
-        _until(lambda: wire.produce("t", batch_of(VALUE)).error_code == ErrorCode.NONE)
+        until(lambda: wire.produce("t", batch_of(VALUE)).error_code == ErrorCode.KAFKA_STORAGE_ERROR)
+        until(lambda: wire.produce("t", batch_of(VALUE)).error_code == ErrorCode.NONE)
         assert not deleted & set(files.glob("*.log.deleted")), "the next check may have deleted one more since"
-
-
-def _until(holds: Callable[[], bool], wait_seconds: float = 100) -> None:
-    deadline = time.monotonic() + wait_seconds
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

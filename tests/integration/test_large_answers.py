@@ -2,7 +2,6 @@
 
 import os
 import socket
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +10,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.protocol.messages.api20_delete_topics import DeleteTopicsRequest
 from tests.kit.broker_process import BrokerProcess
+from tests.kit.waiting import until
 from tests.kit.wire import FETCH, Wire, batch_of, committed_values, fetch_request, values_in
 
 DELETE_TOPICS, DELETE_RECORDS = 20, 21
@@ -72,10 +72,7 @@ def open_logs(broker: BrokerProcess, topic: str) -> list[str]:
 
 
 def wait_until_closed(broker: BrokerProcess, topic: str) -> None:
-    deadline = time.monotonic() + GONE_SECONDS
-    while open_logs(broker, topic):
-        assert time.monotonic() < deadline, open_logs(broker, topic)
-        time.sleep(0.02)
+    until(lambda: open_logs(broker, topic), lambda still: not still, seconds=GONE_SECONDS)
 
 
 def delete(wire: Wire, topic: str) -> None:

@@ -16,6 +16,7 @@ from fencepost.client.admin import QuotaEntity, ScramUpsertion
 from tests.interop.conftest import StartKafka
 from tests.interop.java.real_kafka import RealKafka
 from tests.kit.certificates import Authority
+from tests.kit.waiting import until
 
 PATIENCE_SECONDS = 90.0
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -83,9 +84,7 @@ def test_topics_and_their_settings_from_the_first_to_the_last(commands: Commands
     assert [one["offsets"] for one in commands.told("topic", "offsets", name)] == [0, 0, 0]
     assert commands.run("topic", "trim", name, "--all").exit_code == 0
     assert commands.run("topic", "delete", name).stdout == f"Deleted: topic '{name}' with 3 partitions.\n"
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while commands.run("topic", "describe", name).exit_code == 0:
-        assert time.monotonic() < deadline
+    until(lambda: commands.run("topic", "describe", name).exit_code, seconds=PATIENCE_SECONDS)
 
 
 @each_broker
@@ -143,9 +142,7 @@ def test_the_metadata_shell_reads_the_directory_of_a_living_kafka(real_kafka: Re
     def shell(*words: str) -> Result:
         return CliRunner().invoke(cli, ["metadata-shell", str(real_kafka.work_dir / "data"), *words])
 
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while shell("cat", f"/quotas/user={name}").exit_code:
-        assert time.monotonic() < deadline
+    until(lambda: shell("cat", f"/quotas/user={name}").exit_code == 0, seconds=PATIENCE_SECONDS)
     told = json.loads(shell("cat", f"/topics/{name}").stdout)
     known = commands.until(lambda found: found[0]["topic_id"], "topic", "describe", name)
     assert told["id"] == known[0]["topic_id"]

@@ -3,10 +3,8 @@
 The same passes against Apache Kafka; what it says a moment later is waited for.
 """
 
-import time
 import uuid
 from collections.abc import Callable
-from typing import TypeVar
 
 import pytest
 from confluent_kafka import ElectionType, KafkaException, Producer, TopicCollection, TopicPartition
@@ -23,24 +21,15 @@ from confluent_kafka.admin import (
 )
 
 from tests.interop.confluent_steps import WAIT_SECONDS, admin_client, create_topic
+from tests.kit.waiting import until
 
 pytestmark = pytest.mark.interop
-T = TypeVar("T")
 
 
 @pytest.fixture
 def admin(bootstrap: str) -> AdminClient:
     """A client of the broker under test."""
     return admin_client(bootstrap)
-
-
-def until(ask: Callable[[], T], enough: Callable[[T], object]) -> T:
-    """An answer, once it is as it must become."""
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not enough(told := ask()):
-        assert time.monotonic() < deadline, told
-        time.sleep(0.02)
-    return told
 
 
 def refusal(work: Callable[[], object]) -> str:

@@ -60,6 +60,8 @@ class Stage:
 class Player:
     """A member: it runs its machine, and now and then an answer is lost or it sleeps."""
 
+    machine: ClassicMember | ConsumerMember
+
     def __init__(self, stage: Stage, name: str, topics: Sequence[str], instance_id: str | None = None) -> None:
         self.stage, self.name, self.topics, self.instance_id = stage, name, tuple(topics), instance_id
         self.owned: set[TopicPartition] = set()
@@ -79,12 +81,45 @@ class Player:
 
     async def play(self) -> None:
         """Be a member."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.beat)
+            while self.failed is None:
+                await self._step()
+            nursery.cancel_scope.cancel()
+
+    async def beat(self) -> None:
+        """Heartbeats, for ever."""
         raise NotImplementedError
+
+    async def do(self, step: Join | Deal | Sync | Resolve) -> None:
+        """What only members of this protocol do."""
+        raise NotImplementedError
+
+    async def _step(self) -> None:
+        machine = self.machine
+        await self.awake()
+        match machine.step():
+            case GiveUp() as step:
+                await trio.sleep(self.stage.random.choice([0.0, 0.1, 2.0]))
+                await self.awake()
+                if machine.step() == step:  # meanwhile it may have been lost
+                    self.put_down(step)
+                    machine.given_up(step.partitions, lost=step.lost)
+            case Take() as step:
+                self.take(step)
+                machine.taken(step.partitions)
+            case Fail() as step:
+                self.failed = step
+            case Stay():
+                await self.until_woken(1_000)
+            case step:
+                await self.do(step)
 
     def put_down(self, step: GiveUp) -> None:
         """What the machine says goes."""
         assert step.partitions <= self.owned
         self.owned -= step.partitions
+        self.asleep = self.asleep and not step.lost
         self.stage.moves.append((self.name, "lost" if step.lost else "gave up", step.partitions))
 
     def take(self, step: Take) -> None:
@@ -130,38 +165,16 @@ class ClassicPlayer(Player):
         self, stage: Stage, name: str, topics: Sequence[str], offered: Sequence[str], instance_id: str | None = None
     ) -> None:
         super().__init__(stage, name, topics, instance_id)
-        self.machine = ClassicMember(strategies(offered), topics, instance_id)
+        self.machine: ClassicMember = ClassicMember(strategies(offered), topics, instance_id)
 
-    async def play(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._beat)
-            while self.failed is None:
-                await self._step()
-            nursery.cancel_scope.cancel()
-
-    async def _step(self) -> None:
-        machine = self.machine
-        await self.awake()
-        match machine.step():
-            case GiveUp() as step:
-                await trio.sleep(self.stage.random.choice([0.0, 0.1, 2.0]))
-                await self.awake()
-                if machine.step() == step:  # meanwhile it may have been lost
-                    self.put_down(step)
-                    machine.given_up(step.partitions, lost=step.lost)
-            case Take() as step:
-                self.take(step)
-                machine.taken(step.partitions)
-            case Join() as step:
+    async def do(self, step: Join | Deal | Sync | Resolve) -> None:
+        match step:
+            case Join():
                 await self._join(step)
             case Deal(topics):
-                machine.dealt({name: 3 for name in topics if name in self.stage.topics.names})
-            case Sync() as step:
+                self.machine.dealt({name: 3 for name in topics if name in self.stage.topics.names})
+            case Sync():
                 await self._sync(step)
-            case Fail() as step:
-                self.failed = step
-            case Stay():
-                await self.until_woken(1_000)
             case unexpected:
                 raise AssertionError(unexpected)
 
@@ -205,7 +218,7 @@ class ClassicPlayer(Player):
         self.heard_of(sent_at, reply.error)
         self.machine.synced(step.generation, reply.error, reply.assignment)
 
-    async def _beat(self) -> None:
+    async def beat(self) -> None:
         while True:
             await trio.sleep(BEAT_S)
             machine = self.machine
@@ -222,10 +235,6 @@ class ClassicPlayer(Player):
                 self.wake.set()
             if not machine.owned:
                 self.asleep = False
-
-    def put_down(self, step: GiveUp) -> None:
-        super().put_down(step)
-        self.asleep = self.asleep and not step.lost
 
     def subscribe(self, topics: Sequence[str]) -> None:
         """Want something else from now on."""
@@ -245,40 +254,19 @@ class ConsumerPlayer(Player):
 
     def __init__(self, stage: Stage, name: str, wish: Wish, instance_id: str | None = None) -> None:
         super().__init__(stage, name, wish.topics if wish.pattern is None else ("t", "u"), instance_id)
-        self.machine = ConsumerMember(uuid.UUID(int=stage.random.getrandbits(128)).hex, wish, instance_id)
+        self.machine: ConsumerMember = ConsumerMember(
+            uuid.UUID(int=stage.random.getrandbits(128)).hex, wish, instance_id
+        )
 
-    async def play(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._beat)
-            while self.failed is None:
-                await self._step()
-            nursery.cancel_scope.cancel()
+    async def do(self, step: Join | Deal | Sync | Resolve) -> None:
+        assert isinstance(step, Resolve), step
+        self.machine.named({one: one.rstrip(b"\0").decode() for one in step.topic_ids})
 
     async def _step(self) -> None:
-        machine = self.machine
-        await self.awake()
-        match machine.step():
-            case GiveUp() as step:
-                await trio.sleep(self.stage.random.choice([0.0, 0.1, 2.0]))
-                await self.awake()
-                if machine.step() == step:
-                    self.put_down(step)
-                    self.asleep = self.asleep and not step.lost
-                    machine.given_up(step.partitions, lost=step.lost)
-            case Take() as step:
-                self.take(step)
-                machine.taken(step.partitions)
-            case Resolve(topic_ids):
-                machine.named({one: one.rstrip(b"\0").decode() for one in topic_ids})
-            case Fail() as step:
-                self.failed = step
-            case Stay():
-                await self.until_woken(1_000)
-            case unexpected:
-                raise AssertionError(unexpected)
-        assert machine.owned == self.owned
+        await super()._step()
+        assert self.machine.owned == self.owned
 
-    async def _beat(self) -> None:
+    async def beat(self) -> None:
         machine = self.machine
         while True:
             if not machine.beat_is_due:

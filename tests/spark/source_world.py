@@ -1,7 +1,6 @@
 """Writing what a source has to read right, and reading it by the source's own classes, without a JVM."""
 
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,9 +16,9 @@ from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.offsets import LATEST
 from fencepost.spark_connector.source.limited_stream import StreamReader
 from fencepost.spark_connector.source.options import parse_options
+from tests.kit.waiting import until
 
 DEADLINE_SECONDS = 100
-_PAUSE_SECONDS = 0.02
 
 Row = dict[str, Any]
 
@@ -30,14 +29,6 @@ class Seen(NamedTuple):
     partition: int
     offset: int
     value: bytes | None
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    """Wait for what a broker does a moment later."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come true within {DEADLINE_SECONDS} s"
-        time.sleep(_PAUSE_SECONDS)
 
 
 @dataclass
@@ -61,7 +52,7 @@ class World:
         new = module.NewTopic(name, partitions, 1, config=settings)
         self.admin.create_topics([new])[name].result(DEADLINE_SECONDS)
         found = Topic(self, name)
-        until(lambda: found.partitions() == list(range(partitions)), f"topic {name}")
+        until(lambda: found.partitions() == list(range(partitions)), what=f"topic {name}")
         return found
 
     def producer(self) -> Any:
@@ -146,7 +137,7 @@ class Topic:
             ends, stables = self.ends(IsolationLevel.READ_UNCOMMITTED), self.ends(IsolationLevel.READ_COMMITTED)
             return all(stables[p] == stable.get(p, end) for p, end in ends.items())
 
-        until(holds, f"the last stable offsets of {self.name}")
+        until(holds, what=f"the last stable offsets of {self.name}")
         return self
 
     # -- looking

@@ -1,8 +1,6 @@
 """`format("fencepost")` as a sink in a real Spark: streams, frames, foreachBatch, and what is refused."""
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +8,7 @@ import pytest
 
 from fencepost.client.core.partitioner import partition_for_key
 from fencepost.spark_connector import write_exactly_once
+from tests.kit.waiting import until
 from tests.spark.conftest import Transact, new_topic
 from tests.spark.killed import patiently
 from tests.spark.sink_kills import committed
@@ -54,7 +53,7 @@ def test_a_stream_that_is_stopped_in_a_batch_and_started_again_writes_everything
 
     def at_work() -> Any:
         begun = sink(source(spark, bootstrap, topic, maxOffsetsPerTrigger="60"), bootstrap, output, checkpoint).start()
-        eventually(lambda: begun.status["isTriggerActive"] or not begun.isActive)
+        until(lambda: begun.status["isTriggerActive"] or not begun.isActive)
         if (failure := begun.exception()) is not None:
             raise failure
         return begun
@@ -148,10 +147,3 @@ def test_a_topic_is_not_overwritten_and_speculation_is_refused(spark: Any, boots
     finally:
         spark._jsparkSession.sessionState().conf().unsetConf("spark.speculation")
     assert values(bootstrap, output) == []
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about"
-        time.sleep(0.01)

@@ -18,7 +18,8 @@ from fencepost.spark_connector.source.reader import DataLoss
 from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
 from tests.kit.broker_process import BrokerProcess
-from tests.spark.source_world import DEADLINE_SECONDS, OpenTransaction, Seen, Topic, World, numbered, until, values, x
+from tests.kit.waiting import until
+from tests.spark.source_world import DEADLINE_SECONDS, OpenTransaction, Seen, Topic, World, numbered, values, x
 
 confluent = pytest.importorskip("confluent_kafka")
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -218,7 +219,7 @@ def test_a_compacted_topic_with_holes_inside_of_batches(world: World) -> None:
         found = list(values(topic.settled().batch()))
         return b"k0 old" not in found and b"k11 old" not in found and found.count(b"roll") < 3
 
-    until(cleaned, "compaction")
+    until(cleaned, what="compaction")
     found = topic.batch()
     kept = [value for value in values(found) if value != b"roll"]
     assert kept == [b"k%d old" % n for n in (3, 4, 5, 8, 9, 10)] + [b"k%d new" % n for n in (0, 1, 2, 6, 7, 11)]
@@ -273,7 +274,7 @@ def test_a_topic_that_is_deleted_and_made_anew_under_a_running_query(world: Worl
         for stream in (strict, patient):
             assert sorted(values(stream.all())) == [b"1", b"2"]
         topic.world.admin.delete_topics([topic.name])[topic.name].result(DEADLINE_SECONDS)
-        until(lambda: topic.partitions() == [], "the topic's end")
+        until(lambda: topic.partitions() == [], what="the topic's end")
         with pytest.raises(DataLoss, match=f"{topic.name}-0 is gone"):
             strict.step()
         assert patient.step() == []
@@ -293,7 +294,7 @@ def test_a_topic_made_anew_between_two_triggers_is_noticed_by_its_id(world: Worl
     with topic.stream() as strict, topic.stream(failOnDataLoss="false") as patient:
         assert [list(values(stream.all())) for stream in (strict, patient)] == [[b"1"], [b"1"]]
         world.admin.delete_topics([topic.name])[topic.name].result(DEADLINE_SECONDS)
-        until(lambda: topic.partitions() == [], "the topic's end")
+        until(lambda: topic.partitions() == [], what="the topic's end")
         again = world.topic(1, name=topic.name)
         again.commit(numbered(0, *range(10, 15)))
         again.settled()
@@ -312,9 +313,9 @@ def test_partitions_and_topics_that_come_while_a_query_runs(world: World) -> Non
         module = pytest.importorskip("confluent_kafka.admin")
         grown = world.admin.create_partitions([module.NewPartitions(topic.name, 3)])
         grown[topic.name].result(DEADLINE_SECONDS)
-        until(lambda: topic.partitions() == [0, 1, 2], "the new partitions")
+        until(lambda: topic.partitions() == [0, 1, 2], what="the new partitions")
         another = world.topic(1, name=f"{topic.name}-more")
-        until(lambda: another.name in topic._asked(lambda cluster: cluster.topics(None)), "the new topic")
+        until(lambda: another.name in topic._asked(lambda cluster: cluster.topics(None)), what="the new topic")
         world.forget_producers()
         topic.commit(numbered(0, 2) + numbered(1, 3, 4, 5) + numbered(2, 6))
         another.commit(numbered(0, 7))

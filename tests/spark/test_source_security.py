@@ -24,8 +24,9 @@ from tests.interop.conftest import started
 from tests.interop.java.real_kafka import RealKafka
 from tests.interop.java.secured_kafka import LISTENERS, OTHER_PASSWORD, PASSWORD, USER, settings
 from tests.kit.certificates import Authority, Signed
+from tests.kit.waiting import until
 from tests.spark.sink_kills import committed
-from tests.spark.source_world import Topic, World, numbered, until, values
+from tests.spark.source_world import Topic, World, numbered, values
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
@@ -173,7 +174,7 @@ def test_a_session_that_ends_is_followed_by_a_new_connection(secure: Secure) -> 
     try:
         first = cluster.any_connection()
         assert cluster.topics([secure.topic.name]) == {secure.topic.name: (0,)}
-        until(lambda: first.worn_out, "the session's end")
+        until(lambda: first.worn_out, what="the session's end")
         assert cluster.topics([secure.topic.name]) == {secure.topic.name: (0,)}
         assert cluster.any_connection() is not first
     finally:

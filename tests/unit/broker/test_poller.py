@@ -11,6 +11,7 @@ import trio.testing
 
 from fencepost.broker.network import poller as polling
 from fencepost.broker.network.poller import Poller, Registration, Work, poller_of_loop, register
+from tests.kit.waiting import soon
 
 DIRECT = pytest.mark.skipif(not hasattr(polling.select, "epoll"), reason="only where the system has epoll")
 
@@ -53,12 +54,6 @@ class Reader:
             self.registration.close()
 
 
-async def until(reached: Callable[[], bool]) -> None:
-    with trio.fail_after(100):
-        while not reached():  # noqa: ASYNC110 - nothing tells of it
-            await trio.sleep(0.001)
-
-
 @pytest.fixture(params=["direct", "by tasks"])
 def poller(request: pytest.FixtureRequest) -> Callable[[], Poller | None]:
     """Both ways to wait, to be chosen in the test's loop. The direct one needs the system's clock."""
@@ -76,7 +71,7 @@ async def test_what_comes_is_served_and_what_needs_a_task_gets_one(poller: Any, 
         nursery.start_soon(reader.run, poller())
         for data in (b"one", b"task", b"two"):
             theirs.send(data)
-            await until(lambda data=data: reader.served[-1:] == [data])
+            await soon(lambda data=data: reader.served[-1:] == [data])
         theirs.close()
     assert reader.served == [b"one", b"task", b"two", b""]
     assert reader.worked == [b"task", b""]
@@ -118,7 +113,7 @@ async def test_nothing_is_served_while_the_task_works(poller: Any, pair: Any) ->
         await trio.sleep(0.02)
         assert reader.served == [b"task"]
         done.set()
-        await until(lambda: reader.served[-1] == b"one")
+        await soon(lambda: reader.served[-1] == b"one")
         theirs.close()
 
 
@@ -136,16 +131,16 @@ async def test_a_pause_lasts_until_the_answer_is_there(poller: Any, pair: Any) -
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reader.run, poller())
         theirs.send(b"pause one")
-        await until(lambda: reader.served == [b"pause one"])
+        await soon(lambda: reader.served == [b"pause one"])
         theirs.send(b"pause two")
         await trio.sleep(0.02)
         assert reader.served == [b"pause one"]
         reader.registration.resume_reading(None)
-        await until(lambda: reader.served == [b"pause one", b"pause two"])
+        await soon(lambda: reader.served == [b"pause one", b"pause two"])
         reader.registration.resume_reading(reader.work(b"task"))
-        await until(lambda: reader.worked == [b"task"])
+        await soon(lambda: reader.worked == [b"task"])
         theirs.send(b"three")
-        await until(lambda: reader.served[-1] == b"three")
+        await soon(lambda: reader.served[-1] == b"three")
         theirs.close()
 
 
@@ -164,7 +159,7 @@ async def test_work_for_a_task_that_is_gone_is_dropped(
     with trio.CancelScope() as scope:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(reader.run, poller())
-            await until(lambda: reader.served == [b"one"])
+            await soon(lambda: reader.served == [b"one"])
             scope.cancel()
             reader.registration.resume_reading(reader.work(b"task"))
     assert reader.worked == []
@@ -188,7 +183,7 @@ async def test_trio_goes_on_while_connections_are_busy_and_while_they_are_silent
     with trio.fail_after(100):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(talker.run, poller_of_loop())
-            await until(lambda: len(talker.served) > 20)
+            await soon(lambda: len(talker.served) > 20)
             assert await trio.to_thread.run_sync(lambda: 7) == 7
             nursery.cancel_scope.cancel()
         await trio.sleep(0.02)

@@ -8,6 +8,7 @@ import trio
 import fencepost
 from fencepost import TopicPartition
 from tests.kit.fetch_broker import FetchBroker
+from tests.kit.waiting import soon
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 Start = Callable[..., Awaitable[FetchBroker]]
@@ -24,16 +25,9 @@ async def read(consumer: fencepost.Consumer[Any, Any], count: int) -> list[tuple
     raise AssertionError
 
 
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for something that nobody tells of."""
-    with trio.fail_after(100):
-        while not true():  # noqa: ASYNC110 - there is no event for it
-            await trio.sleep(0.005)
-
-
 def values(first: int, count: int) -> list[bytes]:
     return [b"%d" % number for number in range(first, first + count)]
 
 
 async def wait_fetched(consumer: fencepost.Consumer[Any, Any], partition: TopicPartition, offset: int) -> None:
-    await until(lambda: consumer._fetcher.states[partition].fetch_offset >= offset)
+    await soon(lambda: consumer._fetcher.states[partition].fetch_offset >= offset)

@@ -11,7 +11,8 @@ from fencepost.client.consumer.read_errors import LogTruncated, OffsetOutOfRange
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.batch_log import BatchLog
 from tests.kit.fetch_broker import FetchBroker, ScriptedCluster, moved_to, prefer
-from tests.unit.client.reading_kit import T0, Start, read, until, values, wait_fetched
+from tests.kit.waiting import soon
+from tests.unit.client.reading_kit import T0, Start, read, values, wait_fetched
 
 # -- fetch sessions and versions
 
@@ -39,7 +40,7 @@ async def test_a_session_ends_with_its_consumer(start: Start, cluster: ScriptedC
         async with kafka.consumer("t") as consumer:
             cluster.write(0, values(0, 1))
             await read(consumer, 1)
-        await until(lambda: not broker.sessions)
+        await soon(lambda: not broker.sessions)
 
 
 async def test_a_cancelled_fetch_begins_no_other(start: Start, cluster: ScriptedCluster) -> None:
@@ -125,7 +126,7 @@ async def test_out_of_range_goes_where_the_policy_says(
         consumer.seek(T0, 2)
         cluster_end = 8
         if expected == cluster_end:
-            await until(lambda: consumer._fetcher.states[T0].position == cluster_end)
+            await soon(lambda: consumer._fetcher.states[T0].position == cluster_end)
             cluster.write(0, values(8, 1))
         assert (await read(consumer, 1))[0] == (0, expected)
 

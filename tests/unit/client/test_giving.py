@@ -10,7 +10,8 @@ from fencepost import TopicPartition
 from fencepost.client.consumer.read_errors import CorruptRecords, DeserializationFailed
 from fencepost.protocol.record_batch import build_batch
 from tests.kit.fetch_broker import ScriptedCluster
-from tests.unit.client.reading_kit import T0, Start, read, until, values, wait_fetched
+from tests.kit.waiting import soon
+from tests.unit.client.reading_kit import T0, Start, read, values, wait_fetched
 
 
 async def test_records_before_a_damaged_batch_are_given_and_a_seek_goes_on_behind_it(
@@ -61,7 +62,7 @@ async def test_the_budget_holds_over_all_partitions(start: Start) -> None:
     limit, batch = 30_000, 4_100 + 1_024
     options = {"queued_max_bytes": limit, "max_partition_fetch_bytes": 9_000}
     async with fencepost.Client(broker.address) as kafka, kafka.consumer("t", **options) as consumer:
-        await until(lambda: consumer.metrics()["fencepost_queued_bytes"] > 0)
+        await soon(lambda: consumer.metrics()["fencepost_queued_bytes"] > 0)
         await trio.sleep(0.2)
         held = consumer.metrics()["fencepost_queued_bytes"]
         assert 0 < held <= limit + 2 * batch
