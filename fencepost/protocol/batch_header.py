@@ -203,16 +203,11 @@ def set_producer(
 def rewrite_crc(buffer: bytearray | memoryview, start: int) -> None:
     """Compute the CRC-32C of the batch at `start` anew and put it into its header."""
     (length,) = _EPOCH.unpack_from(buffer, start + _LENGTH_AT)
-    with memoryview(buffer) as view:
-        _CRC.pack_into(buffer, start + _CRC_AT, _crc_of(view, start, length + LOG_OVERHEAD))
+    with memoryview(buffer) as view, view[start + _CRC_FROM : start + length + LOG_OVERHEAD] as covered:
+        _CRC.pack_into(buffer, start + _CRC_AT, crc32c.crc32c(covered))
 
 
 def pack_header(buffer: bytearray | memoryview, start: int, header: BatchHeader) -> None:
     """Write a header whose CRC field is ignored, then compute the CRC; the records must already be in place."""
     _HEADER.pack_into(buffer, start, *header)
     rewrite_crc(buffer, start)
-
-
-def _crc_of(view: memoryview, start: int, size_bytes: int) -> int:
-    with view[start + _CRC_FROM : start + size_bytes] as covered:
-        return int(crc32c.crc32c(covered))

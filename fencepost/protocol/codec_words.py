@@ -1,7 +1,5 @@
 """What generated codecs call while they run: tagged fields."""
 
-from collections.abc import Collection
-
 from fencepost.protocol.varints import Malformed, get_varint, put_varint
 
 
@@ -20,11 +18,11 @@ def get_tags(b: memoryview, o: int) -> tuple[dict[int, bytes] | None, int]:
     return found or None, o
 
 
-def put_tags(out: bytearray, known: Collection[tuple[int, bytearray]] | None, unknown: dict[int, bytes] | None) -> None:
-    """Write a tagged-field section in the order of tags."""
-    fields: list[tuple[int, bytes | bytearray]] = sorted([*(known or ()), *(unknown or {}).items()])
-    out += put_varint(len(fields))
+def merged_tags(count: int, known: bytes | bytearray, unknown: dict[int, bytes]) -> bytes:
+    """A tagged-field section: the `count` fields that `known` holds, encoded, and the `unknown` ones among them."""
+    found, _ = get_tags(memoryview(put_varint(count) + known), 0)
+    fields = sorted({**(found or {}), **unknown}.items())
+    parts = [put_varint(len(fields))]
     for tag, body in fields:
-        out += put_varint(tag)
-        out += put_varint(len(body))
-        out += body
+        parts += put_varint(tag), put_varint(len(body)), body
+    return b"".join(parts)

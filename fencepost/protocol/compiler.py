@@ -6,7 +6,7 @@ from typing import Any
 
 from construct import Bytes, Flag, FormatField
 
-from fencepost.protocol.codec_words import get_tags, put_tags
+from fencepost.protocol.codec_words import get_tags, merged_tags
 from fencepost.protocol.primitives import (
     ArrayOf,
     LengthPrefixed,
@@ -288,21 +288,26 @@ class EncoderSource(Source):
             self.tags(tree.tagged, expression, depth)
 
     def tags(self, tagged: TaggedFields, expression: str, depth: int) -> None:
-        """The known tagged fields that differ from their default, and the unknown ones; mostly there are none."""
-        known = self.name("k") if tagged.known else "()"
+        """The known tagged fields that differ from their default, in the order of tags, and the unknown ones."""
+        count, known = (self.name("k"), self.name("t")) if tagged.known else ("0", "b''")
         if tagged.known:
-            self.put(depth, f"{known} = None")
-        for field in tagged.known.values():
-            value, saved = self.name(), self.name("w")
+            self.put(depth, f"{count} = 0; {known} = bytearray()")
+        for number, field in sorted(tagged.known.items()):
+            value, saved, fixed, tag = self.name(), self.name("w"), fixed_format(field.subcon), put_varint(number)
             self.put(depth, f"{value} = {expression}.{field.name}")
             empty = f"{value} is not None" if field.default is None else f"{value} != {self.default(field.default)}"
             self.put(depth, f"if {empty}:")
+            if fixed:
+                head = tag + put_varint(fixed[1])
+                self.put(depth + 1, f"{count} += 1; {known} += {head!r}; {known} += P{self.packer(fixed[0])}({value})")
+                continue
             self.put(depth + 1, f"{saved} = out; out = bytearray()")
             self.value(field.subcon, value, depth + 1)
-            self.put(depth + 1, f"{known} = [*({known} or ()), ({field.tag}, out)]; out = {saved}")
-        none = f"{expression}.unknown_tags is None" + (f" and {known} is None" if tagged.known else "")
-        self.put(depth, f"if {none}: out.append(0)")
-        self.put(depth, f"else: put_tags(out, {known}, {expression}.unknown_tags)")
+            self.put(depth + 1, f"{count} += 1; {known} += {tag!r}; {known} += put_varint(len(out)); {known} += out")
+            self.put(depth + 1, f"out = {saved}")
+        section = f"out.append({count}); out += {known}" if tagged.known else "out.append(0)"
+        self.put(depth, f"if {expression}.unknown_tags is None: {section}")
+        self.put(depth, f"else: out += merged_tags({count}, {known}, {expression}.unknown_tags)")
 
     def default(self, value: Any) -> str:
         """A tagged field's default as an expression."""
@@ -334,7 +339,7 @@ def generate_encoder(tree: VersionedStruct, name: str) -> EncodeFunction:
 
     All but what was given as records is the caller's own.
     """
-    writer = EncoderSource({"pack": struct.pack, "put_tags": put_tags, "put_varint": put_varint})
+    writer = EncoderSource({"pack": struct.pack, "merged_tags": merged_tags, "put_varint": put_varint})
     writer.put(0, "def encode(root):")
     writer.put(1, "parts = []; out = bytearray()")
     writer.struct(tree, "root", 1)

@@ -221,7 +221,7 @@ class MessageValue(Value):
         Raises EncodeError where a field can not be written.
         """
         try:
-            return cls.encoder(version)(value)
+            return (cls._encoders.get(version) or cls.encoder(version))(value)
         except EncodeError:
             raise
         except Exception as error:
