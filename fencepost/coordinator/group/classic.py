@@ -40,14 +40,14 @@ def sync(group: Group, command: Sync, now_ms: int) -> ClassicDecision:
     if error:
         return unchanged(group, SyncReply(error))
     match group:
-        case Dead() | Empty():
-            return unchanged(group, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
-        case PreparingRebalance():
-            return unchanged(group, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
         case CompletingRebalance():
             return _sync_completing(group, command, now_ms)
         case Stable():
             return _sync_stable(group, command)
+        case PreparingRebalance():
+            return unchanged(group, SyncReply(ErrorCode.REBALANCE_IN_PROGRESS))
+        case Dead() | Empty():
+            return unchanged(group, SyncReply(ErrorCode.UNKNOWN_MEMBER_ID))
         case _:
             assert_never(group)
 

@@ -24,6 +24,7 @@ from fencepost.coordinator.group.parking import Parking, settled, unless_refused
 from fencepost.coordinator.group.shards import GroupShard, GroupShards
 from fencepost.coordinator.group.state import (
     CompletingRebalance,
+    Group,
     Member,
     Stable,
     group_members,
@@ -66,7 +67,7 @@ class ClassicGroups:
             for member in group_members(group).values():
                 self._session(group_id, member)
             decision = rebalance.make_fit(group_id, group, self.config, now_ms)
-            self._take(shard, group_id, decision, lambda: "it is larger than group.max.size allows")
+            self._take(shard, group_id, group, decision, lambda: "it is larger than group.max.size allows")
 
     async def join(self, command: Join) -> JoinReply:
         """JoinGroup; waits for the other members."""
@@ -92,7 +93,9 @@ class ClassicGroups:
                 f"{command.group_instance_id or command.client_id}-{self._new_id()}"
             )
             decision = join.join(group, command, new_member_id, self.config, self._clock.now_ms())
-            return self._answer(shard, command, decision, self._effects.joins, notes.joining, command, new_member_id)
+            return self._answer(
+                shard, command, group, decision, self._effects.joins, lambda: notes.joining(command, new_member_id)
+            )
         except LogWriteFailed as failed:
             return command.refused(coordinator_error(failed.code))
 
@@ -119,7 +122,7 @@ class ClassicGroups:
                 return unless_refused(self._consumers.sync(shard, command), SyncReply)
             group = shard.state.group(command.group_id)
             decision = classic.sync(group, command, self._clock.now_ms())
-            return self._answer(shard, command, decision, self._effects.syncs, notes.syncing)
+            return self._answer(shard, command, group, decision, self._effects.syncs, notes.syncing)
         except LogWriteFailed as failed:
             return SyncReply(coordinator_error(failed.code))
 
@@ -151,42 +154,44 @@ class ClassicGroups:
             return await self._consumers.leave(shard, group_id, names)
         if shard.refusal:
             return shard.refusal, []
-        decision = classic.leave(group_id, shard.state.group(group_id), tuple(names), self._clock.now_ms())
+        group = shard.state.group(group_id)
+        decision = classic.leave(group_id, group, tuple(names), self._clock.now_ms())
         assert isinstance(decision.reply, LeaveReply)
+        errors = decision.reply.errors
         try:
-            self._take(shard, group_id, decision, notes.leaving, names, decision.reply.errors)
+            self._take(shard, group_id, group, decision, lambda: notes.leaving(names, errors))
         except LogWriteFailed as failed:
             return coordinator_error(failed.code), []
         if refused := await shard.settled(shard.log.newest):
             return coordinator_error(refused), []
-        return ErrorCode.NONE, list(decision.reply.errors)
+        return ErrorCode.NONE, list(errors)
 
     def _take(
-        self, shard: GroupShard, group_id: str, decision: ClassicDecision, cause: Callable[..., str], *about: object
+        self, shard: GroupShard, group_id: str, before: Group, decision: ClassicDecision, cause: Callable[[], str]
     ) -> None:
-        """Carry out a decision, and log what came of it; its reply waits for the log's end.
+        """Carry out a decision about the group `before`, and log what came of it; its reply waits for the log's end.
 
-        `cause` says of `about` for the log why a rebalance starts. Raises LogWriteFailed, and has done nothing then.
+        `cause` is for the log, where the decision starts a rebalance. Raises LogWriteFailed, and has done nothing then.
         """
         (change,) = decision.then
-        before, after = shard.state.group(group_id), change.group
+        after = change.group
         assert after is not None
         self._effects.carry_out(shard, group_id, decision)
         if not (decision.log or change.timers) or notes.goes_on(before, after):
             return  # no phase ends, and nobody goes, without a record or a timer
         if isinstance(before, CompletingRebalance) and isinstance(after, Stable):
             self._tallies.completed_rebalances += 1
-        if logger.isEnabledFor(logging.INFO) and (told := notes.story(before, after, cause(*about))):
+        if logger.isEnabledFor(logging.INFO) and (told := notes.story(before, after, cause())):
             logger.info("group %s: %s", group_id, told)
 
     def _answer(
         self,
         shard: GroupShard,
         command: Join | Sync,
+        group: Group,
         decision: ClassicDecision,
         parking: Parking[ReplyT],
-        cause: Callable[..., str],
-        *about: object,
+        cause: Callable[[], str],
     ) -> ReplyT | Deferred[ReplyT] | Coroutine[Any, Any, ReplyT]:
         """Carry out the decision and return its reply; without one it waits for the decision of another request.
 
@@ -195,16 +200,16 @@ class ClassicGroups:
         group_id = command.group_id
         if decision.reply is not None:
             reply: ReplyT = decision.reply  # type: ignore[assignment]
-            self._take(shard, group_id, decision, cause, *about)
+            self._take(shard, group_id, group, decision, cause)
             return self._when_settled(shard, reply, parking, command.member_id)
         (change,) = decision.then
         asked = parking.park(shard, group_id, change.parked_as, command.member_id)
         try:
-            self._take(shard, group_id, decision, cause, *about)
+            self._take(shard, group_id, group, decision, cause)
         except BaseException:
             asked.abandon()
             raise
-        return asked.now() if asked.may_leave else asked
+        return asked.now() if asked.is_complete and asked.may_leave else asked
 
     def _when_settled(
         self, shard: GroupShard, reply: ReplyT, parking: Parking[ReplyT], asked_as: str
@@ -232,4 +237,4 @@ class ClassicGroups:
                 decision = rebalance.expire_sync(key.group_id, group, now_ms)
             case TimerKind.REBALANCE | TimerKind.CLASSIC_JOIN | TimerKind.CLASSIC_SYNC:
                 return
-        self._take(shard, key.group_id, decision, notes.expiring, key.kind, key.member_id, group)
+        self._take(shard, key.group_id, group, decision, lambda: notes.expiring(key.kind, key.member_id, group))

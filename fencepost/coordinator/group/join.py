@@ -156,10 +156,10 @@ def _join_known(group: Group, command: Join, config: GroupConfig, now_ms: int, o
     if error:
         return unchanged(group, JoinReply(member_id, error))
     match group:
-        case Dead() | Empty():
-            return unchanged(group, JoinReply(member_id, ErrorCode.UNKNOWN_MEMBER_ID))
         case PreparingRebalance():
             return _rejoin(group, command, now_ms, out)
+        case Dead() | Empty():
+            return unchanged(group, JoinReply(member_id, ErrorCode.UNKNOWN_MEMBER_ID))
         case CompletingRebalance():
             # The same metadata again: the first answer may have been lost, so it is given once more.
             if group.members[member_id].protocols == command.protocols:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fencepost.coordinator.group.commands import Join, MemberName
 from fencepost.coordinator.group.state import (
+    NOBODY,
     Active,
     CompletingRebalance,
     Dead,
@@ -34,9 +35,11 @@ class Tallies:
 
 def goes_on(before: Group, after: Group) -> bool:
     """Whether a decision led to nothing that is worth a log line, as nearly every one."""
-    if type(before) is not type(after) or _generation(before) != _generation(after):
+    if type(before) is not type(after):
         return False
-    return len(group_members(after)) >= len(group_members(before))
+    if isinstance(before, NOBODY) or isinstance(after, NOBODY):
+        return True
+    return before.generation == after.generation and len(after.members) >= len(before.members)
 
 
 def story(before: Group, after: Group, why: str) -> str | None:

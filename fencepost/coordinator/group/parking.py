@@ -18,7 +18,7 @@ class ParkedRequest(Deferred[ReplyT]):
 
     def __init__(self, shard: GroupShard, parking: "Parking[ReplyT]", key: tuple[str, str], asked_as: str) -> None:
         """`asked_as` is the member's id in the request, which may have been a newcomer's: empty."""
-        super().__init__()
+        Deferred.__init__(self)
         self.shard = shard
         self._parking = parking
         self._key = key

@@ -86,8 +86,6 @@ def rebalance_or_complete(
     """
     members = group.members if members is None else members
     match group:
-        case Stable() | CompletingRebalance():
-            return prepare_rebalance(replace(group, members=members), joined, now_ms, out)
         case PreparingRebalance():
             group = PreparingRebalance(
                 group.generation,
@@ -102,6 +100,8 @@ def rebalance_or_complete(
             if group.initial is None and group.all_joined:
                 return complete_join(group, now_ms, out)
             return group
+        case Stable() | CompletingRebalance():
+            return prepare_rebalance(replace(group, members=members), joined, now_ms, out)
         case _:
             assert_never(group)
 
