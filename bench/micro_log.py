@@ -18,7 +18,8 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
 from fencepost.broker.log.reading import read_batches
-from fencepost.protocol.record_batch import build_batch, set_producer
+from fencepost.protocol.batch_header import set_producer
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 NOW_MS = 1_700_000_000_000

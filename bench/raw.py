@@ -7,10 +7,11 @@ import time
 from typing import Any
 
 from fencepost.protocol.api_keys import ApiKey
+from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
-from fencepost.protocol.record_batch import build_batch, iter_headers
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.registry import API_BY_KEY, Api
 
 PRODUCE_VERSION = 9

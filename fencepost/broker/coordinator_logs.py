@@ -24,9 +24,10 @@ from fencepost.coordinator.ports import (
     ProducerTag,
     ReplayedBatch,
 )
+from fencepost.protocol.batch_header import CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import CorruptBatch, build_own_batch, check_crc, iter_headers
+from fencepost.protocol.record_batch import build_own_batch
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 

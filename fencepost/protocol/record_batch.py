@@ -1,52 +1,18 @@
-"""Record batches, format v2: the header's tools under one roof, and making a whole batch out of records."""
+"""Record batches, format v2: making a whole batch out of records."""
 
 from collections.abc import Sequence
 
 from fencepost.protocol.batch_header import (
-    CONTROL_BIT,
-    DELETE_HORIZON_BIT,
     HEADER_SIZE,
     LOG_APPEND_TIME_BIT,
     LOG_OVERHEAD,
     MAGIC,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    Buffer,
-    CorruptBatch,
-    InvalidBatch,
-    assign_offset,
-    check_crc,
-    iter_headers,
     pack_header,
-    read_header,
-    set_log_append_time,
-    set_producer,
 )
 from fencepost.protocol.compression import Compression, compress
 from fencepost.protocol.records import NewRecord, Record, encode_behind
-
-__all__ = [
-    "CONTROL_BIT",
-    "DELETE_HORIZON_BIT",
-    "HEADER_SIZE",
-    "LOG_APPEND_TIME_BIT",
-    "LOG_OVERHEAD",
-    "MAGIC",
-    "TRANSACTIONAL_BIT",
-    "BatchHeader",
-    "Buffer",
-    "Compression",
-    "CorruptBatch",
-    "InvalidBatch",
-    "assign_offset",
-    "build_batch",
-    "build_own_batch",
-    "check_crc",
-    "iter_headers",
-    "read_header",
-    "set_log_append_time",
-    "set_producer",
-]
 
 
 def build_batch(

@@ -200,13 +200,6 @@ class _Callback:
             self._loop.local.called_back = False
 
 
-class _Context(Mirror):
-    """An async context of a class without a mirror of its own."""
-
-    __enter__ = _enter
-    __exit__ = _exit
-
-
 class Opened(Mirror):
     """What a blocking client hands out to be opened with `with`."""
 
@@ -235,7 +228,7 @@ def view(loop: Loop, value: Any, owner: Mirror | None = None) -> Any:
             return made
     if hasattr(value, "__anext__"):
         return Stream(loop, value, owner)
-    return _Context(loop, value) if hasattr(value, "__aenter__") else value
+    return Opened(loop, value) if hasattr(value, "__aenter__") else value
 
 
 def _mirrored(name: str, found: Any) -> Any:

@@ -9,9 +9,9 @@ from typing import Literal, overload
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.store import FileRegion, Piece
+from fencepost.protocol.batch_header import CONTROL_BIT, BatchHeader, iter_headers
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import CONTROL_BIT, BatchHeader, iter_headers
 from fencepost.protocol.records import Headers, decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 

@@ -4,10 +4,10 @@ import threading
 import time
 from collections.abc import Callable
 
+from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
-from fencepost.protocol.record_batch import Compression
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.waiting import until
 from tests.kit.wire import FETCH, NOW_MS, Wire, batch_of, committed_values, fetch_request, values_in

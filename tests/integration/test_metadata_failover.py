@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.metadata_record_types import (
@@ -13,7 +14,6 @@ from fencepost.protocol.metadata_record_types import (
     RegisterBrokerRecord,
 )
 from fencepost.protocol.metadata_records import decode_metadata_record
-from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.records import decode_records
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.segment_files import batches_in

@@ -2,11 +2,11 @@
 
 import pytest
 
+from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from fencepost.protocol.messages.api03_metadata import MetadataRequest, MetadataRequestTopic
 from fencepost.protocol.messages.api26_end_txn import EndTxnRequest
-from fencepost.protocol.record_batch import Compression
 from tests.kit.wire import PRODUCE, Wire, batch_of, committed_values, produce_request, values_in
 
 READ_COMMITTED = 1

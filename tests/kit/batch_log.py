@@ -4,10 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+from fencepost.protocol.batch_header import read_header
+from fencepost.protocol.compression import Compression
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import AbortedTransaction, PartitionData
-from fencepost.protocol.record_batch import Compression, build_batch, read_header
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import IsolationLevel
 

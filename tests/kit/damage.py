@@ -16,8 +16,9 @@ from fencepost.broker.node import Node
 from fencepost.coordinator.group.commit import Commit
 from fencepost.coordinator.group.offsets import OffsetCommitItem
 from fencepost.coordinator.metadata.commands import NewTopic
+from fencepost.protocol.batch_header import CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import CorruptBatch, build_batch, check_crc, iter_headers
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 

@@ -17,7 +17,7 @@ from fencepost.broker.log.storage.segment_store import SegmentStore
 from fencepost.broker.log.storage.segments import Segments
 from fencepost.broker.log.storage.store import Bytes, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
-from fencepost.protocol.record_batch import BatchHeader, assign_offset, read_header
+from fencepost.protocol.batch_header import BatchHeader, assign_offset, read_header
 
 
 class SharedRows:

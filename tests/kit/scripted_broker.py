@@ -8,6 +8,7 @@ from typing import Any
 
 import trio
 
+from fencepost.protocol.batch_header import read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from fencepost.protocol.messages.api10_find_coordinator import Coordinator, FindCoordinatorResponse
@@ -25,7 +26,6 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from fencepost.protocol.record_batch import read_header
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.registry import API_BY_KEY
 from tests.kit.answers import Leader, OffsetTold, metadata_told, offsets_told, partitions_told, versions_told

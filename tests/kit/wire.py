@@ -5,6 +5,7 @@ import struct
 import time
 from typing import Any, Self
 
+from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import read_response_header, write_request_header
 from fencepost.protocol.messages.api00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -35,7 +36,7 @@ from fencepost.protocol.messages.api28_txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from fencepost.protocol.messages.api61_describe_producers import DescribeProducersRequest, TopicRequest
-from fencepost.protocol.record_batch import build_batch, iter_headers
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record, decode_records
 from fencepost.protocol.registry import API_BY_KEY
 

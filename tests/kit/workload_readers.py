@@ -9,9 +9,9 @@ import trio
 from confluent_kafka import Consumer, TopicPartition
 
 import fencepost
+from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
-from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.records import decode_records
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.history import READ_COMMITTED, READ_UNCOMMITTED, Journal, Log, Place

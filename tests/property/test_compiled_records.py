@@ -17,10 +17,10 @@ pytest.importorskip("pyarrow")
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader
+from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, CorruptBatch, read_header
 from fencepost.protocol.column_types import RecordColumns
 from fencepost.protocol.columns import iter_columns
-from fencepost.protocol.record_batch import CorruptBatch, build_batch, read_header
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record, decode_records, decode_unpacked, encode_records
 from tests.kit.examples import examples
 from tests.kit.record_code import COMPILED, needs_compiled, take

@@ -18,7 +18,7 @@ from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.broker.log.verify.report import Report
 from fencepost.broker.verification import verify
-from fencepost.protocol.record_batch import iter_headers
+from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from tests.kit import damage
 

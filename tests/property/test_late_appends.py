@@ -18,9 +18,9 @@ from fencepost.broker.log.recovery.scanning import replay
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import Bytes
+from fencepost.protocol.batch_header import BatchHeader, read_header
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import BatchHeader, read_header
 from tests.kit.examples import examples
 from tests.kit.late_log_store import LateLogStore
 from tests.unit.log.kit import NOW_MS, batch, late_log

@@ -17,9 +17,9 @@ from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.reading import max_timestamp_offset, offset_for_timestamp, read_batches, readable_bytes
 from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.protocol.batch_header import BatchHeader, iter_headers
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import BatchHeader, iter_headers
 from tests.kit.examples import examples
 from tests.kit.trimming import delete_records, housekeep
 from tests.property.log_model import Model, ModelBatch

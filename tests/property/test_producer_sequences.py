@@ -16,8 +16,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry
 from fencepost.broker.log.producer_state import AppendOrigin, ProducerStates, Refusal
 from fencepost.client.core.sequences import PartitionQueue, SequencedBatch, Verdict, bumped
+from fencepost.protocol.batch_header import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import BatchHeader
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.examples import examples
 

@@ -7,16 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fencepost.protocol.batch_header import CorruptBatch, check_crc, iter_headers, read_header
 from fencepost.protocol.columns import iter_columns
-from fencepost.protocol.record_batch import (
-    Compression,
-    CorruptBatch,
-    build_batch,
-    build_own_batch,
-    check_crc,
-    iter_headers,
-    read_header,
-)
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.record_batch import build_batch, build_own_batch
 from fencepost.protocol.records import NewRecord, Record, decode_records
 from fencepost.protocol.sequence import MAX_SEQUENCE, advance, is_next, last_of
 from tests.kit.examples import examples

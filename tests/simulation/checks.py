@@ -9,8 +9,8 @@ from fencepost.broker.log.producer_entries import ProducerEntry
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
+from fencepost.protocol.batch_header import BatchHeader, iter_headers, read_header
 from fencepost.protocol.control_records import ControlType, read_marker
-from fencepost.protocol.record_batch import BatchHeader, iter_headers, read_header
 from fencepost.protocol.records import Record, decode_records
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from tests.kit.disk_nodes import nothing

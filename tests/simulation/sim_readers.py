@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.isolation import AbortedFilter
 from fencepost.protocol.messages.api01_fetch import FetchPartition, FetchRequest, FetchTopic
 from fencepost.protocol.messages.api09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
-from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.records import decode_records
 from tests.kit.determinism import nap
 from tests.kit.history import READ_COMMITTED, Log, Place, Reader

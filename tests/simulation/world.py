@@ -21,9 +21,10 @@ from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.files import DescriptorPool, FileStore
 from fencepost.broker.log.storage.segments import Segments
 from fencepost.broker.log.storage.store import FlushFailed
+from fencepost.protocol.batch_header import assign_offset
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import assign_offset, build_batch
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.disk_faults import Fault
 from tests.kit.sim_disk import SimDisk

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fencepost.broker.log.storage.txn_index import TXN_ENTRY
+from fencepost.protocol.batch_header import BatchHeader, assign_offset, iter_headers, read_header
 from fencepost.protocol.control_records import ControlType, control_type
-from fencepost.protocol.record_batch import BatchHeader, assign_offset, iter_headers, read_header
 
 _FIRST = "00000000000000000000"
 

@@ -11,8 +11,10 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from fencepost.protocol.batch_header import CorruptBatch
+from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import Compression, CorruptBatch, build_batch
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
@@ -282,7 +284,8 @@ def test_a_fresh_worker_reads_without_pandas() -> None:
     program = """
 import sys
 from fencepost.protocol.columns import iter_columns
-from fencepost.protocol.record_batch import build_batch, iter_headers
+from fencepost.protocol.batch_header import iter_headers
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_connector.source.arrow import BatchMaker
 from fencepost.spark_connector.source.options import ALL_COLUMNS

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from fencepost.client.config import ProducerConfig, parse
 from fencepost.client.core.partitioner import murmur2, partition_for_key
-from fencepost.protocol.record_batch import check_crc, read_header
+from fencepost.protocol.batch_header import check_crc, read_header
 from fencepost.protocol.records import Record, decode_records
 from fencepost.spark_connector.option_values import OptionError
 from fencepost.spark_connector.sink.encode import Encoded, Encoder, SinkError, sink_columns

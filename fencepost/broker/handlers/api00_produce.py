@@ -26,6 +26,7 @@ from fencepost.broker.ports import (
 )
 from fencepost.broker.transactions.refused_writes import explain_refused
 from fencepost.coordinator.metadata.topic_names import INTERNAL_TOPICS
+from fencepost.protocol.batch_header import CorruptBatch, read_header
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api00_produce import (
     BatchIndexAndErrorMessage,
@@ -36,7 +37,6 @@ from fencepost.protocol.messages.api00_produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from fencepost.protocol.record_batch import CorruptBatch, read_header
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from fencepost.broker.log.recovery.scanning import replay
 from fencepost.broker.log.results import FlushedLog, LogFollower, Ticket
 from fencepost.broker.log.storage.store import Bytes
 from fencepost.broker.log.validation import Accepted
-from fencepost.protocol.record_batch import BatchHeader, read_header
+from fencepost.protocol.batch_header import BatchHeader, read_header
 
 
 class _Log(FlushedLog, Protocol):

@@ -14,7 +14,7 @@ from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.retention import SegmentFacts
 from fencepost.broker.log.storage.store import Bytes, Piece, Staging, Store, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
-from fencepost.protocol.record_batch import BatchHeader
+from fencepost.protocol.batch_header import BatchHeader
 
 
 class Conflict(NamedTuple):

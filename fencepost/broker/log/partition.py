@@ -18,9 +18,9 @@ from fencepost.broker.log.storage.checkpoints import PARTITION_METADATA, encode_
 from fencepost.broker.log.storage.store import Store, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
 from fencepost.broker.log.validation import Accepted, check_batch, check_own
+from fencepost.protocol.batch_header import BatchHeader, assign_offset
 from fencepost.protocol.control_records import same_marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import BatchHeader, assign_offset
 from fencepost.protocol.topics import TopicPartition
 
 __all__ = ["AppendOrigin", "PartitionLog"]

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from fencepost.protocol.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from fencepost.protocol.batch_header import TRANSACTIONAL_BIT, BatchHeader
 from fencepost.protocol.sequence import NO_SEQUENCE, advance, continued
 
 BATCHES_KEPT = 5

@@ -18,8 +18,8 @@ from fencepost.broker.log.producer_entries import (
     following,
     with_batch,
 )
+from fencepost.protocol.batch_header import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import BatchHeader
 from fencepost.protocol.sequence import NO_SEQUENCE, is_next
 
 GUARDS_MAX = 10_000

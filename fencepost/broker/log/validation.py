@@ -12,9 +12,7 @@ import crc32c
 from fencepost.broker.log.config import LZ4_DEFAULT_LEVEL, NEVER_MS, LogConfig
 from fencepost.broker.log.producer_state import AppendOrigin, Refusal
 from fencepost.broker.log.storage.store import Bytes
-from fencepost.protocol.compression import Compression
-from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import (
+from fencepost.protocol.batch_header import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     LOG_APPEND_TIME_BIT,
@@ -24,10 +22,12 @@ from fencepost.protocol.record_batch import (
     BatchHeader,
     CorruptBatch,
     InvalidBatch,
-    build_batch,
     read_header,
     set_log_append_time,
 )
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record, decode_records
 
 _CODEC_BY_NAME = {

@@ -23,7 +23,7 @@ from fencepost.coordinator.metadata.delta import MetadataCorrupt
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.snapshot import Snapshot, SnapshotId, read_snapshot, snapshot_id, snapshot_parts
 from fencepost.coordinator.ports import Clock
-from fencepost.protocol.record_batch import CorruptBatch, check_crc, iter_headers
+from fencepost.protocol.batch_header import CorruptBatch, check_crc, iter_headers
 
 if TYPE_CHECKING:
     from fencepost.broker.config.broker_config import BrokerConfig

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 from fencepost.broker.ports import HasTransactions
 from fencepost.coordinator.txn.causes import EXPLAINED
 from fencepost.coordinator.txn.state import DEAD
-from fencepost.protocol.record_batch import CorruptBatch, read_header
+from fencepost.protocol.batch_header import CorruptBatch, read_header
 
 if TYPE_CHECKING:
     from fencepost.coordinator.txn.causes import Caller

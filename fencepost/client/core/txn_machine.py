@@ -161,9 +161,10 @@ def _rest(state: TxnState, outcome: Outcome, phase: Phase = Phase.READY) -> tupl
     return replace(state, phase=phase, begun=False, doubt=False, asked=False), Told(outcome)
 
 
-def _broken(state: TxnState, outcome: Outcome, code: ErrorCode) -> tuple[TxnState, Then]:
+def _broken(state: TxnState, meaning: Meaning, code: ErrorCode) -> tuple[TxnState, Then]:
     """No transaction can follow; where a commit may have happened, that is what counts."""
-    told = Outcome.UNKNOWN if state.asked else outcome
+    why = {Meaning.FENCED: Outcome.FENCED, Meaning.FORBIDDEN: Outcome.FORBIDDEN}.get(meaning, Outcome.FATAL)
+    told = Outcome.UNKNOWN if state.asked else why
     return replace(state, phase=Phase.BROKEN), Told(told, code)
 
 
@@ -187,12 +188,8 @@ def _initialised(state: TxnState, answer: Answer) -> tuple[TxnState, Then]:
             return _rest(replace(state, producer=answer.producer), state.aim)
         case Meaning.AGAIN | Meaning.MOVED:
             return state, AskInit(state.producer)
-        case Meaning.FENCED:
-            return _broken(state, Outcome.FENCED, answer.code)
-        case Meaning.FORBIDDEN:
-            return _broken(state, Outcome.FORBIDDEN, answer.code)
-        case _:
-            return _broken(state, Outcome.FATAL, answer.code)
+        case meaning:
+            return _broken(state, meaning, answer.code)
 
 
 def _commit_answered(state: TxnState, answer: Answer) -> tuple[TxnState, Then]:
@@ -204,18 +201,16 @@ def _commit_answered(state: TxnState, answer: Answer) -> tuple[TxnState, Then]:
             lost = code in INDEFINITE
             again = replace(state, asked=state.asked or lost, doubt=state.doubt or lost)
             return again, AskEnd(state.producer, True, state.tv2)
-        case Meaning.FENCED if not state.tv2:
-            return _broken(state, Outcome.FENCED, code)
+        case Meaning.FENCED as meaning if not state.tv2:
+            return _broken(state, meaning, code)
         case Meaning.FENCED | Meaning.NOT_OPEN if state.tv2:
             return _abort(state, Outcome.EXPIRED)
         case Meaning.NOT_OPEN:
             return _start(state, Outcome.EXPIRED) if state.bumps else _rest(state, Outcome.EXPIRED)
         case Meaning.LOST_IDENTITY if state.bumps:
             return _start(state, Outcome.UNKNOWN if state.asked else Outcome.EXPIRED)
-        case Meaning.FORBIDDEN:
-            return _broken(state, Outcome.FORBIDDEN, code)
-        case Meaning.FATAL | Meaning.LOST_IDENTITY:
-            return _broken(state, Outcome.FATAL, code)
+        case Meaning.FORBIDDEN | Meaning.FATAL | Meaning.LOST_IDENTITY as meaning:
+            return _broken(state, meaning, code)
         case _:
             if state.asked:
                 return replace(state, phase=Phase.UNKNOWN), Told(Outcome.UNKNOWN, code)
@@ -240,16 +235,12 @@ def _abort_answered(state: TxnState, answer: Answer) -> tuple[TxnState, Then]:
     match TABLE["EndTxn"][code]:
         case Meaning.DONE:
             return _ended(state, answer, state.aim, now=True)
-        case Meaning.FENCED:
-            return _broken(state, Outcome.FENCED, code)
+        case Meaning.FENCED | Meaning.FORBIDDEN | Meaning.FATAL as meaning:
+            return _broken(state, meaning, code)
         case Meaning.NOT_OPEN | Meaning.LOST_IDENTITY:
             # Nothing of ours is open. After a commit that nobody answered this may mean that it was carried out.
             aim = Outcome.UNKNOWN if state.asked else state.aim
             return _start(state, aim) if state.bumps else _rest(state, aim)
-        case Meaning.FORBIDDEN:
-            return _broken(state, Outcome.FORBIDDEN, code)
-        case Meaning.FATAL:
-            return _broken(state, Outcome.FATAL, code)
         case _:
             return replace(state, doubt=state.doubt or code in INDEFINITE), AskEnd(state.producer, False, state.tv2)
 
@@ -262,12 +253,8 @@ def _completed(state: TxnState, answer: Answer) -> tuple[TxnState, Then]:
             return _rest(replace(state, producer=producer), outcome)
         case Meaning.AGAIN | Meaning.MOVED | Meaning.ABORT:
             return state, AskEnd(state.producer, state.commit, tv2=True)
-        case Meaning.FENCED:
-            return _broken(state, Outcome.FENCED, answer.code)
-        case Meaning.FORBIDDEN:
-            return _broken(state, Outcome.FORBIDDEN, answer.code)
-        case _:
-            return _broken(state, Outcome.FATAL, answer.code)
+        case meaning:
+            return _broken(state, meaning, answer.code)
 
 
 def _unanswered(state: TxnState, sent: bool) -> tuple[TxnState, Then]:

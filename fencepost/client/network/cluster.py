@@ -282,11 +282,11 @@ class Cluster:
 
     def leader(self, partition: TopicPartition) -> int:
         """The leader's id as far as is known, or -1."""
-        topic = self.topics.get(partition.topic)
-        if topic is None or partition.partition >= len(topic.partitions):
+        info = self._info(partition)
+        if info is None:
             return NO_LEADER
         self._want(partition.topic)
-        return topic.partitions[partition.partition].leader
+        return info.leader
 
     async def leader_of(self, partition: TopicPartition) -> int:
         """The leader's id; one round of fresh metadata if it is not known. Raises RetriableError, KafkaError."""
@@ -305,26 +305,28 @@ class Cluster:
 
     def leader_epoch(self, partition: TopicPartition) -> int:
         """The leader's epoch as far as is known, or -1 (also with brokers that do not tell it)."""
+        info = self._info(partition)
+        return -1 if info is None else info.leader_epoch
+
+    def _info(self, partition: TopicPartition) -> PartitionInfo | None:
         topic = self.topics.get(partition.topic)
         if topic is None or partition.partition >= len(topic.partitions):
-            return -1
-        return topic.partitions[partition.partition].leader_epoch
+            return None
+        return topic.partitions[partition.partition]
 
     def leader_hint(self, partition: TopicPartition, leader: int, epoch: int, endpoints: Iterable[Any] = ()) -> bool:
         """An answer named the partition's new leader, and where it is (KIP-951). True if that was news, and is known.
 
         `endpoints` have node_id, host and port. Only an epoch above the known one counts.
         """
-        topic = self.topics.get(partition.topic)
-        if topic is None or partition.partition >= len(topic.partitions) or leader < 0:
-            return False
-        old = topic.partitions[partition.partition]
-        if epoch <= old.leader_epoch:
+        old = self._info(partition)
+        if old is None or leader < 0 or epoch <= old.leader_epoch:
             return False
         for endpoint in endpoints:
             self.brokers[endpoint.node_id] = (endpoint.host, endpoint.port)
         if leader not in self.brokers:
             return False
+        topic = self.topics[partition.topic]
         partitions = list(topic.partitions)
         partitions[partition.partition] = old._replace(leader=leader, leader_epoch=epoch)
         self.topics[partition.topic] = topic._replace(partitions=tuple(partitions))

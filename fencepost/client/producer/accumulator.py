@@ -12,8 +12,9 @@ from fencepost.client.core.sequences import PartitionQueue, Producer, SequencedB
 from fencepost.client.errors import KafkaError
 from fencepost.client.producer.buffer import BufferMemory
 from fencepost.client.producer.metrics import Counters
+from fencepost.protocol.batch_header import read_header, set_producer
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.record_batch import build_batch, read_header, set_producer
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import TopicPartition
 

@@ -1,6 +1,6 @@
 """Record batches that a program has made itself, checked before a producer puts its name on them."""
 
-from fencepost.protocol.record_batch import Buffer, CorruptBatch, check_crc, iter_headers
+from fencepost.protocol.batch_header import Buffer, CorruptBatch, check_crc, iter_headers
 
 
 def whole_batches(batches: Buffer) -> list[tuple[bytearray, int]]:

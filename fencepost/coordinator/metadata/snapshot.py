@@ -15,6 +15,7 @@ from fencepost.coordinator.metadata.delta import MetadataCorrupt
 from fencepost.coordinator.metadata.features import DIRECTORIES_SINCE, ELIGIBLE_REPLICAS_SINCE, SCRAM_SINCE
 from fencepost.coordinator.metadata.image import FIRST_PRODUCER_ID, METADATA_VERSION, MetadataImage, TopicImage
 from fencepost.coordinator.metadata.transactions import image_of_snapshot
+from fencepost.protocol.batch_header import CONTROL_BIT, BatchHeader, CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.metadata_record_types import (
     AccessControlEntryRecord,
@@ -31,7 +32,7 @@ from fencepost.protocol.metadata_record_types import (
     record_count,
 )
 from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_records, encode_metadata_records
-from fencepost.protocol.record_batch import CONTROL_BIT, BatchHeader, CorruptBatch, build_batch, check_crc, iter_headers
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import decode_records
 
 SNAPSHOT_FILE = re.compile(r"(?P<offset>[0-9]{20})-(?P<epoch>[0-9]{10})\.checkpoint")

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from fencepost.client.errors import code_of
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.columns import iter_columns
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.isolation import AbortedFilter
 from fencepost.protocol.messages import api01_fetch
-from fencepost.protocol.record_batch import BatchHeader, CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.network.wire import BrokerError, Connection, ConnectionLost, Ticket

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from fencepost.client.errors import code_of
+from fencepost.protocol.batch_header import CorruptBatch, iter_headers
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api01_fetch
-from fencepost.protocol.record_batch import CorruptBatch, iter_headers
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.network.cluster import Cluster
 from fencepost.spark_connector.network.wire import BrokerError, ConnectionSettings

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from fencepost.protocol.batch_header import BatchHeader, Buffer, CorruptBatch, check_crc
 from fencepost.protocol.control_records import ControlType, control_type
-from fencepost.protocol.record_batch import BatchHeader, Buffer, CorruptBatch, check_crc
 
 DATA, COMMIT, ABORT, CONTROL, INDEXED, DAMAGE = "data", "commit", "abort", "control", "indexed", "damage"
 """Kinds of rows: records, the two markers, other control batches, an entry of the list of aborted transactions that

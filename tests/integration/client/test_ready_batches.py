@@ -5,8 +5,9 @@ import pytest
 import fencepost
 from fencepost import AbortableError, ErrorCode, KafkaError
 from fencepost.client.producer.ready_batches import whole_batches
+from fencepost.protocol.batch_header import CorruptBatch
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.record_batch import CorruptBatch, build_batch
+from fencepost.protocol.record_batch import build_batch
 from tests.integration.client.transaction_kit import create, read_all
 
 

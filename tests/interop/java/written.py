@@ -14,9 +14,10 @@ import trio
 from confluent_kafka import Producer, TopicPartition
 
 import fencepost
+from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import build_batch, iter_headers
+from fencepost.protocol.record_batch import build_batch
 from tests.interop.confluent_steps import WAIT_SECONDS, consumer_of, poll_records, transactional_producer
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import NOW_MS, Wire, batch_of, records_in

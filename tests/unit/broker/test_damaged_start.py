@@ -7,8 +7,8 @@ import pytest
 import trio
 
 from fencepost.broker.metadata.identity import META_PROPERTIES, META_PROPERTIES_TWIN, WrongDirectory, cluster_id_of
+from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import iter_headers
 from tests.kit import damage
 
 

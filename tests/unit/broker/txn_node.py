@@ -15,6 +15,7 @@ from fencepost.broker.network.reply import Durable
 from fencepost.broker.node import Node
 from fencepost.coordinator.metadata.commands import ConfigEdit, ConfigEdits
 from fencepost.protocol.admin_enums import ConfigOperation, ConfigResourceType
+from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.control_records import read_marker
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdRequest
@@ -31,7 +32,6 @@ from fencepost.protocol.messages.api27_write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from fencepost.protocol.messages.api57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from fencepost.protocol.record_batch import iter_headers
 from fencepost.protocol.registry import API_BY_KEY
 from fencepost.protocol.topics import TopicPartition
 from tests.kit.clocks import VirtualClock

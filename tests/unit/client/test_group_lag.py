@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from fencepost.client.admin.lag import _count
-from fencepost.protocol.batch_header import HEADER_SIZE, iter_headers
-from fencepost.protocol.record_batch import assign_offset, build_batch
+from fencepost.protocol.batch_header import HEADER_SIZE, assign_offset, iter_headers
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.record_filter import filtered, packed, scan
 
 BASE = 100

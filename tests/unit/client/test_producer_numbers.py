@@ -7,8 +7,8 @@ import pytest
 from fencepost.broker.log.producer_entries import BatchMetadata
 from fencepost.broker.log.producer_state import AppendOrigin, ProducerStates, Refusal
 from fencepost.client.core.sequences import PartitionQueue, SequencedBatch, Verdict, bumped
+from fencepost.protocol.batch_header import BatchHeader
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import BatchHeader
 from fencepost.protocol.topics import TopicPartition
 
 NONE, OUT_OF_ORDER = ErrorCode.NONE, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -9,10 +9,10 @@ import trio
 
 import fencepost
 from fencepost import ErrorCode, KafkaError
-from fencepost.protocol.batch_header import pack_header
+from fencepost.protocol.batch_header import pack_header, read_header
 from fencepost.protocol.messages.api00_produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 from fencepost.protocol.messages.api03_metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
-from fencepost.protocol.record_batch import build_batch, read_header
+from fencepost.protocol.record_batch import build_batch
 from tests.kit.scripted_broker import ScriptedBroker
 
 Script = Callable[..., Any]

@@ -8,9 +8,10 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.segments import Segments
+from fencepost.protocol.batch_header import BatchHeader, iter_headers
 from fencepost.protocol.compression import Compression
 from fencepost.protocol.isolation import AbortedFilter
-from fencepost.protocol.record_batch import BatchHeader, build_batch, iter_headers
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record, decode_records
 from fencepost.protocol.topics import IsolationLevel
 from tests.unit.log.kit import COMMITTED, NOW_MS, UNCOMMITTED, joined, send

@@ -18,7 +18,8 @@ from fencepost.broker.log.results import Ticket
 from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.memory import MemoryFile, MemoryStore
 from fencepost.broker.log.storage.store import Bytes, FileRegion, Piece
-from fencepost.protocol.record_batch import BatchHeader, build_batch, iter_headers
+from fencepost.protocol.batch_header import BatchHeader, iter_headers
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from tests.kit.late_log_store import LateLogStore
 

@@ -10,8 +10,9 @@ from fencepost.broker.log.compaction.offset_map import NOT_FOUND, SLOT_BYTES, Of
 from fencepost.broker.log.reading import max_timestamp_offset, offset_for_timestamp, read_batches, readable_bytes
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.protocol.batch_header import check_crc, iter_headers
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.record_batch import build_batch, check_crc, iter_headers
+from fencepost.protocol.record_batch import build_batch
 from tests.kit.trimming import delete_records, housekeep
 from tests.unit.log.compaction_kit import (
     COMPACT,

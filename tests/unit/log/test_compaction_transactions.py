@@ -7,9 +7,9 @@ from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.recovery.opening import Recovered, recover
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.store import Store
+from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import iter_headers
 from tests.kit.trimming import delete_records
 from tests.unit.log.compaction_kit import (
     COMPACT,

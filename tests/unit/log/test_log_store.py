@@ -12,7 +12,7 @@ from fencepost.broker.log.storage.files import FileStore
 from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.segment_store import SegmentStore
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
-from fencepost.protocol.record_batch import assign_offset, iter_headers, read_header
+from fencepost.protocol.batch_header import assign_offset, iter_headers, read_header
 from tests.kit.late_log_store import LateLogStore, SharedRows
 from tests.unit.log.kit import DEFAULTS, NOW_MS, SMALL, batch, joined
 

@@ -5,9 +5,9 @@ import pytest
 from fencepost.broker.log.producer_state import ALREADY_OPEN, AppendOrigin
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.protocol.batch_header import read_header
 from fencepost.protocol.control_records import ControlType, read_marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import read_header
 from tests.unit.log.kit import NOW_MS, UNCOMMITTED, batch, end, joined, over, send, transact
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from fencepost.broker.log.producer_entries import BatchMetadata, ProducerEntry, following
 from fencepost.broker.log.producer_state import AppendOrigin, ProducerStates, Refusal
-from fencepost.protocol.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from fencepost.protocol.batch_header import TRANSACTIONAL_BIT, BatchHeader
 from fencepost.protocol.sequence import MAX_SEQUENCE
 
 CLIENT = AppendOrigin.CLIENT

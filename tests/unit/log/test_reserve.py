@@ -18,7 +18,8 @@ from fencepost.broker.log.storage.memory import MemoryStore
 from fencepost.broker.log.storage.reserve import drop_reserve, end_of_batches
 from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.store import END_MARK, CorruptLogFile, FlushFailed
-from fencepost.protocol.record_batch import build_batch, read_header
+from fencepost.protocol.batch_header import read_header
+from fencepost.protocol.record_batch import build_batch
 from tests.kit.disk_faults import Fault
 from tests.kit.disk_nodes import nothing
 from tests.kit.sim_disk import SimDisk

@@ -6,11 +6,11 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.producer_state import AppendOrigin
 from fencepost.broker.log.reading import read_batches
 from fencepost.broker.log.storage.memory import MemoryStore
-from fencepost.protocol.batch_header import rewrite_crc
+from fencepost.protocol.batch_header import DELETE_HORIZON_BIT, read_header, rewrite_crc, set_producer
 from fencepost.protocol.compression import Compression, compress
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.record_batch import DELETE_HORIZON_BIT, build_batch, read_header, set_producer
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import Record, decode_records, encode_records
 from tests.unit.log.kit import NOW_MS, UNCOMMITTED, batch, joined, over, send
 
@@ -338,7 +338,7 @@ def test_a_read_only_buffer_is_taken_as_well():
 
 
 def test_stored_batches_carry_offset_and_leader_epoch_and_a_valid_crc():
-    from fencepost.protocol.record_batch import check_crc, iter_headers
+    from fencepost.protocol.batch_header import check_crc, iter_headers
 
     log = over(MemoryStore())
     log.leader_epoch = 4

@@ -220,6 +220,6 @@ def test_reads_never_exceed_max_bytes_but_for_one_batch(config):
 
 
 def headers_in(result):
-    from fencepost.protocol.record_batch import iter_headers
+    from fencepost.protocol.batch_header import iter_headers
 
     return [header for _, header in iter_headers(joined(result.parts))]

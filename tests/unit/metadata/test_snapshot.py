@@ -12,6 +12,7 @@ from fencepost.coordinator.metadata.snapshot import (
     snapshot_parts,
 )
 from fencepost.coordinator.metadata.transactions import MetadataLoader
+from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.control_records import ControlType, control_type
 from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
@@ -34,7 +35,7 @@ from fencepost.protocol.metadata_record_types import (
     record_count,
 )
 from fencepost.protocol.metadata_records import encode_metadata_records
-from fencepost.protocol.record_batch import build_batch, iter_headers
+from fencepost.protocol.record_batch import build_batch
 
 ID = b"i" * 16
 EVERYTHING: list[MetadataEntry] = [

@@ -10,9 +10,11 @@ import pytest
 pytest.importorskip("numpy")
 pa = pytest.importorskip("pyarrow")
 
+from fencepost.protocol.batch_header import CorruptBatch, iter_headers  # noqa: E402
 from fencepost.protocol.column_types import RecordColumns, headers_type  # noqa: E402
 from fencepost.protocol.columns import iter_columns  # noqa: E402
-from fencepost.protocol.record_batch import Compression, CorruptBatch, build_batch, iter_headers  # noqa: E402
+from fencepost.protocol.compression import Compression  # noqa: E402
+from fencepost.protocol.record_batch import build_batch  # noqa: E402
 from fencepost.protocol.records import NewRecord, Record, decode_records  # noqa: E402
 from tests.kit.record_code import record_code  # noqa: E402, F401
 

@@ -4,6 +4,7 @@ import struct
 
 import pytest
 
+from fencepost.protocol.batch_header import CONTROL_BIT, CorruptBatch, check_crc, read_header
 from fencepost.protocol.control_records import (
     MARKER_SIZE,
     ControlType,
@@ -12,7 +13,7 @@ from fencepost.protocol.control_records import (
     end_txn_marker,
     read_marker,
 )
-from fencepost.protocol.record_batch import CONTROL_BIT, CorruptBatch, build_batch, check_crc, read_header
+from fencepost.protocol.record_batch import build_batch
 
 
 @pytest.mark.parametrize(("commit", "kind"), [(False, 0), (True, 1)])

@@ -4,9 +4,10 @@ import struct
 
 import pytest
 
+from fencepost.protocol.batch_header import CONTROL_BIT, CorruptBatch, iter_headers
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.isolation import AbortedFilter
-from fencepost.protocol.record_batch import CONTROL_BIT, CorruptBatch, build_batch, iter_headers
+from fencepost.protocol.record_batch import build_batch
 
 
 def data(offset: int, producer_id: int, count: int = 1, transactional: bool = True) -> bytearray:

@@ -5,20 +5,20 @@ import struct
 import crc32c
 import pytest
 
-from fencepost.protocol.record_batch import (
+from fencepost.protocol.batch_header import (
     DELETE_HORIZON_BIT,
     HEADER_SIZE,
-    Compression,
     CorruptBatch,
     InvalidBatch,
     assign_offset,
-    build_batch,
     check_crc,
     iter_headers,
     read_header,
     set_log_append_time,
     set_producer,
 )
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import NewRecord, Record, decode_records
 from tests.kit.record_code import record_code  # noqa: F401
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from fencepost.protocol.record_batch import CorruptBatch, build_batch, check_crc, read_header
+from fencepost.protocol.batch_header import CorruptBatch, check_crc, read_header
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.record_filter import emptied, filtered, packed, scan, vacated
 from fencepost.protocol.records import decode_records, unpack_records
 

@@ -4,7 +4,9 @@ import struct
 
 import pytest
 
-from fencepost.protocol.record_batch import Compression, CorruptBatch, build_batch, check_crc, iter_headers, read_header
+from fencepost.protocol.batch_header import CorruptBatch, check_crc, iter_headers, read_header
+from fencepost.protocol.compression import Compression
+from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.records import NewRecord, Record, decode_records, decode_run, encode_records
 from tests.kit.record_code import record_code  # noqa: F401
 

@@ -8,7 +8,7 @@ from fencepost.broker.log.compaction.offset_map import OffsetMap
 from fencepost.broker.log.compaction.record_work import Work, batch_of, records_of
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.storage.txn_index import TxnIndex
-from fencepost.protocol.record_batch import BatchHeader
+from fencepost.protocol.batch_header import BatchHeader
 from fencepost.protocol.record_filter import RawRecord, emptied, filtered, vacated
 
 RECORDS_PER_STEP = 128

@@ -7,7 +7,7 @@ from fencepost.broker.log.config import NEVER_MS, LogConfig
 from fencepost.broker.log.storage.segment import NO_TIMESTAMP_MS, Segment
 from fencepost.broker.log.storage.segments import Segments
 from fencepost.broker.log.storage.store import CorruptLogFile
-from fencepost.protocol.record_batch import HEADER_SIZE, CorruptBatch, read_header
+from fencepost.protocol.batch_header import HEADER_SIZE, CorruptBatch, read_header
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 """An index entry holds an offset relative to the segment's base in so much."""

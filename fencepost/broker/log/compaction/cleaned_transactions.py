@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
+from fencepost.protocol.batch_header import BatchHeader, Buffer
 from fencepost.protocol.control_records import ControlType, control_type
-from fencepost.protocol.record_batch import BatchHeader, Buffer
 
 _ENTRIES_PER_STEP = 500
 

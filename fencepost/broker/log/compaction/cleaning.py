@@ -22,8 +22,8 @@ from fencepost.broker.log.recovery.scanning import batches
 from fencepost.broker.log.storage.segment import SEGMENT_SUFFIXES, TXN_INDEX_SUFFIX, Segment, file_name
 from fencepost.broker.log.storage.segments import Segments
 from fencepost.broker.log.storage.store import CorruptLogFile, SyncTask
+from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
 from fencepost.protocol.control_records import control_type
-from fencepost.protocol.record_batch import BatchHeader, CorruptBatch
 
 UNITS_PER_STEP = 128
 """Records, roughly, that are looked at before others get their turn: about a millisecond."""

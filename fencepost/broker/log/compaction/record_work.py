@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.store import CorruptLogFile
+from fencepost.protocol.batch_header import BatchHeader, check_crc
 from fencepost.protocol.compression import Compression, compress
-from fencepost.protocol.record_batch import BatchHeader, check_crc
 from fencepost.protocol.record_filter import RawRecord, packed, scan
 from fencepost.protocol.records import unpack_records
 

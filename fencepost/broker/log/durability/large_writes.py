@@ -18,7 +18,7 @@ from fencepost.broker.log.producer_entries import ProducerEntry
 from fencepost.broker.log.producer_state import VerificationGuard
 from fencepost.broker.log.storage.store import Bytes, Staging
 from fencepost.broker.log.validation import Accepted, check_batch
-from fencepost.protocol.record_batch import HEADER_SIZE, assign_offset
+from fencepost.protocol.batch_header import HEADER_SIZE, assign_offset
 
 BUSY_SECONDS = 1.0
 """After a flush the disk is taken to be busy for so long: its cache is emptied, the journal committed."""

@@ -21,7 +21,7 @@ from fencepost.broker.log.storage.reserve import drop_reserve
 from fencepost.broker.log.storage.segment import LOG_SUFFIX, SEGMENT_SUFFIXES, Segment, file_name, offset_in_name
 from fencepost.broker.log.storage.segments import Segments
 from fencepost.broker.log.storage.store import CorruptLogFile, Store
-from fencepost.protocol.record_batch import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
+from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, CorruptBatch, check_crc, read_header
 
 ALL_TRUSTED = 2**63 - 1
 """Recovery point of a log that was closed in order: no checksum need be looked at."""

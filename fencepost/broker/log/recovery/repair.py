@@ -16,7 +16,7 @@ from fencepost.broker.log.recovery.seals import SEAL_BYTES, SEAL_SUFFIX, Seal, d
 from fencepost.broker.log.recovery.snapshots import starting_points
 from fencepost.broker.log.storage.segment import Segment, file_name
 from fencepost.broker.log.storage.store import CorruptLogFile, Store
-from fencepost.protocol.record_batch import check_crc
+from fencepost.protocol.batch_header import check_crc
 
 logger = logging.getLogger(__name__)
 

@@ -6,8 +6,8 @@ from typing import Protocol
 from fencepost.broker.log.producer_state import ProducerStates
 from fencepost.broker.log.storage.store import END_MARK, CorruptLogFile, Store
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
+from fencepost.protocol.batch_header import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatch, check_crc, read_header
 from fencepost.protocol.control_records import ControlType, control_type, read_marker
-from fencepost.protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader, CorruptBatch, check_crc, read_header
 
 CHUNK_BYTES = 1 << 20
 _MAGIC_AT = 16

@@ -7,7 +7,7 @@ the mark and zeros from there on ends in room. All else is damage, and not for t
 from fencepost.broker.log.recovery.scanning import ReadableFile
 from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.store import END_MARK, CorruptLogFile
-from fencepost.protocol.record_batch import HEADER_SIZE, CorruptBatch, check_crc, read_header
+from fencepost.protocol.batch_header import HEADER_SIZE, CorruptBatch, check_crc, read_header
 
 _CHUNK_BYTES = 64 << 10
 

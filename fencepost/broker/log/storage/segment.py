@@ -10,7 +10,7 @@ from fencepost.broker.log.recovery.seals import SEAL_SUFFIX, Seal, encode_seal
 from fencepost.broker.log.storage.indexes import OFFSET_ENTRY, OffsetIndex, TimeIndex
 from fencepost.broker.log.storage.store import Bytes, CorruptLogFile, Piece, Store, SyncTask
 from fencepost.broker.log.storage.txn_index import TxnIndex
-from fencepost.protocol.record_batch import HEADER_SIZE, BatchHeader
+from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

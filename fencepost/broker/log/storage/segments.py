@@ -11,7 +11,7 @@ from fencepost.broker.log.storage import timestamps
 from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.store import Bytes, Piece, Staging, Store, SyncTask
 from fencepost.broker.log.storage.txn_index import AbortedTransaction
-from fencepost.protocol.record_batch import BatchHeader
+from fencepost.protocol.batch_header import BatchHeader
 
 _base_offset = attrgetter("base_offset")
 

@@ -6,7 +6,7 @@ from operator import itemgetter
 from fencepost.broker.log.log_store import FoundTime
 from fencepost.broker.log.storage.segment import Segment
 from fencepost.broker.log.storage.store import CorruptLogFile
-from fencepost.protocol.record_batch import CorruptBatch, read_header
+from fencepost.protocol.batch_header import CorruptBatch, read_header
 from fencepost.protocol.records import Record, decode_records
 
 
