@@ -8,7 +8,7 @@ takes the answers of an Apache Kafka of one node (node.id=1, one log directory) 
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tests.golden.group_scenarios import Stage, answers_of, message, plain
@@ -105,26 +105,14 @@ class Desk:
 
     def configs(self, kind: int, name: str, *keys: str, version: int = 4) -> dict[str, Any]:
         """DescribeConfigs of one resource, not kept: its entries by name."""
-        resource = message(
-            DESCRIBE_CONFIGS,
-            "DescribeConfigsResource",
-            resource_type=kind,
-            resource_name=name,
-            configuration_keys=list(keys) or None,
-        )
+        resource = _resource(kind, name, keys)
         asked = message(DESCRIBE_CONFIGS, "DescribeConfigsRequest", resources=[resource], include_synonyms=True)
         [result] = self.wire.call(DESCRIBE_CONFIGS, version, asked).results
         return {entry.name: entry for entry in result.configs}
 
     def describe(self, step: str, kind: int, name: str, *keys: str, version: int = 4) -> None:
         """DescribeConfigs of one resource."""
-        resource = message(
-            DESCRIBE_CONFIGS,
-            "DescribeConfigsResource",
-            resource_type=kind,
-            resource_name=name,
-            configuration_keys=list(keys) or None,
-        )
+        resource = _resource(kind, name, keys)
 
         def trim(answer: Any) -> Any:
             for result in answer.results:
@@ -160,6 +148,13 @@ class Desk:
 def ordered(values: Iterable[Any], *names: str) -> list[Any]:
     """Structs as objects, in an order of their own: Kafka answers in that of its hash tables."""
     return sorted(map(plain, values), key=lambda value: json.dumps([value[name] for name in names], sort_keys=True))
+
+
+def _resource(kind: int, name: str, keys: Sequence[str]) -> Any:
+    """What DescribeConfigs is asked for."""
+    wanted = list(keys) or None
+    fields = {"resource_type": kind, "resource_name": name, "configuration_keys": wanted}
+    return message(DESCRIBE_CONFIGS, "DescribeConfigsResource", **fields)
 
 
 def _name(api_key: int) -> str:

@@ -83,18 +83,22 @@ def read_to_end(bootstrap: str, topic: str, partitions: Iterable[int], isolation
     deadline = time.monotonic() + WAIT_SECONDS
     while wanted:
         assert time.monotonic() < deadline, f"partitions {wanted} did not come to their end"
-        message = consumer.poll(1.0)
-        if message is None:
-            continue
-        error = message.error()
-        if error is None:
+        message = polled(consumer)
+        if message is not None and message.error() is None:
             found.append(message)
-        elif error.code() == KafkaError._PARTITION_EOF:
+        elif message is not None:
             wanted.discard(message.partition())
-        else:
-            raise KafkaException(error)
     consumer.close()
     return sorted(found, key=lambda one: (one.partition(), one.offset()))
+
+
+def polled(consumer: Consumer) -> Message | None:
+    """A record, or that a partition has come to its end, or nothing yet."""
+    message = consumer.poll(1.0)
+    error = None if message is None else message.error()
+    if error is not None and error.code() != KafkaError._PARTITION_EOF:
+        raise KafkaException(error)
+    return message
 
 
 def until_decided(bootstrap: str, topic: str, partitions: Iterable[int]) -> None:
@@ -121,14 +125,9 @@ def poll_records(consumer: Consumer, count: int) -> list[Message]:
     deadline = time.monotonic() + WAIT_SECONDS
     while len(found) < count:
         assert time.monotonic() < deadline, f"{len(found)} of {count} records came"
-        message = consumer.poll(1.0)
-        if message is None:
-            continue
-        error = message.error()
-        if error is None:
+        message = polled(consumer)
+        if message is not None and message.error() is None:
             found.append(message)
-        elif error.code() != KafkaError._PARTITION_EOF:
-            raise KafkaException(error)
     return found
 
 

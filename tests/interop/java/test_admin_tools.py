@@ -15,6 +15,7 @@ import pytest
 
 from fencepost.protocol.record_batch import build_batch
 from tests.interop.java.kafka_jvm import KafkaJvm, ToolFailed
+from tests.kit import waiting
 from tests.kit.wire import NOW_MS, Wire
 
 WAIT_S = 100.0
@@ -67,10 +68,8 @@ def produce(bootstrap: str, topic: str, count: int) -> None:
     host, _, port = bootstrap.rpartition(":")
     with Wire(socket.create_connection((host, int(port)))) as wire:
         for number in range(count):
-            deadline = time.monotonic() + WAIT_S
-            while wire.produce(topic, build_batch([(NOW_MS + number, b"key", b"value", ())])).error_code:
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            batch = build_batch([(NOW_MS + number, b"key", b"value", ())])
+            waiting.until(lambda batch=batch: wire.produce(topic, batch), lambda told: not told.error_code)
 
 
 def written(path: Path, value: Any) -> str:

@@ -20,7 +20,7 @@ from fencepost.broker.log.storage.disk_file import DiskFile
 from fencepost.broker.log.storage.memory import MemoryStore
 from tests.kit.slow_disk import until
 from tests.kit.trimming import delete_records
-from tests.unit.log.kit import TOPIC_ID, TP, batch, over, running, send, settle
+from tests.unit.log.kit import TOPIC_ID, TP, batch, directory_over, over, running, send, settle
 from tests.unit.log.unflushed_kit import MAX, OTHER, WRITEBACK, Watched, logs_on, write
 
 pytestmark = pytest.mark.usefixtures("small_steps")
@@ -88,9 +88,9 @@ async def test_what_comes_after_a_flush_is_counted_as_before(tmp_path):
         await until(lambda: disk.ranges)
 
 
-def test_deleted_topics_are_not_remembered_for_ever(tmp_path):
+def test_deleted_topics_are_not_remembered_for_ever():
     """A broker for tests makes and deletes topics by the thousand, each with a few bytes."""
-    directory = logs_on(Watched(), tmp_path)
+    directory = directory_over(MemoryStore(), "os")
     found = Unflushed(1 << 30)
     kept = directory.create(OTHER, TOPIC_ID, LogConfig())
     send(kept, batch())

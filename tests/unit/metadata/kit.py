@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fencepost.broker.config.broker_config import BrokerConfig, load_config
 from fencepost.broker.config.topic_rules import TopicRules, cluster_facts
@@ -120,15 +121,9 @@ def build(
     return Cluster(log, service, heard)
 
 
-async def started(
-    log: MetadataLog | None = None,
-    config: BrokerConfig | None = None,
-    ids: Ids | None = None,
-    bounds: Bounds | None = None,
-    snapshots: Snapshots | None = None,
-) -> Cluster:
+async def started(log: MetadataLog | None = None, **parts: Any) -> Cluster:
     """A service that is up."""
-    cluster = build(log, config, ids, bounds, snapshots)
+    cluster = build(log, **parts)
     await cluster.service.start()
     return cluster
 
