@@ -106,8 +106,8 @@ class TxnStore:
     def marked(self, duty: WriteMarkers) -> None:
         """Every partition has its marker: for whoever looks from here on, the transaction is complete.
 
-        The record of it is appended by `catch_up`, or before the next one of its log. Until then the Prepare record
-        says as much: after a crash the markers are written once more, and it is complete again.
+        The record of it is appended by `catch_up`, or in one batch with the next one of its log. Until then the Prepare
+        record says as much: after a crash the markers are written once more, and it is complete again.
         """
         self._marked.append(duty)
 
