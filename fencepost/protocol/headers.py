@@ -52,7 +52,7 @@ def read_request_header(buffer: Any, start: int = 0) -> RequestHeader:
             raise DecodeError("RequestHeader", 1, str(error), "client_id", position) from error
         position = end
     if (api_key, version) in _FLEXIBLE:
-        if buffer[position : position + 1] == b"\0":
+        if position < len(buffer) and not buffer[position]:
             position += 1  # no tagged fields, as nearly always
         else:
             position = skip_tags(memoryview(buffer), position)
