@@ -107,7 +107,7 @@ class Committer:
         if membership is None or error.code not in STALE_MEMBER:
             return error
         again = error.code in (ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.STALE_MEMBER_EPOCH)
-        if again or (membership.is_member and membership.metadata != group):
+        if again or membership.is_rejoining or (membership.is_member and membership.metadata != group):
             return RetriableError(str(error.args[0]), code=error.code, api=error.api, node=error.node)
         membership.refused(group, error.code)
         return error

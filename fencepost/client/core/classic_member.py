@@ -213,6 +213,11 @@ class ClassicMember:
         elif not code.retriable:
             self._fail(code, "SyncGroup")
 
+    @property
+    def is_rejoining(self) -> bool:
+        """A member of one generation on its way into the next, where the group may be already."""
+        return self._phase is _Phase.OUT and self.generation != NO_GENERATION
+
     def heard(self, generation: int, code: ErrorCode, api: str = "Heartbeat") -> None:
         """A heartbeat or a commit of that generation was answered; what came too late says nothing any more."""
         if generation != self.generation or self._phase is _Phase.OUT or code is ErrorCode.NONE:

@@ -41,6 +41,10 @@ class ClassicMembership(Membership[ClassicMember]):
         machine = self._machine
         return (NO_GENERATION, "") if machine.generation == NO_GENERATION else (machine.generation, machine.member_id)
 
+    @property
+    def is_rejoining(self) -> bool:
+        return self._machine.is_rejoining
+
     def _subscribed(self) -> None:
         self._looked_at = -float("inf")
         self._machine.subscribe(self._interest.among(self._cluster))

@@ -105,6 +105,11 @@ class Membership(ABC, Generic[M]):
         """Whether the group knows us at the moment, as far as we know."""
         return self._identity()[0] >= 0
 
+    @property
+    def is_rejoining(self) -> bool:
+        """Whether a join is under way that keeps our name: its answer tells whether the group knows us still."""
+        return False
+
     def resting(self) -> None:
         """The program has handed its batch back: what waits for this may go on."""
         if self._wants_rest or self._away:

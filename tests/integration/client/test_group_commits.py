@@ -10,6 +10,7 @@ from fencepost import ErrorCode, KafkaError, TopicPartition
 from fencepost.client import CommittedOffset, GroupMetadata
 from fencepost.client.errors import error_for
 from fencepost.client.group import group_client
+from fencepost.client.group.classic import ClassicMembership
 from fencepost.client.network.cluster import GROUP
 from fencepost.protocol.messages.api13_leave_group import LeaveGroupRequest, MemberIdentity
 from fencepost.protocol.messages.api68_consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -229,6 +230,22 @@ async def test_a_commit_under_a_generation_that_has_passed_is_made_again_under_t
             await one.commit()
             assert len(refusing.asked) >= 2
             assert refusing.asked[-1] > refusing.asked[0]
+
+
+async def test_a_commit_that_is_refused_while_the_answer_to_a_join_is_on_its_way_is_made_again(
+    kafka: fencepost.Client, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group is in the next generation, and its member does not know that yet."""
+    await create(kafka, name, partitions=1, records=3)
+    with trio.fail_after(PATIENCE_S):
+        async with kafka.consumer(name, group=name, **COOPERATIVE) as consumer:
+            await anext(consumer.batches())
+            refusing = Refusing(monkeypatch, ErrorCode.ILLEGAL_GENERATION)
+            with monkeypatch.context() as patch:
+                patch.setattr(ClassicMembership, "is_rejoining", True)
+                await consumer.commit()
+            assert len(refusing.asked) == 2
+            assert await consumer.committed() == {TopicPartition(name, 0): 3}
 
 
 async def test_a_static_member_whose_commit_is_fenced_is_told_so(

@@ -111,6 +111,22 @@ def test_a_sync_that_comes_into_the_next_rebalance_leaves_it_its_partitions() ->
     assert (set(subscription.owned), subscription.generation) == (partitions(0), 1)
 
 
+def test_a_member_is_rejoining_from_its_join_until_the_answer() -> None:
+    """Then a refused commit says nothing: the group may be in the next generation already."""
+    machine = member("cooperative-sticky")
+    join_of(machine)
+    assert not machine.is_rejoining, "it is no member yet"
+    follow(machine, 1, 0)
+    assert not machine.is_rejoining
+    machine.rejoin("a test")
+    join_of(machine)
+    assert machine.is_rejoining
+    machine.joined(Joined(ErrorCode.NONE, "m", 2, "cooperative-sticky", "x"))
+    assert not machine.is_rejoining
+    machine.expelled("a test")
+    assert not machine.is_rejoining
+
+
 def led(machine: ClassicMember, generation: int, *, skip: bool = False) -> None:
     join_of(machine)
     wanted = encode_subscription(Subscription(("t", "u")))
