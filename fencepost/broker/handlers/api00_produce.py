@@ -5,7 +5,7 @@ v5 answers the log start offset, v7 may carry zstd, v8 answers per-record errors
 TRANSACTION_ABORTABLE, v12 adds partitions to the transaction by itself (KIP-890, T16), v13 names topics by id.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
@@ -93,9 +93,9 @@ class _Acknowledgement(Durable):
 
     __slots__ = ("_node", "_request", "_writes")
 
-    def __init__(self, node: _Broker, request: ProduceRequest, writes: Sequence[Write]) -> None:
+    def __init__(self, node: _Broker, request: ProduceRequest, writes: Sequence[Write], tickets: list[Ticket]) -> None:
         self.response = _response(node, request, writes)
-        self.tickets = [write.ticket for write in writes if write.error is _OK and write.ticket is not None]
+        self.tickets = tickets
         self._node = node
         self._request = request
         self._writes = writes
@@ -122,10 +122,10 @@ def handle(node: _Broker, request: ProduceRequest, context: RequestContext) -> R
             return _settle_first(node, request, context, writes, large, unsettled)
     if large and (large := _for_thread(node, large)):
         return _stage_first(node, request, context, writes, large)
-    _append_all(node, request, context, writes)
-    if request.acks != ACKS_ALL and node.commit.over_backlog(_logs(writes)):
-        return _throttle_first(node, request, writes)
-    return _answer(node, request, writes)
+    tickets = _append_all(node, request, context, writes)
+    if request.acks != ACKS_ALL and node.commit.over_backlog([ticket.log for ticket in tickets]):
+        return _throttle_first(node, request, writes, tickets)
+    return _answer(node, request, writes, tickets)
 
 
 async def _settle_first(
@@ -145,8 +145,8 @@ async def _stage_first(
 ) -> Ready:
     version = transaction_version(context.api_version)
     async with node.large_writes.staged(large, version, node.clock.now_ms()):
-        _append_all(node, request, context, writes)
-    return await _throttle_first(node, request, writes)
+        tickets = _append_all(node, request, context, writes)
+    return await _throttle_first(node, request, writes, tickets)
 
 
 def _for_thread(node: _Broker, large: list[Write]) -> list[Write]:
@@ -156,14 +156,15 @@ def _for_thread(node: _Broker, large: list[Write]) -> list[Write]:
     ]
 
 
-async def _throttle_first(node: _Broker, request: ProduceRequest, writes: list[Write]) -> Ready:
+async def _throttle_first(node: _Broker, request: ProduceRequest, writes: list[Write], tickets: list[Ticket]) -> Ready:
     if request.acks != ACKS_ALL:
-        await node.commit.throttle(_logs(writes))
-    return _answer(node, request, writes)
+        await node.commit.throttle([ticket.log for ticket in tickets])
+    return _answer(node, request, writes, tickets)
 
 
-def _append_all(node: _Broker, request: ProduceRequest, context: RequestContext, writes: list[Write]) -> None:
-    """Append what has not failed."""
+def _append_all(node: _Broker, request: ProduceRequest, context: RequestContext, writes: list[Write]) -> list[Ticket]:
+    """Append what has not failed; the tickets of what was appended."""
+    tickets: list[Ticket] = []
     now_ms = node.clock.now_ms()
     version = transaction_version(context.api_version)
     for write in writes:
@@ -178,6 +179,7 @@ def _append_all(node: _Broker, request: ProduceRequest, context: RequestContext,
                 checked=write.checked,
             )
             if ticket.error is _OK:
+                tickets.append(ticket)
                 counters = write.counters
                 if counters is not None and not ticket.duplicate:
                     counters.messages_in += ticket.end_offset - ticket.base_offset
@@ -189,13 +191,9 @@ def _append_all(node: _Broker, request: ProduceRequest, context: RequestContext,
             explain_refused(node, request.transactional_id, write, context)
         _count_failure(node, write)
     if request.acks != ACKS_ALL:
-        for log in _logs(writes):
-            node.commit.schedule(log)
-
-
-def _logs(writes: Iterable[Write]) -> list[PartitionLog]:
-    """The logs that something was appended to."""
-    return [write.log for write in writes if write.error is _OK and write.log is not None]
+        for ticket in tickets:
+            node.commit.schedule(ticket.log)
+    return tickets
 
 
 def _resolve(
@@ -340,10 +338,10 @@ def _count_failure(node: _Broker, write: Write) -> None:
     (write.counters or node.metrics.no_topic).failed_produce_requests += 1
 
 
-def _answer(node: _Broker, request: ProduceRequest, writes: list[Write]) -> Ready:
+def _answer(node: _Broker, request: ProduceRequest, writes: list[Write], tickets: list[Ticket]) -> Ready:
     """By acks: when durable, at once, or never."""
-    if request.acks == ACKS_ALL or (request.acks == ACKS_LEADER and any(log.binds_late for log in _logs(writes))):
-        return _Acknowledgement(node, request, writes)
+    if request.acks == ACKS_ALL or (request.acks == ACKS_LEADER and any(ticket.log.binds_late for ticket in tickets)):
+        return _Acknowledgement(node, request, writes, tickets)
     if request.acks == ACKS_NONE:
         failed = next((write for write in writes if write.error is not _OK), None)
         if failed is not None:
