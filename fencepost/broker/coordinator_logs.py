@@ -16,6 +16,7 @@ from fencepost.broker.log.storage.store import Bytes, CorruptLogFile, FileRegion
 from fencepost.coordinator.ports import (
     CoordinatorLog,
     KeyValue,
+    LogBatchTooLarge,
     LogListener,
     LogNotHere,
     LogSuperseded,
@@ -23,6 +24,7 @@ from fencepost.coordinator.ports import (
     LogWriteFailed,
     ProducerTag,
     ReplayedBatch,
+    coordinator_error,
 )
 from fencepost.protocol.batch_header import CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.control_records import ControlType, read_marker
@@ -36,17 +38,7 @@ if TYPE_CHECKING:
 
 REPLAY_BYTES = 1 << 20
 
-_CLIENT_CODES = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
-"""What a client hears when its coordinator's log refuses a batch (T7)."""
+_TOO_LARGE = (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE)
 
 
 class LogTicket:
@@ -106,10 +98,9 @@ class PartitionCoordinatorLog:
         )
         info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms, header=header)
         if info.error:
-            code = _CLIENT_CODES.get(info.error, info.error)
-            if self._log.offline:
-                code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-            raise LogWriteFailed(code, f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}")
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._log.offline else coordinator_error(info.error)
+            failed = LogBatchTooLarge if info.error in _TOO_LARGE else LogWriteFailed
+            raise failed(code, f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}")
         return LogTicket(self._commit, info)
 
     def foreign(self, rows: Sequence[Bytes], refused: bool) -> None:

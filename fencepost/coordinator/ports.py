@@ -54,6 +54,10 @@ class LogWriteFailed(Exception):
         self.code = code
 
 
+class LogBatchTooLarge(LogWriteFailed):
+    """The log takes no batch of that size, and took nothing of it; fewer records may fit."""
+
+
 def coordinator_error(code: ErrorCode) -> ErrorCode:
     """What a client hears where its coordinator's own log refused a record (row T7's table serves groups, too)."""
     match code:

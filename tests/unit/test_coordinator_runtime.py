@@ -9,6 +9,7 @@ import trio.testing
 from fencepost.coordinator.decision import Decision
 from fencepost.coordinator.ports import (
     KeyValue,
+    LogBatchTooLarge,
     LogListener,
     LogNotHere,
     LogSuperseded,
@@ -55,12 +56,16 @@ class SharedLog:
         self.damaged = False
         self.on_its_way: trio.Event | None = None
         """The second batch is in another process until this is set to None."""
+        self.records_max = 1000
+        """So many fit a batch."""
 
     @property
     def newest(self) -> SharedTicket:
         return self._ticket([])
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> SharedTicket:
+        if len(records) > self.records_max:
+            raise LogBatchTooLarge(ErrorCode.UNKNOWN_SERVER_ERROR, "too many records")
         return self._ticket([list(records)])
 
     def _ticket(self, rows: list[list[KeyValue]]) -> SharedTicket:
@@ -347,6 +352,33 @@ async def test_what_was_noted_is_appended_before_the_shard_goes(world: World) ->
     world.runtime.unload(world.partition)
     world.log.commit()
     assert world.log.rows == [[row(6)]]
+
+
+async def test_what_was_noted_goes_into_the_batch_of_the_next_write(world: World) -> None:
+    world.shard.note(6)
+    assert world.shard.write([7]) is world.log.open[-1]
+    assert world.log.open[-1].rows == [[row(6), row(7)]]
+
+
+async def test_notes_that_are_too_large_for_one_batch_with_a_record_go_before_it(world: World) -> None:
+    """A record that fits is never refused for what the shard had put off."""
+    world.log.records_max = 3
+    for value in (1, 2, 3, 4, 5):
+        world.shard.note(value)
+    world.shard.write([6, 7, 8])
+    world.log.commit()
+    assert [one for rows in world.log.rows for one in rows] == [row(value) for value in range(1, 9)]
+    assert world.log.rows[-1] == [row(6), row(7), row(8)]
+
+
+async def test_a_record_that_is_too_large_is_refused_and_the_notes_stay_in_order(world: World) -> None:
+    world.log.records_max = 2
+    world.shard.note(1)
+    with pytest.raises(LogBatchTooLarge):
+        world.shard.write([2, 3, 4])
+    world.shard.write([5])
+    world.log.commit()
+    assert [one for rows in world.log.rows for one in rows] == [row(1), row(5)]
 
 
 @pytest.mark.parametrize("ended", [False, True])

@@ -8,6 +8,7 @@ from fencepost.coordinator.ports import (
     Clock,
     CoordinatorLog,
     KeyValue,
+    LogBatchTooLarge,
     LogListener,
     LogSuperseded,
     LogWriteFailed,
@@ -128,11 +129,18 @@ class Shard(Generic[StateT, RecordT]):
 
     def write(self, records: Sequence[RecordT], producer: ProducerTag | None = None) -> Ticket:
         """Append `records` as one batch, in it first what was noted, and apply them. Raises LogWriteFailed."""
-        noted = self._noted
+        noted, now_ms = self._noted, self._clock.now_ms()
         if len(noted) > NOTED_BATCH or producer is not None:  # notes are no part of a client's transaction
             self.catch_up()
         encoded = [self._encode(record) for record in (*noted, *records)]
-        ticket = self.log.append(encoded, self._clock.now_ms(), producer)
+        try:
+            ticket = self.log.append(encoded, now_ms, producer)
+        except LogBatchTooLarge:
+            if not noted:
+                raise
+            own = encoded[len(noted) :]
+            self.catch_up()
+            ticket = self.log.append(own, now_ms, producer)
         noted.clear()
         for record in records:
             self.state = self._apply(self.state, record)
@@ -148,10 +156,16 @@ class Shard(Generic[StateT, RecordT]):
 
     def catch_up(self) -> None:
         """Append what was noted, some hundred to a batch. Raises LogWriteFailed; what is left comes the next time."""
-        while self._noted:
-            batch = self._noted[:NOTED_BATCH]
-            self.log.append([self._encode(record) for record in batch], self._clock.now_ms())
-            del self._noted[: len(batch)]
+        count = NOTED_BATCH
+        while batch := self._noted[:count]:
+            try:
+                self.log.append([self._encode(record) for record in batch], self._clock.now_ms())
+            except LogBatchTooLarge:
+                if len(batch) == 1:
+                    raise
+                count = len(batch) // 2
+            else:
+                del self._noted[: len(batch)]
 
     async def settled(self, ticket: Ticket) -> ErrorCode:
         """NONE once `ticket` is durable; what a client hears where it never will be.

@@ -11,7 +11,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
-from fencepost.coordinator.ports import LogUnreadable, LogWriteFailed, ProducerTag
+from fencepost.coordinator.ports import LogBatchTooLarge, LogUnreadable, ProducerTag
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.topics import TopicPartition
@@ -76,7 +76,7 @@ async def test_a_refused_batch_is_told_as_clients_know_it(tmp_path: Path, commit
     """T7: too large for the log is UNKNOWN_SERVER_ERROR for the client."""
     directory, partition = open_log(tmp_path, LogConfig(max_message_bytes=100))
     log = PartitionCoordinatorLog(partition, commit)
-    with pytest.raises(LogWriteFailed) as refused:
+    with pytest.raises(LogBatchTooLarge) as refused:
         log.append([(b"k", b"v" * 200)], NOW_MS)
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
     assert log.newest.end_offset == 0
