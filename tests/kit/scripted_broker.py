@@ -104,6 +104,8 @@ class ScriptedBroker:
                 asked = Asked(frame)
                 if (asked.header.client_id or "").startswith(STRANGERS):
                     return
+                if asked.api.name == "SaslHandshake" and not self._speaks_sasl():
+                    return  # another stranger
                 answer = self._answer(asked.api.name, asked.version, asked.request)
                 if isawaitable(answer):
                     answer = await answer
@@ -115,6 +117,9 @@ class ScriptedBroker:
             return
         finally:
             await trio.aclose_forcefully(stream)
+
+    def _speaks_sasl(self) -> bool:
+        return hasattr(self, "on_SaslHandshake") or bool(self.scripts["SaslHandshake"])
 
     def _answer(self, name: str, version: int, request: Any) -> Any:
         self.requests.append((name, version, request))
