@@ -27,12 +27,16 @@ class Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._voice.holds(one.partition for one in assigned)
 
 
-async def transform(given: Given, voice: Voice, consumer: AIOKafkaConsumer, producer: AIOKafkaProducer) -> None:
-    """One transaction with what is there."""
-    found = await consumer.getmany(timeout_ms=int(POLL_SECONDS * 1000), max_records=BATCH)
+async def transform(given: Given, voice: Voice, consumer: AIOKafkaConsumer, producer: AIOKafkaProducer) -> bool:
+    """One transaction with what is there; False if that is nothing.
+
+    `getmany` must not wait for records here. Where they come during a rebalance it waits for the next assignment, with
+    no limit: that assignment comes after `on_partitions_revoked`, which waits for us.
+    """
+    found = await consumer.getmany(max_records=BATCH)
     count = sum(map(len, found.values()))
     if not count:
-        return
+        return False
     async with producer.transaction():
         sent = [
             await producer.send(given.target, record.value, partition=place.partition)
@@ -45,6 +49,7 @@ async def transform(given: Given, voice: Voice, consumer: AIOKafkaConsumer, prod
         voice.say("open", count)
         await asyncio.sleep(given.pause_s)
     voice.say("committed", count)
+    return True
 
 
 async def main() -> None:
@@ -69,8 +74,8 @@ async def main() -> None:
     ):
         while not voice.asked_to_stop:
             async with busy:
-                await transform(given, voice, consumer, producer)
-            await asyncio.sleep(0)
+                is_fed = await transform(given, voice, consumer, producer)
+            await asyncio.sleep(0 if is_fed else POLL_SECONDS)
 
 
 if __name__ == "__main__":
