@@ -8,7 +8,7 @@ ValueT = TypeVar("ValueT")
 
 
 def dataclass(*, frozen: bool, slots: bool) -> Callable[[type[ValueT]], type[ValueT]]:
-    """As `dataclasses.dataclass`, but nobody looks at run time whether a frozen value is written to.
+    """As `dataclasses.dataclass`, but at run time a frozen value can be written to: nothing checks that.
 
     The generated `__init__` of a frozen dataclass goes through `object.__setattr__` for every field, since it must get
     past its own guard. Import it where the type checker sees the real one, which keeps watch then

@@ -34,7 +34,7 @@ def canonical(
             hint = f"; did you mean {spelling[near[0]]}?" if near else ""
             raise OptionError(f"option {name} is not known{to_whom}{hint}")
         if known in refused:
-            raise OptionError(f"option {known} can not be set: {refused[known]}")
+            raise OptionError(f"option {known} cannot be set: {refused[known]}")
         given[known] = value
     return given
 

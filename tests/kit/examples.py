@@ -3,7 +3,7 @@
 from hypothesis import settings
 
 USUAL = 100
-"""What hypothesis shows where nobody says how many."""
+"""How many hypothesis shows where a test sets no number."""
 SHORT = 30
 """What it shows instead in the profile of `make check`."""
 FEW = 5

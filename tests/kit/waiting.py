@@ -1,4 +1,4 @@
-"""Waiting for what a broker does a moment later, and nobody tells of."""
+"""Waiting for what a broker does a moment later, where nothing says that it is done."""
 
 import time
 from collections.abc import Callable

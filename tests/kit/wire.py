@@ -189,7 +189,7 @@ class Wire:
     def commit_in_transaction(
         self, group: str, topic: str, offset: int, name: str, producer: tuple[int, int], version: int = 5
     ) -> ErrorCode:
-        """TxnOffsetCommit of the first partition; version 5 adds the group to the transaction by itself (T16)."""
+        """TxnOffsetCommit of the first partition; from version 5 on no AddOffsetsToTxn has to come before it (T16)."""
         request = txn_offset_request(group, topic, offset, name, producer)
         return ErrorCode(self.call(TXN_OFFSET_COMMIT, version, request).topics[0].partitions[0].error_code)
 

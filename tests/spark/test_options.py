@@ -224,7 +224,7 @@ def test_addresses() -> None:
 
 @pytest.mark.parametrize("name", ["kafka.auto.offset.reset", "kafka.enable.auto.commit", "kafka.key.deserializer"])
 def test_what_sparks_kafka_source_refuses_is_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(OptionError, match=f"option {name} can not be set: "):
+    with pytest.raises(OptionError, match=f"option {name} cannot be set: "):
         parse(**{name: "x"})
 
 

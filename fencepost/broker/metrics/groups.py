@@ -55,7 +55,7 @@ def group_metrics(node: _Broker) -> Iterator[Metric]:
 
 
 def _positions(node: _Broker) -> Iterator[Metric]:
-    """Lag is counted from the LSO: what a read_committed reader cannot see yet is nobody's delay."""
+    """Lag is counted from the LSO: a read_committed reader cannot be behind with what it cannot see yet."""
     labels = ("consumergroup", "topic", "partition")
     current = GaugeMetricFamily("kafka_consumergroup_current_offset", "Committed offset", labels=labels)
     lag = GaugeMetricFamily("kafka_consumergroup_lag", "Offsets between it and the last stable one", labels=labels)

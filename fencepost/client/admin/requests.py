@@ -111,7 +111,7 @@ class AdminRequests:
         except EncodeError as error:
             field, _, _ = str(error).partition(" = ")  # the value may be a secret
             raise KafkaError(
-                f"{field}: the protocol can not say what was given", api=KNOWN_BY_KEY[request.api_key].name, node=node
+                f"{field}: the protocol cannot say what was given", api=KNOWN_BY_KEY[request.api_key].name, node=node
             ) from error
         whole = failure(answer, what, request.api_key, node) if what else None
         if whole is not None:

@@ -33,7 +33,7 @@ class Pending(Generic[R]):
     _frame: tuple[memoryview, int] | None = None
     _lost: KafkaError | None = None
     sent: bool = True
-    """False while the connection keeps the request back: it can not have reached the broker."""
+    """False while the connection keeps the request back: it cannot have reached the broker."""
 
     def arrive(self, frame: memoryview, body_start: int) -> None:
         """The reader found the answer."""
