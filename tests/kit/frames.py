@@ -1,6 +1,8 @@
-"""Frames as fake brokers and proxies meet them: out of a stream, and as the requests that they hold."""
+"""Clients and frames as fake brokers and proxies meet them: out of a stream, and as the requests that they hold."""
 
+import socket
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 import trio
@@ -15,6 +17,16 @@ FRAME_BYTES_MAX = 100 << 20
 
 def framed(*parts: bytes) -> bytes:
     return SIZE.pack(sum(map(len, parts))) + b"".join(parts)
+
+
+def accepted(listener: socket.socket) -> Iterator[socket.socket]:
+    """Whoever connects, until `listener` is shut down."""
+    while True:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return
+        yield client
 
 
 class FrameReader:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from tests.kit.frames import accepted
+
 LENGTH = struct.Struct(">i")
 REQUEST_START = struct.Struct(">hhi")
 FRAME_BYTES_MAX = 100 << 20
@@ -68,11 +70,7 @@ class RecordProxy:
                 one.close()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
+        for client in accepted(self._listener):
             connection = _Connection(client, socket.create_connection(self._upstream))
             with self._lock:
                 self._open += [connection.client, connection.upstream]

@@ -11,7 +11,7 @@ from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_connector.network.wire import Address, ConnectionSettings
 from tests.kit.answers import OffsetTold, metadata_told, offsets_told, partitions_told, versions_told
 from tests.kit.batch_log import BatchLog
-from tests.kit.frames import SIZE, Asked
+from tests.kit.frames import SIZE, Asked, accepted
 
 VERSIONS = {1: (4, 17), 2: (1, 10), 3: (0, 13), 18: (0, 4)}
 
@@ -61,11 +61,7 @@ class FakeBroker:
         thread.start()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = self._listener.accept()
-            except OSError:
-                return
+        for client in accepted(self._listener):
             self._sockets.append(client)
             self._start(self._serve, client)
 
