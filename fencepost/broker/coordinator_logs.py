@@ -24,7 +24,6 @@ from fencepost.coordinator.ports import (
     LogWriteFailed,
     ProducerTag,
     ReplayedBatch,
-    coordinator_error,
 )
 from fencepost.protocol.batch_header import CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.control_records import ControlType, read_marker
@@ -98,7 +97,7 @@ class PartitionCoordinatorLog:
         )
         info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms, header=header)
         if info.error:
-            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._log.offline else coordinator_error(info.error)
+            code = ErrorCode.COORDINATOR_NOT_AVAILABLE if self._log.offline else info.error
             failed = LogBatchTooLarge if info.error in _TOO_LARGE else LogWriteFailed
             raise failed(code, f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}")
         return LogTicket(self._commit, info)

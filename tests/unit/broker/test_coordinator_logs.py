@@ -11,7 +11,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
-from fencepost.coordinator.ports import LogBatchTooLarge, LogUnreadable, ProducerTag
+from fencepost.coordinator.ports import LogBatchTooLarge, LogUnreadable, ProducerTag, coordinator_error
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.topics import TopicPartition
@@ -72,13 +72,14 @@ async def test_a_flipped_bit_in_a_trusted_log_stops_the_replay(tmp_path: Path, c
     directory.close()
 
 
-async def test_a_refused_batch_is_told_as_clients_know_it(tmp_path: Path, commit: LogFlusher) -> None:
-    """T7: too large for the log is UNKNOWN_SERVER_ERROR for the client."""
+async def test_a_refused_batch_is_told_with_the_logs_own_code(tmp_path: Path, commit: LogFlusher) -> None:
+    """T7: what the client hears is made of it once, by who answers: `coordinator_error`."""
     directory, partition = open_log(tmp_path, LogConfig(max_message_bytes=100))
     log = PartitionCoordinatorLog(partition, commit)
     with pytest.raises(LogBatchTooLarge) as refused:
         log.append([(b"k", b"v" * 200)], NOW_MS)
-    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert coordinator_error(refused.value.code) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert log.newest.end_offset == 0
     directory.close()
 
