@@ -140,6 +140,20 @@ each_header(Table *table, Cursor *c, int64_t count, int put)
     return c->at == c->end;
 }
 
+/* Whether headers that nobody asked for end with their record. */
+static int
+headers_fit(Cursor *c, int64_t count)
+{
+    for (int64_t index = 0; index < count; index++) {
+        const uint8_t *bytes;
+        int64_t length;
+        if (!read_bytes(c, &bytes, &length) || length < 0 || !read_bytes(c, &bytes, &length)) {
+            return 0;
+        }
+    }
+    return c->at == c->end;
+}
+
 static int
 count_record(Table *table, const Parts *parts, Cursor *rest)
 {
@@ -151,7 +165,7 @@ count_record(Table *table, const Parts *parts, Cursor *rest)
         count_in(&table->value, parts->value_length);
     }
     if (!table->headers_wanted) {
-        return 1;
+        return headers_fit(rest, parts->header_count);
     }
     if (parts->header_count == 0) {
         table->without_headers++;
@@ -204,6 +218,9 @@ each_record(Table *table, const Py_buffer *view, const Span *span, int put)
             return 0;
         }
         if (offset < table->first_offset || offset >= table->stop_offset) {
+            if (!put && !headers_fit(&rest, parts.header_count)) {
+                return 0;
+            }
             continue;
         }
         if (!(put ? put_record(table, span, offset, &parts, &rest) : count_record(table, &parts, &rest))) {

@@ -1,11 +1,9 @@
-"""What record columns are made of: the columns themselves, and batches that lie in one buffer."""
+"""Record columns as values, and the Arrow arrays that go beside them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from fencepost.protocol.batch_header import BatchHeader, Buffer
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,19 +33,6 @@ class RecordColumns:
 
     def __len__(self) -> int:
         return len(self.offset)
-
-
-@dataclass(slots=True)
-class BatchGroup:
-    """Batches that lie in one buffer: their headers, and from where to where the records of each reach."""
-
-    data: Buffer
-    batches: list[BatchHeader]
-    bounds: list[tuple[int, int]]
-
-    def add(self, header: BatchHeader, at: int, end: int) -> None:
-        self.batches.append(header)
-        self.bounds.append((at, end))
 
 
 def headers_type() -> Any:

@@ -3,25 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.protocol import compiled
 from fencepost.protocol.batch_header import HEADER_SIZE, BatchHeader, Buffer, CorruptBatch
 from fencepost.protocol.column_types import (
     ALL_FIELDS,
-    BatchGroup,
     Column,
     Lists,
     RecordColumns,
     headers_type,
 )
 from fencepost.protocol.compression import Compression
-from fencepost.protocol.plain_columns import columns_by_numpy
-from fencepost.protocol.records import unpack_records
+from fencepost.protocol.records import Record, decode_unpacked, unpack_records
 
 GROUP_BYTES = 32 << 20
 """Unpacked bytes after which compressed batches are handed on, so that a fetch of bombs stays small in memory."""
 MAX_OFFSET = 2**63 - 1
+_64_BITS = 2**64 - 1
+
+
+@dataclass(slots=True)
+class _Group:
+    """Batches that lie in one buffer: the header of each, and from where to where its records reach."""
+
+    data: Buffer
+    batches: list[tuple[BatchHeader, int, int]] = field(default_factory=list)
 
 
 def iter_columns(
@@ -37,7 +45,7 @@ def iter_columns(
 
     All uncompressed batches in a row become one `RecordColumns` over `buffer`; compressed ones are unpacked first and
     come in groups of about GROUP_BYTES. Nothing is yielded where no record is left. `fields` names what to build
-    besides offset and time. Raises CorruptBatch as `decode_records` does, but headers are looked into only when asked.
+    besides offset and time. Raises CorruptBatch as `decode_records` does.
     """
     raw: list[tuple[int, BatchHeader]] = []
     packed: list[tuple[BatchHeader, bytes | bytearray]] = []
@@ -68,37 +76,62 @@ def iter_columns(
         yield from _decode(_group_raw(buffer, raw), first_offset, stop_offset, fields)
 
 
-def _group_raw(buffer: Buffer, batches: list[tuple[int, BatchHeader]]) -> BatchGroup:
-    group = BatchGroup(buffer, [], [])
+def _group_raw(buffer: Buffer, batches: list[tuple[int, BatchHeader]]) -> _Group:
+    group = _Group(buffer)
     for start, header in batches:
         if start + header.size_bytes > len(buffer):
             raise CorruptBatch(f"batch at byte {start}: {header.size_bytes} bytes long, but the buffer ends before")
-        group.add(header, start + HEADER_SIZE, start + header.size_bytes)
+        group.batches.append((header, start + HEADER_SIZE, start + header.size_bytes))
     return group
 
 
-def _group_packed(batches: list[tuple[BatchHeader, bytes | bytearray]]) -> BatchGroup:
-    # A single batch is used as it came out of its codec; several are joined, so that one buffer backs the arrays.
-    group = BatchGroup(batches[0][1] if len(batches) == 1 else b"".join(data for _, data in batches), [], [])
+def _group_packed(batches: list[tuple[BatchHeader, bytes | bytearray]]) -> _Group:
+    # A single batch is used as it came out of its codec; several are joined: one call then makes columns of them all.
+    group = _Group(batches[0][1] if len(batches) == 1 else b"".join(data for _, data in batches))
     at = 0
     for header, data in batches:
-        group.add(header, at, at + len(data))
+        group.batches.append((header, at, at + len(data)))
         at += len(data)
     return group
 
 
-def _decode(group: BatchGroup, first_offset: int, stop_offset: int, fields: frozenset[str]) -> Iterator[RecordColumns]:
+def _decode(group: _Group, first_offset: int, stop_offset: int, fields: frozenset[str]) -> Iterator[RecordColumns]:
     found = None
     if compiled.hot is not None:
         found = _columns_compiled(group, first_offset, stop_offset, fields)
     if found is None:
-        found = columns_by_numpy(group, first_offset, stop_offset, fields)
-    if found is not None and len(found):
+        found = _columns_of_records(group, first_offset, stop_offset, fields)
+    if len(found):
         yield found
 
 
+def _columns_of_records(group: _Group, first_offset: int, stop_offset: int, fields: frozenset[str]) -> RecordColumns:
+    """The columns the plain way, from decoded records. Raises CorruptBatch. Times of more than 64 bits wrap around."""
+    import numpy as np
+    import pyarrow as pa
+
+    records: list[Record] = []
+    kinds: list[int] = []
+    with memoryview(group.data) as view:
+        for header, at, end in group.batches:
+            decoded = decode_unpacked(bytes(view[at:end]), header)
+            wanted = [record for record in decoded if first_offset <= record.offset < stop_offset]
+            records += wanted
+            kinds += [header.timestamp_type] * len(wanted)
+    return RecordColumns(
+        offset=np.array([record.offset for record in records], np.int64),
+        timestamp_ms=np.array([record.timestamp_ms & _64_BITS for record in records], np.uint64).view(np.int64),
+        timestamp_type=np.array(kinds, np.int32),
+        key=pa.array([record.key for record in records], pa.binary()) if "key" in fields else None,
+        value=pa.array([record.value for record in records], pa.binary()) if "value" in fields else None,
+        headers=pa.array([record.headers or None for record in records], headers_type())
+        if "headers" in fields
+        else None,
+    )
+
+
 def _columns_compiled(
-    group: BatchGroup, first_offset: int, stop_offset: int, fields: frozenset[str]
+    group: _Group, first_offset: int, stop_offset: int, fields: frozenset[str]
 ) -> RecordColumns | None:
     """The columns the compiled way; None where that finds something unusual, and the plain way is to judge."""
     import numpy as np
@@ -114,7 +147,7 @@ def _columns_compiled(
             header.max_timestamp if header.timestamp_type else header.base_timestamp,
             header.timestamp_type,
         )
-        for header, (at, end) in zip(group.batches, group.bounds, strict=True)
+        for header, at, end in group.batches
     ]
     assert compiled.hot is not None
     wanted = ("key" in fields, "value" in fields, "headers" in fields)
