@@ -295,8 +295,7 @@ class EncoderSource(Source):
         for number, field in sorted(tagged.known.items()):
             value, saved, fixed, tag = self.name(), self.name("w"), fixed_format(field.subcon), put_varint(number)
             self.put(depth, f"{value} = {expression}.{field.name}")
-            empty = f"{value} is not None" if field.default is None else f"{value} != {self.default(field.default)}"
-            self.put(depth, f"if {empty}:")
+            self.put(depth, f"if {self.differs(value, field.default)}:")
             if fixed:
                 head = tag + put_varint(fixed[1])
                 self.put(depth + 1, f"{count} += 1; {known} += {head!r}; {known} += P{self.packer(fixed[0])}({value})")
@@ -309,9 +308,11 @@ class EncoderSource(Source):
         self.put(depth, f"if {expression}.unknown_tags is None: {section}")
         self.put(depth, f"else: out += merged_tags({count}, {known}, {expression}.unknown_tags)")
 
-    def default(self, value: Any) -> str:
-        """A tagged field's default as an expression."""
-        return "[]" if value is list else repr(value)
+    def differs(self, value: str, default: Any) -> str:
+        """Whether a tagged field is to be written, as an expression."""
+        if default is None:
+            return f"{value} is not None"
+        return f"len({value})" if default is list else f"{value} != {default!r}"
 
 
 def generate_decoder(tree: VersionedStruct, name: str) -> DecodeFunction:

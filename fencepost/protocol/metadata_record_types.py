@@ -1,311 +1,219 @@
-"""The records of the metadata log as values; `metadata_records.py` knows their bytes."""
-
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import NamedTuple
-
-UNASSIGNED_DIRECTORY = bytes(16)
-"""The directory of a replica that was not placed in one yet (KIP-858)."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRecord:
-    """A topic came to be (2); `topic_id` is 16 bytes."""
-
-    name: str
-    topic_id: bytes
-
-
-class PartitionRecord(NamedTuple):
-    """A partition came to be (3): its replicas, who leads, and the directory of each replica."""
-
-    partition_id: int
-    topic_id: bytes
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int = 0
-    partition_epoch: int = 0
-    removing_replicas: tuple[int, ...] = ()
-    adding_replicas: tuple[int, ...] = ()
-    leader_recovery_state: int = 0
-    directories: tuple[bytes, ...] = ()
-    eligible_leader_replicas: tuple[int, ...] | None = None
-    last_known_elr: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigRecord:
-    """A setting of a topic (resource type 2) or of brokers (4; an empty name means all); None takes it away (4)."""
-
-    resource_type: int
-    resource_name: str
-    name: str
-    value: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveTopicRecord:
-    """A topic went, with its partitions and settings (9)."""
-
-    topic_id: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class FeatureLevelRecord:
-    """A feature was finalized at a level; 0 takes it away (12)."""
-
-    name: str
-    feature_level: int
-
-
-@dataclass(frozen=True, slots=True)
-class ProducerIdsRecord:
-    """A block of producer ids was handed out (15); `next_producer_id` is the first one of the next block."""
-
-    broker_id: int
-    broker_epoch: int
-    next_producer_id: int
-
-
-@dataclass(frozen=True, slots=True)
-class NoOpRecord:
-    """Nothing (20)."""
-
-
-@dataclass(frozen=True, slots=True)
-class BeginTransactionRecord:
-    """What follows counts only if the transaction ends (23, KIP-868)."""
-
-    name: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class EndTransactionRecord:
-    """What came since the Begin counts from here on (24, KIP-868)."""
-
-
-@dataclass(frozen=True, slots=True)
-class AbortTransactionRecord:
-    """What came since the Begin never counts (25, KIP-868)."""
-
-    reason: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionChangeRecord:
-    """Something about a partition changed (5); None, -2 for the leader and -1 for the recovery state: it did not."""
-
-    partition_id: int
-    topic_id: bytes
-    isr: tuple[int, ...] | None = None
-    leader: int = -2
-    replicas: tuple[int, ...] | None = None
-    removing_replicas: tuple[int, ...] | None = None
-    adding_replicas: tuple[int, ...] | None = None
-    leader_recovery_state: int = -1
-    eligible_leader_replicas: tuple[int, ...] | None = None
-    last_known_elr: tuple[int, ...] | None = None
-    directories: tuple[bytes, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ClearElrRecord:
-    """The eligible leader replicas of a topic count no more (28, KIP-966); an empty name means all topics."""
-
-    topic_name: str
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerEndpoint:
-    """Where a broker can be reached; `security_protocol` 0 is PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerFeature:
-    """Between which levels a broker supports a feature."""
-
-    name: str
-    min_supported_version: int
-    max_supported_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterBrokerRecord:
-    """A broker came (0); `broker_epoch` numbers its lives, `incarnation_id` (16 bytes) names this one."""
-
-    broker_id: int
-    incarnation_id: bytes
-    broker_epoch: int
-    end_points: tuple[BrokerEndpoint, ...] = ()
-    features: tuple[BrokerFeature, ...] = ()
-    rack: str | None = None
-    fenced: bool = True
-    in_controlled_shutdown: bool = False
-    log_dirs: tuple[bytes, ...] = ()
-    cordoned_log_dirs: tuple[bytes, ...] | None = None
-    is_migrating_zk_broker: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class RegisterControllerRecord:
-    """A controller came (27)."""
-
-    controller_id: int
-    incarnation_id: bytes
-    zk_migration_ready: bool = False
-    end_points: tuple[BrokerEndpoint, ...] = ()
-    features: tuple[BrokerFeature, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class UnregisterBrokerRecord:
-    """A broker went for good (1)."""
-
-    broker_id: int
-    broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class FenceBrokerRecord:
-    """A broker is not to be used (7)."""
-
-    id: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class UnfenceBrokerRecord:
-    """A broker may be used again (8)."""
-
-    id: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRegistrationChangeRecord:
-    """Something about a broker changed (17). `fenced`: 1 it is now, -1 it is not any more, 0 as it was."""
-
-    broker_id: int
-    broker_epoch: int
-    fenced: int = 0
-    in_controlled_shutdown: int = 0
-    log_dirs: tuple[bytes, ...] = ()
-    cordoned_log_dirs: tuple[bytes, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class UserScramCredentialRecord:
-    """What a user's password is checked by (11); `mechanism` 1 is SCRAM-SHA-256, 2 SCRAM-SHA-512."""
-
-    name: str
-    mechanism: int
-    salt: bytes
-    stored_key: bytes
-    server_key: bytes
-    iterations: int
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveUserScramCredentialRecord:
-    """A user's password of one mechanism went (22)."""
-
-    name: str
-    mechanism: int
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaEntity:
-    """One part of whom a quota is for; a name of None means the default of the type (user, client-id, ip)."""
-
-    entity_type: str
-    entity_name: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class ClientQuotaRecord:
-    """A quota was set, or taken away (14); all parts of `entity` together are whom it is for."""
-
-    entity: tuple[QuotaEntity, ...]
-    key: str
-    value: float
-    remove: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class AccessControlEntryRecord:
-    """An ACL came to be (18); the numbers are those of Kafka's ACL requests, `id` is 16 bytes."""
-
-    id: bytes
-    resource_type: int
-    resource_name: str
-    pattern_type: int
-    principal: str
-    host: str
-    operation: int
-    permission_type: int
-
-
-@dataclass(frozen=True, slots=True)
-class RemoveAccessControlEntryRecord:
-    """An ACL went (19)."""
-
-    id: bytes
-
-
-class PartitionRun(NamedTuple):
-    """`length` PartitionRecords of one topic, from `first.partition_id` on, that differ in their number only.
-
-    They stand in the log as so many records: this is how they are held in memory, where there may be a million.
-    """
-
-    first: PartitionRecord
-    length: int
-
-    def records(self) -> Iterator[PartitionRecord]:
-        """One by one."""
-        for number in range(self.first.partition_id, self.first.partition_id + self.length):
-            yield self.first._replace(partition_id=number)
-
-    def between(self, start: int, stop: int) -> "PartitionRun":
-        """Those from place `start` to before place `stop`."""
-        return PartitionRun(self.first._replace(partition_id=self.first.partition_id + start), stop - start)
-
-
-MetadataRecord = (
-    TopicRecord
-    | PartitionRecord
-    | PartitionChangeRecord
-    | ClearElrRecord
-    | ConfigRecord
-    | RemoveTopicRecord
-    | FeatureLevelRecord
-    | ProducerIdsRecord
-    | RegisterBrokerRecord
-    | RegisterControllerRecord
-    | UnregisterBrokerRecord
-    | FenceBrokerRecord
-    | UnfenceBrokerRecord
-    | BrokerRegistrationChangeRecord
-    | UserScramCredentialRecord
-    | RemoveUserScramCredentialRecord
-    | ClientQuotaRecord
-    | AccessControlEntryRecord
-    | RemoveAccessControlEntryRecord
-    | NoOpRecord
-    | BeginTransactionRecord
-    | EndTransactionRecord
-    | AbortTransactionRecord
+"""The records of the metadata log, declared; `metadata_records.py` reads and writes them."""
+
+from functools import reduce
+from operator import or_
+
+from fencepost.protocol.metadata_schema import FORM_OF, Part, Record
+from fencepost.protocol.schema import (
+    Array,
+    Bool,
+    Bytes,
+    Field,
+    Float64,
+    Int8,
+    Int16,
+    Int32,
+    Int64,
+    Since,
+    String,
+    Uint16,
+    Uuid,
 )
-MetadataEntry = MetadataRecord | PartitionRun
-"""What is handled as one: a record, or a run of them."""
 
 
-def record_count(entries: Iterable[MetadataEntry]) -> int:
-    """How many records stand in the log for these."""
-    return sum(entry.length if isinstance(entry, PartitionRun) else 1 for entry in entries)
+def _changed(tag, kind, since=0):
+    """A list in a tagged field: null where it did not change, or nobody said."""
+    return Field(Array(kind), since, nullable=since, default=None, tag=tag)
+
+
+BrokerEndpoint = Part(
+    "BrokerEndpoint",
+    "name" / String,
+    "host" / String,
+    "port" / Uint16,
+    "security_protocol" / Field(Int16),
+)
+"""Where a broker can be reached; `security_protocol` 0 is PLAINTEXT, 1 SSL, 2 SASL_PLAINTEXT, 3 SASL_SSL."""
+
+BrokerFeature = Part("BrokerFeature", "name" / String, "min_supported_version" / Int16, "max_supported_version" / Int16)
+"""Between which levels a broker supports a feature."""
+
+RegisterBrokerRecord = Record(
+    0,
+    "RegisterBrokerRecord",
+    "broker_id" / Int32,
+    "is_migrating_zk_broker" / Since(2, Bool),
+    "incarnation_id" / Uuid,
+    "broker_epoch" / Int64,
+    "end_points" / Field(Array(BrokerEndpoint.wire)),
+    "features" / Field(Array(BrokerFeature.wire)),
+    "rack" / Field(String, nullable=0, default=None),
+    "fenced" / Field(Bool, default=True),
+    "in_controlled_shutdown" / Since(1, Bool),
+    "log_dirs" / Field(Array(Uuid), 3, tag=0),
+    "cordoned_log_dirs" / _changed(1, Uuid, 4),
+    versions=(0, 4),
+    written=3,
+)
+"""A broker came; `broker_epoch` numbers its lives, `incarnation_id` (16 bytes) names this one."""
+
+UnregisterBrokerRecord = Record(1, "UnregisterBrokerRecord", "broker_id" / Int32, "broker_epoch" / Int64)
+"""A broker went for good."""
+
+TopicRecord = Record(2, "TopicRecord", "name" / String, "topic_id" / Uuid)
+"""A topic came to be; `topic_id` is 16 bytes."""
+
+PartitionRecord = Record(
+    3,
+    "PartitionRecord",
+    "partition_id" / Int32,
+    "topic_id" / Uuid,
+    "replicas" / Array(Int32),
+    "isr" / Array(Int32),
+    "removing_replicas" / Field(Array(Int32)),
+    "adding_replicas" / Field(Array(Int32)),
+    "leader" / Field(Int32, default=-1),
+    "leader_recovery_state" / Field(Int8, tag=0),
+    "leader_epoch" / Field(Int32),
+    "partition_epoch" / Field(Int32),
+    "directories" / Since(1, Array(Uuid)),
+    "eligible_leader_replicas" / _changed(1, Int32, 2),
+    "last_known_elr" / _changed(2, Int32, 2),
+    versions=(0, 2),
+    written=1,
+)
+"""A partition came to be: its replicas, who leads, and the directory of each replica."""
+
+ConfigRecord = Record(
+    4,
+    "ConfigRecord",
+    "resource_type" / Int8,
+    "resource_name" / String,
+    "name" / String,
+    "value" / Field(String, nullable=0, default=None),
+)
+"""A setting of a topic (resource type 2) or of brokers (4; an empty name means all); None takes it away."""
+
+PartitionChangeRecord = Record(
+    5,
+    "PartitionChangeRecord",
+    "partition_id" / Int32,
+    "topic_id" / Uuid,
+    "isr" / _changed(0, Int32),
+    "leader" / Field(Int32, default=-2, tag=1),
+    "replicas" / _changed(2, Int32),
+    "removing_replicas" / _changed(3, Int32),
+    "adding_replicas" / _changed(4, Int32),
+    "leader_recovery_state" / Field(Int8, default=-1, tag=5),
+    "eligible_leader_replicas" / _changed(6, Int32, 2),
+    "last_known_elr" / _changed(7, Int32, 2),
+    "directories" / _changed(8, Uuid, 1),
+    versions=(0, 2),
+    written=1,
+)
+"""Something about a partition changed; None, -2 for the leader and -1 for the recovery state: it did not."""
+
+FenceBrokerRecord = Record(7, "FenceBrokerRecord", "id" / Int32, "epoch" / Int64)
+"""A broker is not to be used."""
+
+UnfenceBrokerRecord = Record(8, "UnfenceBrokerRecord", "id" / Int32, "epoch" / Int64)
+"""A broker may be used again."""
+
+RemoveTopicRecord = Record(9, "RemoveTopicRecord", "topic_id" / Uuid)
+"""A topic went, with its partitions and settings."""
+
+UserScramCredentialRecord = Record(
+    11,
+    "UserScramCredentialRecord",
+    "name" / String,
+    "mechanism" / Int8,
+    "salt" / Bytes,
+    "stored_key" / Bytes,
+    "server_key" / Bytes,
+    "iterations" / Int32,
+)
+"""What a user's password is checked by; `mechanism` 1 is SCRAM-SHA-256, 2 SCRAM-SHA-512."""
+
+FeatureLevelRecord = Record(12, "FeatureLevelRecord", "name" / String, "feature_level" / Int16)
+"""A feature was finalized at a level; 0 takes it away."""
+
+QuotaEntity = Part("QuotaEntity", "entity_type" / String, "entity_name" / Field(String, nullable=0, default=None))
+"""One part of whom a quota is for; a name of None means the default of the type (user, client-id, ip)."""
+
+ClientQuotaRecord = Record(
+    14,
+    "ClientQuotaRecord",
+    "entity" / Array(QuotaEntity.wire),
+    "key" / String,
+    "value" / Float64,
+    "remove" / Field(Bool),
+)
+"""A quota was set, or taken away; all parts of `entity` together are whom it is for."""
+
+ProducerIdsRecord = Record(
+    15, "ProducerIdsRecord", "broker_id" / Int32, "broker_epoch" / Int64, "next_producer_id" / Int64
+)
+"""A block of producer ids was handed out; `next_producer_id` is the first one of the next block."""
+
+BrokerRegistrationChangeRecord = Record(
+    17,
+    "BrokerRegistrationChangeRecord",
+    "broker_id" / Int32,
+    "broker_epoch" / Int64,
+    "fenced" / Field(Int8, tag=0),
+    "in_controlled_shutdown" / Field(Int8, 1, tag=1),
+    "log_dirs" / Field(Array(Uuid), 2, tag=2),
+    "cordoned_log_dirs" / _changed(3, Uuid, 3),
+    versions=(0, 3),
+    written=2,
+)
+"""Something about a broker changed. `fenced`: 1 it is now, -1 it is not any more, 0 as it was."""
+
+AccessControlEntryRecord = Record(
+    18,
+    "AccessControlEntryRecord",
+    "id" / Uuid,
+    "resource_type" / Int8,
+    "resource_name" / String,
+    "pattern_type" / Int8,
+    "principal" / String,
+    "host" / String,
+    "operation" / Int8,
+    "permission_type" / Int8,
+)
+"""An ACL came to be; the numbers are those of Kafka's ACL requests, `id` is 16 bytes."""
+
+RemoveAccessControlEntryRecord = Record(19, "RemoveAccessControlEntryRecord", "id" / Uuid)
+"""An ACL went."""
+
+NoOpRecord = Record(20, "NoOpRecord")
+"""Nothing."""
+
+RemoveUserScramCredentialRecord = Record(22, "RemoveUserScramCredentialRecord", "name" / String, "mechanism" / Int8)
+"""A user's password of one mechanism went."""
+
+BeginTransactionRecord = Record(23, "BeginTransactionRecord", "name" / Field(String, nullable=0, default=None, tag=0))
+"""What follows counts only if the transaction ends (KIP-868)."""
+
+EndTransactionRecord = Record(24, "EndTransactionRecord")
+"""What came since the Begin counts from here on (KIP-868)."""
+
+AbortTransactionRecord = Record(25, "AbortTransactionRecord", "reason" / Field(String, nullable=0, default=None, tag=0))
+"""What came since the Begin never counts (KIP-868)."""
+
+RegisterControllerRecord = Record(
+    27,
+    "RegisterControllerRecord",
+    "controller_id" / Int32,
+    "incarnation_id" / Uuid,
+    "zk_migration_ready" / Field(Bool),
+    "end_points" / Field(Array(BrokerEndpoint.wire)),
+    "features" / Field(Array(BrokerFeature.wire)),
+)
+"""A controller came."""
+
+ClearElrRecord = Record(28, "ClearElrRecord", "topic_name" / String)
+"""The eligible leader replicas of a topic count no more (KIP-966); an empty name means all topics."""
+
+MetadataRecord = reduce(or_, FORM_OF)
+"""Any of them."""

@@ -286,7 +286,7 @@ def walk(struct: StructType, value: Any, version: int, path: str = "") -> Iterat
         inner = kind.subcon if isinstance(kind, ArrayOf) else kind
         if not isinstance(inner, StructType):
             yield here, field, given
-        elif isinstance(given, list):
+        elif inner is not kind and isinstance(given, list | tuple):
             for position, element in enumerate(given):
                 yield from walk(inner, element, version, f"{here}[{position}]")
         elif given is not None:

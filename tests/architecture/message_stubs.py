@@ -1,9 +1,10 @@
-"""What type checkers read of Kafka's messages, written from their declarations: fencepost/protocol/messages/*.pyi.
+"""What type checkers read of Kafka's messages and metadata records, written from their declarations: *.pyi beside them.
 
 A declaration makes its class when the module runs, which no type checker can see. `python -m
 tests.architecture.message_stubs` writes the stubs anew; test_message_stubs.py says when that is due.
 """
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,11 +12,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from fencepost.protocol import metadata_record_types
+from fencepost.protocol.metadata_schema import FORM_OF, MetadataValue
 from fencepost.protocol.primitives import ArrayOf, Bool, Float64, LengthPrefixed, Uuid
 from fencepost.protocol.schema import NO_VERSION, Field, RequestValue, ResponseValue, StructType
 from tests.architecture.project_files import ROOT
 
 MESSAGES = ROOT / "fencepost/protocol/messages"
+RECORDS = Path(metadata_record_types.__file__)
 HEAD = '"""Written by tests/architecture/message_stubs.py from the declarations in {module}."""'
 BLOBS = {"string": "str", "bytes": "bytes", "records": "memoryview"}
 GIVEN_RECORDS = "Buffer | Sequence[Sized] | None"
@@ -90,14 +94,32 @@ def stub(module: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write_stubs(directory: Path) -> None:
-    """Write the stubs of all modules into `directory`, formatted, without what is imported for nothing."""
-    for module in modules():
-        (directory / f"{module}.pyi").write_text(stub(module), encoding="utf-8")
-    files = [str(directory / f"{module}.pyi") for module in modules()]
+def record_stub() -> str:
+    """The stub of the metadata records, not yet formatted."""
+    lines = [HEAD.format(module=RECORDS.name), "from typing import NamedTuple"]
+    for made in vars(metadata_record_types).values():
+        if isinstance(made, type) and issubclass(made, MetadataValue):
+            lines.append(f"class {made.__name__}(NamedTuple):")
+            lines += [record_field(made, name) for name in made.wire.fields] or ["    pass"]
+    lines.append(f"MetadataRecord = {' | '.join(made.__name__ for made in FORM_OF)}")
+    return "\n".join(lines) + "\n"
+
+
+def record_field(made: Any, name: str) -> str:
+    """One field of a metadata record, whose arrays are tuples."""
+    annotation = re.sub(r"list\[(\w+)\]", r"tuple[\1, ...]", type_of(made.wire.fields[name]))
+    return f"    {name}: {annotation}" + (" = ..." if name in made._field_defaults else "")
+
+
+def write_stubs(messages: Path, records: Path) -> None:
+    """Write the stubs of all modules into two directories, formatted, without what is imported for nothing."""
+    texts = {messages / f"{module}.pyi": stub(module) for module in modules()}
+    texts[records / f"{RECORDS.stem}.pyi"] = record_stub()
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
     for command in (["check", "--fix", "-q", "--select", "F401,I001"], ["format", "-q"]):
         run = subprocess.run(
-            [sys.executable, "-m", "ruff", *command, "--config", str(ROOT / "pyproject.toml"), *files],
+            [sys.executable, "-m", "ruff", *command, "--config", str(ROOT / "pyproject.toml"), *map(str, texts)],
             capture_output=True,
             text=True,
             check=False,
@@ -106,4 +128,4 @@ def write_stubs(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    write_stubs(MESSAGES)
+    write_stubs(MESSAGES, RECORDS.parent)

@@ -82,7 +82,7 @@ class Writer:
 
     @staticmethod
     def _partitions(topic_id: bytes, start: int, stop: int) -> list[MetadataRecord]:
-        return [PartitionRecord(number, topic_id, (1,), (1,), 1) for number in range(start, stop)]
+        return [PartitionRecord(number, topic_id, (1,), (1,), leader=1) for number in range(start, stop)]
 
 
 STEPS = st.tuples(st.sampled_from(["make", "delete", "grow", "set", "ids"]), st.sampled_from(NAMES), st.integers(1, 3))
@@ -151,7 +151,7 @@ def test_failover_at_any_record_takes_back_what_is_open_and_nothing_else(drawn, 
     for start, stop in pairwise(places):
         if stop <= crash:
             loader.load_batch(start, found.records[start:stop])
-    later = [TopicRecord("later", b"l" * 16), PartitionRecord(0, b"l" * 16, (1,), (1,), 1)]
+    later = [TopicRecord("later", b"l" * 16), PartitionRecord(0, b"l" * 16, (1,), (1,), leader=1)]
     if loader.open is None:
         loader.load_batch(crash, list(later))
     else:

@@ -26,7 +26,7 @@ from fencepost.coordinator.metadata.image import EMPTY_IMAGE, MetadataImage
 from fencepost.coordinator.metadata.snapshot import SnapshotId, read_snapshot, snapshot_id
 from fencepost.coordinator.metadata.transactions import MetadataLoader
 from fencepost.protocol.batch_header import CorruptBatch, check_crc
-from fencepost.protocol.metadata_record_types import MetadataEntry
+from fencepost.protocol.metadata_entries import MetadataEntry
 from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_records
 from fencepost.protocol.records import decode_records
 from fencepost.protocol.topics import METADATA_TOPIC

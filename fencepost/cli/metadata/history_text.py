@@ -8,6 +8,7 @@ from fencepost.cli.plain_text import cell, counted, moment, shown_id
 from fencepost.client.admin.plan_types import shown_rule
 from fencepost.client.admin.security_types import acl_of
 from fencepost.protocol import metadata_record_types as types
+from fencepost.protocol.metadata_entries import PartitionRun
 
 if TYPE_CHECKING:
     from fencepost.coordinator.metadata.history import Moment
@@ -59,7 +60,7 @@ class HistoryText:
                 return ["topics", entry.name], f"created, id {shown_id(entry.topic_id)}"
             case types.RemoveTopicRecord():
                 return ["topics", self._name(one, entry.topic_id)], "deleted"
-            case types.PartitionRun():
+            case PartitionRun():
                 first = entry.first
                 path = ["topics", self._name(one, first.topic_id), "partitions"]
                 if entry.length == 1:

@@ -186,12 +186,8 @@ def _scram(image: "MetadataImage") -> Folder:
 
 def plain(value: Any) -> Any:
     """A record, or a part of one, as JSON has it; ids as Kafka's tools write them."""
-    from dataclasses import fields, is_dataclass
-
     if isinstance(value, bytes):
         return shown_id(value)
-    if is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if hasattr(value, "_asdict"):
         return {name: plain(part) for name, part in value._asdict().items()}
     if isinstance(value, tuple | list):

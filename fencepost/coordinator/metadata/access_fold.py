@@ -59,7 +59,7 @@ class AccessFold:
         match record:
             case RegisterBrokerRecord():
                 features = tuple(sorted(record.features, key=_name_of))
-                self._brokers.put(record.broker_id, replace(record, features=features))
+                self._brokers.put(record.broker_id, record._replace(features=features))
             case RegisterControllerRecord():
                 self._controllers.put(record.controller_id, record)
             case UnregisterBrokerRecord():
@@ -67,7 +67,7 @@ class AccessFold:
                 self._brokers.put(record.broker_id, None)
             case FenceBrokerRecord() | UnfenceBrokerRecord():
                 broker = self._broker(offset, record.id, record.epoch)
-                self._brokers.put(record.id, replace(broker, fenced=isinstance(record, FenceBrokerRecord)))
+                self._brokers.put(record.id, broker._replace(fenced=isinstance(record, FenceBrokerRecord)))
             case BrokerRegistrationChangeRecord():
                 self._change_broker(offset, record)
             case UserScramCredentialRecord():
@@ -100,13 +100,13 @@ class AccessFold:
     def _change_broker(self, offset: int, record: BrokerRegistrationChangeRecord) -> None:
         broker = self._broker(offset, record.broker_id, record.broker_epoch)
         if record.fenced:
-            broker = replace(broker, fenced=record.fenced > 0)
+            broker = broker._replace(fenced=record.fenced > 0)
         if record.in_controlled_shutdown:
-            broker = replace(broker, in_controlled_shutdown=True)
+            broker = broker._replace(in_controlled_shutdown=True)
         if record.log_dirs:
-            broker = replace(broker, log_dirs=record.log_dirs)
+            broker = broker._replace(log_dirs=record.log_dirs)
         if record.cordoned_log_dirs is not None:
-            broker = replace(broker, cordoned_log_dirs=record.cordoned_log_dirs)
+            broker = broker._replace(cordoned_log_dirs=record.cordoned_log_dirs)
         self._brokers.put(record.broker_id, broker)
 
     def _set_quota(self, record: ClientQuotaRecord) -> None:

@@ -6,7 +6,8 @@ from fencepost.coordinator.metadata.features import BOOTSTRAP
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE
 from fencepost.coordinator.metadata.ports import ClusterFacts
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_record_types import FeatureLevelRecord, MetadataEntry
+from fencepost.protocol.metadata_entries import MetadataEntry
+from fencepost.protocol.metadata_record_types import FeatureLevelRecord
 from fencepost.protocol.topics import GROUP_TOPIC, TRANSACTION_TOPIC
 
 

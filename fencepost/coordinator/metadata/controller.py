@@ -20,16 +20,13 @@ from fencepost.coordinator.metadata.ports import ClusterFacts, ConfigRules, IdSo
 from fencepost.coordinator.metadata.topic_names import colliding_name, topic_name_problem
 from fencepost.protocol.admin_enums import ConfigResourceType
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_entries import UNASSIGNED_DIRECTORY, MetadataEntry, PartitionRun, record_count
 from fencepost.protocol.metadata_record_types import (
-    UNASSIGNED_DIRECTORY,
     ConfigRecord,
-    MetadataEntry,
     MetadataRecord,
     PartitionRecord,
-    PartitionRun,
     RemoveTopicRecord,
     TopicRecord,
-    record_count,
 )
 from fencepost.protocol.topics import METADATA_TOPIC
 
@@ -303,7 +300,9 @@ def _partitions(
         while stop < len(placed) and placed[stop] == replicas:
             stop += 1
         directories = (UNASSIGNED_DIRECTORY,) * len(replicas) if has_directories else ()
-        record = PartitionRecord(first + start, topic_id, replicas, replicas, replicas[0], directories=directories)
+        record = PartitionRecord(
+            first + start, topic_id, replicas, isr=replicas, leader=replicas[0], directories=directories
+        )
         found.append(record if stop == start + 1 else PartitionRun(record, stop - start))
         start = stop
     return found

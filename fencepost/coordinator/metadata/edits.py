@@ -19,7 +19,7 @@ from fencepost.coordinator.metadata.delta import MetadataDelta
 from fencepost.coordinator.metadata.image import Acl, MetadataImage
 from fencepost.coordinator.metadata.image_fold import ImageFold
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_record_types import MetadataEntry, record_count
+from fencepost.protocol.metadata_entries import MetadataEntry, record_count
 
 NOT_TRIED = Outcome(ErrorCode.OPERATION_NOT_ATTEMPTED, "Another change of the same request was refused.")
 

@@ -7,12 +7,11 @@ from typing import NamedTuple
 from fencepost.coordinator.metadata.delta import MetadataDelta
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, MetadataImage
 from fencepost.coordinator.metadata.transactions import MetadataLoader
+from fencepost.protocol.metadata_entries import MetadataEntry, record_count
 from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
-    MetadataEntry,
-    record_count,
 )
 
 

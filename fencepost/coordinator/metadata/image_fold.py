@@ -25,6 +25,7 @@ from fencepost.coordinator.metadata.image import (
     TopicImage,
 )
 from fencepost.protocol.admin_enums import ConfigResourceType
+from fencepost.protocol.metadata_entries import MetadataEntry, PartitionRun
 from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -32,11 +33,9 @@ from fencepost.protocol.metadata_record_types import (
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
-    MetadataEntry,
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
-    PartitionRun,
     ProducerIdsRecord,
     RemoveTopicRecord,
     TopicRecord,

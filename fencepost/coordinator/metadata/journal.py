@@ -19,14 +19,12 @@ from fencepost.coordinator.metadata.ports import Bounds, LoggedBatch, MetadataLo
 from fencepost.coordinator.metadata.transactions import MetadataLoader, OpenTransaction
 from fencepost.coordinator.ports import Clock, LogSuperseded, LogWriteFailed, Ticket
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_entries import MetadataEntry, PartitionRun, record_count
 from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
-    MetadataEntry,
     NoOpRecord,
-    PartitionRun,
-    record_count,
 )
 from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_records, encode_metadata_records
 

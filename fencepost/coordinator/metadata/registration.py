@@ -22,4 +22,6 @@ def registration_record(broker_id: int, one: Registration, epoch: int) -> Regist
     no ids here.
     """
     features = tuple(BrokerFeature(name, *levels) for name, levels in sorted(SUPPORTED.items()))
-    return RegisterBrokerRecord(broker_id, one.incarnation_id, epoch, one.end_points, features, one.rack, fenced=False)
+    return RegisterBrokerRecord(
+        broker_id, False, one.incarnation_id, epoch, one.end_points, features, one.rack, fenced=False
+    )

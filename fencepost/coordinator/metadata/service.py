@@ -38,7 +38,8 @@ from fencepost.coordinator.metadata.registration import Registration, registrati
 from fencepost.coordinator.metadata.topic_names import topic_name_problem
 from fencepost.coordinator.ports import Clock, LogWriteFailed
 from fencepost.protocol.errors import ErrorCode
-from fencepost.protocol.metadata_record_types import MetadataEntry, ProducerIdsRecord
+from fencepost.protocol.metadata_entries import MetadataEntry
+from fencepost.protocol.metadata_record_types import ProducerIdsRecord
 from fencepost.protocol.topics import TopicPartition
 
 PRODUCER_ID_BLOCK = 1000

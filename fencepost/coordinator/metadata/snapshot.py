@@ -8,7 +8,6 @@ in the file's name. It says what is, not how it came to be: no transaction recor
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 from fencepost.coordinator.metadata.delta import MetadataCorrupt
@@ -17,19 +16,17 @@ from fencepost.coordinator.metadata.image import FIRST_PRODUCER_ID, METADATA_VER
 from fencepost.coordinator.metadata.transactions import image_of_snapshot
 from fencepost.protocol.batch_header import CONTROL_BIT, BatchHeader, CorruptBatch, check_crc, iter_headers
 from fencepost.protocol.control_records import ControlType, control_type
+from fencepost.protocol.metadata_entries import MetadataEntry, PartitionRun, record_count
 from fencepost.protocol.metadata_record_types import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
     FeatureLevelRecord,
-    MetadataEntry,
     PartitionRecord,
-    PartitionRun,
     ProducerIdsRecord,
     QuotaEntity,
     TopicRecord,
     UserScramCredentialRecord,
-    record_count,
 )
 from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_records, encode_metadata_records
 from fencepost.protocol.record_batch import build_batch
@@ -111,7 +108,7 @@ def _entries(image: MetadataImage) -> Iterator[MetadataEntry]:
         yield FeatureLevelRecord(name, finalized)
     yield from image.controllers.values()
     for broker in image.brokers.values():
-        yield broker if level >= DIRECTORIES_SINCE else replace(broker, log_dirs=(), cordoned_log_dirs=None)
+        yield broker if level >= DIRECTORIES_SINCE else broker._replace(log_dirs=(), cordoned_log_dirs=None)
     for topic in image.topics_by_id.values():
         yield TopicRecord(topic.name, topic.topic_id)
         yield from _partitions(topic, level)

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from fencepost.coordinator.metadata.delta import Change, MetadataCorrupt, MetadataDelta
 from fencepost.coordinator.metadata.image import EMPTY_IMAGE, MetadataImage
 from fencepost.coordinator.metadata.image_fold import ImageFold
+from fencepost.protocol.metadata_entries import MetadataEntry, PartitionRun
 from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
-    MetadataEntry,
-    PartitionRun,
 )
 
 Publisher = Callable[[MetadataDelta], None]

@@ -1,6 +1,5 @@
 """What the metadata shell says of records: nothing that tells two of them apart is left out (row M6)."""
 
-import dataclasses
 import json
 
 from fencepost.cli.metadata.history_text import HistoryText, moment_json
@@ -16,7 +15,7 @@ from fencepost.protocol.metadata_record_types import (
 )
 
 PREFIXED = AccessControlEntryRecord(bytes(16), 2, "orders", 4, "User:a", "*", 3, 3)
-LITERAL = dataclasses.replace(PREFIXED, id=bytes(15) + b"\1", pattern_type=3)
+LITERAL = PREFIXED._replace(id=bytes(15) + b"\1", pattern_type=3)
 SAID = "User:a READ TOPIC orders"
 
 
@@ -51,7 +50,7 @@ def test_a_rule_that_goes_is_named_where_history_begins_behind_its_coming() -> N
 
 def test_names_that_clients_chose_do_not_break_a_line() -> None:
     history = MetadataHistory()
-    (line,) = told(history, dataclasses.replace(PREFIXED, principal="User:a\nb"))
+    (line,) = told(history, PREFIXED._replace(principal="User:a\nb"))
     assert "User:a\\nb READ" in line
 
 

@@ -20,11 +20,11 @@ from fencepost.coordinator.metadata.ports import ClusterFacts
 from fencepost.coordinator.metadata.transactions import MetadataLoader
 from fencepost.protocol.admin_enums import ConfigOperation, UpgradeType
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_entries import PartitionRun
 from fencepost.protocol.metadata_record_types import (
     ConfigRecord,
     FeatureLevelRecord,
     PartitionRecord,
-    PartitionRun,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -70,7 +70,7 @@ def test_a_topic_is_its_record_its_configs_and_its_partitions_in_this_order() ->
     [_, _, run] = decision.log
     assert isinstance(run, PartitionRun)
     assert [*run.records()] == [
-        PartitionRecord(number, reply.topic_id, (1,), (1,), 1, directories=(bytes(16),)) for number in range(2)
+        PartitionRecord(number, reply.topic_id, (1,), (1,), leader=1, directories=(bytes(16),)) for number in range(2)
     ]
 
 

@@ -24,15 +24,14 @@ from fencepost.coordinator.metadata.snapshot import read_snapshot
 from fencepost.coordinator.ports import LogWriteFailed
 from fencepost.protocol.admin_enums import UpgradeType
 from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.metadata_entries import PartitionRun, record_count
 from fencepost.protocol.metadata_record_types import (
     BeginTransactionRecord,
     BrokerEndpoint,
     BrokerFeature,
     PartitionRecord,
-    PartitionRun,
     RegisterBrokerRecord,
     TopicRecord,
-    record_count,
 )
 from fencepost.protocol.topics import TopicPartition
 from tests.unit.metadata.kit import user_topics
@@ -319,7 +318,7 @@ async def test_m6_an_open_transaction_and_a_torn_end_are_told_apart_from_what_co
         node.metadata.journal.bounds = Bounds(append_records_max=4)
         await node.metadata.create_topics([NewTopic("a", 9)])
         before = node.metadata.image
-        partitions = PartitionRun(PartitionRecord(0, b"l" * 16, (1,), (1,), 1), 9)
+        partitions = PartitionRun(PartitionRecord(0, b"l" * 16, (1,), (1,), leader=1), 9)
         node.metadata.journal.write_at_once([TopicRecord("later", b"l" * 16), partitions])
         end = node.metadata_log.log_end_offset
     [log] = log_files(tmp_path, ".log")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fencepost.protocol.metadata_entries import PartitionRun, record_count
 from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
@@ -19,7 +20,6 @@ from fencepost.protocol.metadata_record_types import (
     NoOpRecord,
     PartitionChangeRecord,
     PartitionRecord,
-    PartitionRun,
     ProducerIdsRecord,
     QuotaEntity,
     RegisterBrokerRecord,
@@ -31,7 +31,6 @@ from fencepost.protocol.metadata_record_types import (
     UnfenceBrokerRecord,
     UnregisterBrokerRecord,
     UserScramCredentialRecord,
-    record_count,
 )
 from fencepost.protocol.metadata_records import (
     MetadataRecordError,
@@ -47,7 +46,7 @@ ID_HEX = ID.hex()
 FRAMES: list[tuple[MetadataRecord, str]] = [
     (TopicRecord("foo", ID), f"010200 04666f6f {ID_HEX} 00"),
     (
-        PartitionRecord(7, ID, (1,), (1,), 1, 3, 4, directories=(bytes(16),)),
+        PartitionRecord(7, ID, (1,), (1,), leader=1, leader_epoch=3, partition_epoch=4, directories=(bytes(16),)),
         f"010301 00000007 {ID_HEX} 02 00000001 02 00000001 01 01 00000001 00000003 00000004 02 {'00' * 16} 00",
     ),
     (ConfigRecord(2, "foo", "a.b", "1"), "010400 02 04666f6f 04612e62 0231 00"),
@@ -58,6 +57,7 @@ FRAMES: list[tuple[MetadataRecord, str]] = [
     (
         RegisterBrokerRecord(
             1,
+            False,
             ID,
             9,
             (BrokerEndpoint("PLAINTEXT", "h", 9092, 0),),
@@ -70,7 +70,7 @@ FRAMES: list[tuple[MetadataRecord, str]] = [
         f" 02 11 6d657461646174612e76657273696f6e 0007 0019 00 0272 00 00 01 00 11 02 {ID_HEX}",
     ),
     (
-        RegisterBrokerRecord(1, ID, 9, (BrokerEndpoint("PLAINTEXT", "h", 9092, 0),), fenced=False),
+        RegisterBrokerRecord(1, False, ID, 9, (BrokerEndpoint("PLAINTEXT", "h", 9092, 0),), fenced=False),
         f"010001 00000001 {ID_HEX} 0000000000000009 02 0a 504c41494e54455854 0268 2384 0000 00 01 00 00 00 00",
     ),
     (UnregisterBrokerRecord(1, 9), "010100 00000001 0000000000000009 00"),
@@ -116,20 +116,22 @@ def test_records_are_kafkas_bytes(record: MetadataRecord, frame: str) -> None:
 
 def test_a_run_of_partitions_stands_in_the_log_as_so_many_records() -> None:
     """Memory holds one where the log holds a million; what was cut differently is read as the same run."""
-    first = PartitionRecord(5, ID, (1,), (1,), 1, directories=(bytes(16),))
+    first = PartitionRecord(5, ID, (1,), (1,), leader=1, directories=(bytes(16),))
     run = PartitionRun(first, 300)
     frames = encode_metadata_records([run])
     assert frames == [encode_metadata_record(record) for record in run.records()]
     assert [*decode_metadata_records(frames)] == [run]
     assert encode_metadata_records([run.between(0, 7), run.between(7, 300)]) == frames
-    other = PartitionRecord(305, ID, (2,), (2,), 2, directories=(bytes(16),))
+    other = PartitionRecord(305, ID, (2,), (2,), leader=2, directories=(bytes(16),))
     mixed = [TopicRecord("a", ID), run, other, NoOpRecord()]
     assert [*decode_metadata_records(encode_metadata_records(mixed))] == mixed
     assert record_count(mixed) == 303
 
 
 def test_a_gap_in_the_numbers_or_another_topic_ends_a_run() -> None:
-    records = [PartitionRecord(number, topic, (1,), (1,), 1) for topic in (ID, bytes(16)) for number in (0, 1, 3, 2)]
+    records = [
+        PartitionRecord(number, topic, (1,), (1,), leader=1) for topic in (ID, bytes(16)) for number in (0, 1, 3, 2)
+    ]
     found = [*decode_metadata_records(encode_metadata_records(records))]
     assert [entry.length if isinstance(entry, PartitionRun) else 1 for entry in found] == [2, 1, 1, 2, 1, 1]
 
@@ -138,9 +140,9 @@ def test_many_at_once_are_the_same_bytes() -> None:
     """The short cut for partitions that differ in their number only changes nothing."""
     records: list[MetadataRecord] = [
         *(record for record, _ in FRAMES),
-        *(PartitionRecord(number, ID, (1,), (1,), 1, directories=(bytes(16),)) for number in (0, 1, 300)),
-        PartitionRecord(2, bytes(16), (1,), (1,), 1),
-        PartitionRecord(3, bytes(16), (2,), (2,), 2),
+        *(PartitionRecord(number, ID, (1,), (1,), leader=1, directories=(bytes(16),)) for number in (0, 1, 300)),
+        PartitionRecord(2, bytes(16), (1,), (1,), leader=1),
+        PartitionRecord(3, bytes(16), (2,), (2,), leader=2),
     ]
     assert encode_metadata_records(records) == [encode_metadata_record(record) for record in records]
 

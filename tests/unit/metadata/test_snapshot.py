@@ -14,6 +14,7 @@ from fencepost.coordinator.metadata.snapshot import (
 from fencepost.coordinator.metadata.transactions import MetadataLoader
 from fencepost.protocol.batch_header import iter_headers
 from fencepost.protocol.control_records import ControlType, control_type
+from fencepost.protocol.metadata_entries import MetadataEntry, PartitionRun, record_count
 from fencepost.protocol.metadata_record_types import (
     AbortTransactionRecord,
     AccessControlEntryRecord,
@@ -23,16 +24,13 @@ from fencepost.protocol.metadata_record_types import (
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
-    MetadataEntry,
     PartitionChangeRecord,
     PartitionRecord,
-    PartitionRun,
     ProducerIdsRecord,
     QuotaEntity,
     RegisterBrokerRecord,
     TopicRecord,
     UserScramCredentialRecord,
-    record_count,
 )
 from fencepost.protocol.metadata_records import encode_metadata_records
 from fencepost.protocol.record_batch import build_batch
@@ -41,9 +39,9 @@ ID = b"i" * 16
 EVERYTHING: list[MetadataEntry] = [
     FeatureLevelRecord("transaction.version", 2),
     FeatureLevelRecord("metadata.version", 25),
-    RegisterBrokerRecord(1, ID, 9, (BrokerEndpoint("PLAINTEXT", "h", 9092),), rack="r", fenced=False),
+    RegisterBrokerRecord(1, False, ID, 9, (BrokerEndpoint("PLAINTEXT", "h", 9092),), rack="r", fenced=False),
     TopicRecord("wide", ID),
-    PartitionRun(PartitionRecord(0, ID, (1,), (1,), 1, directories=(bytes(16),)), 5000),
+    PartitionRun(PartitionRecord(0, ID, (1,), (1,), leader=1, directories=(bytes(16),)), 5000),
     PartitionChangeRecord(7, ID, isr=(1,), leader=1, eligible_leader_replicas=(1,), last_known_elr=(1,)),
     ConfigRecord(2, "wide", "retention.ms", "7"),
     ConfigRecord(4, "", "log.cleaner.threads", "2"),
@@ -103,8 +101,8 @@ def test_m1_the_name_says_offset_and_epoch() -> None:
 def test_m2_a_snapshot_of_what_came_by_transactions_has_no_transaction_records() -> None:
     """S0 "Snapshots": they are a mechanism of the log alone, and aborted ones leave nothing."""
     loader = MetadataLoader()
-    topic: list[MetadataEntry] = [TopicRecord("a", ID), PartitionRecord(0, ID, (1,), (1,), 1)]
-    lost: list[MetadataEntry] = [TopicRecord("lost", b"l" * 16), PartitionRecord(0, b"l" * 16, (1,), (1,), 1)]
+    topic: list[MetadataEntry] = [TopicRecord("a", ID), PartitionRecord(0, ID, (1,), (1,), leader=1)]
+    lost: list[MetadataEntry] = [TopicRecord("lost", b"l" * 16), PartitionRecord(0, b"l" * 16, (1,), (1,), leader=1)]
     loader.load_batch(0, [BeginTransactionRecord("t"), *lost, AbortTransactionRecord(), BeginTransactionRecord()])
     loader.load_batch(5, [*topic, EndTransactionRecord()])
     entries = [entry for batch in snapshot_entries(loader.image) for entry in batch]

@@ -31,7 +31,10 @@ BEGIN, END, ABORT = BeginTransactionRecord("t"), EndTransactionRecord(), AbortTr
 
 def topic(name: str, partitions: int = 1) -> list[MetadataRecord]:
     topic_id = name.encode().ljust(16, b"\0")
-    return [TopicRecord(name, topic_id), *(PartitionRecord(n, topic_id, (1,), (1,), 1) for n in range(partitions))]
+    return [
+        TopicRecord(name, topic_id),
+        *(PartitionRecord(n, topic_id, (1,), (1,), leader=1) for n in range(partitions)),
+    ]
 
 
 class Feeder:
@@ -137,9 +140,9 @@ def test_transaction_records_out_of_place_are_corruption(batches: list[list[Meta
         [*topic("a"), *topic("a")],
         [*topic("a"), TopicRecord("b", topic("a")[0].topic_id)],  # type: ignore[union-attr]
         [TopicRecord("a", bytes(16))],
-        [TopicRecord("a", b"1" * 16), PartitionRecord(1, b"1" * 16, (1,), (1,), 1)],
-        [*topic("a"), PartitionRecord(0, topic("a")[0].topic_id, (1,), (1,), 1)],  # type: ignore[union-attr]
-        [PartitionRecord(0, b"2" * 16, (1,), (1,), 1)],
+        [TopicRecord("a", b"1" * 16), PartitionRecord(1, b"1" * 16, (1,), (1,), leader=1)],
+        [*topic("a"), PartitionRecord(0, topic("a")[0].topic_id, (1,), (1,), leader=1)],  # type: ignore[union-attr]
+        [PartitionRecord(0, b"2" * 16, (1,), (1,), leader=1)],
         [RemoveTopicRecord(b"2" * 16)],
         [ConfigRecord(99, "a", "x", "1")],
         [ProducerIdsRecord(1, -1, 2001), ProducerIdsRecord(1, -1, 1001)],
@@ -161,7 +164,7 @@ def test_a_gap_in_the_offsets_is_corruption() -> None:
 
 def test_a_name_can_come_again_once_it_is_gone() -> None:
     """M5: the new topic has its own id and none of the old one's configurations."""
-    again = [TopicRecord("a", b"new".ljust(16)), PartitionRecord(0, b"new".ljust(16), (1,), (1,), 1)]
+    again = [TopicRecord("a", b"new".ljust(16)), PartitionRecord(0, b"new".ljust(16), (1,), (1,), leader=1)]
     feeder = Feeder().feed([*topic("a", 3), ConfigRecord(2, "a", "x", "1")])
     feeder.feed([RemoveTopicRecord(topic("a")[0].topic_id), *again])  # type: ignore[union-attr]
     image = feeder.loader.image
@@ -178,7 +181,7 @@ def test_observers_hear_what_changed() -> None:
     assert created.topic.configs == {"x": "1"}
     assert rest == [FeaturesChanged({"f": 1})]
     more: list[MetadataRecord] = [
-        PartitionRecord(1, created.topic.topic_id, (1,), (1,), 1),
+        PartitionRecord(1, created.topic.topic_id, (1,), (1,), leader=1),
         ConfigRecord(2, "a", "x", None),
         ConfigRecord(4, "1", "z", "9"),
     ]
