@@ -5,6 +5,7 @@ from pathlib import Path
 
 from fencepost.broker.log.verify.directory import DirectoryCheck, Knowledge
 from fencepost.broker.log.verify.files import file_names
+from fencepost.broker.log.verify.partition import RecordCheck
 from fencepost.broker.log.verify.report import Report
 from fencepost.broker.metadata.identity import META_PROPERTIES, META_PROPERTIES_TWIN, read_properties
 from fencepost.broker.metadata.log import METADATA_PARTITION, METADATA_TOPIC_ID
@@ -14,7 +15,6 @@ from fencepost.coordinator.metadata.delta import MetadataCorrupt
 from fencepost.coordinator.metadata.image import MetadataImage
 from fencepost.coordinator.metadata.snapshot import read_snapshot, snapshot_id
 from fencepost.coordinator.txn import codec as txn_codec
-from fencepost.protocol.batch_header import BatchHeader
 from fencepost.protocol.metadata_records import MetadataRecordError, decode_metadata_record
 from fencepost.protocol.records import Record
 from fencepost.protocol.topics import GROUP_TOPIC, METADATA_TOPIC, TRANSACTION_TOPIC
@@ -65,11 +65,10 @@ def _check_identity(directory: Path, report: Report) -> None:
 
 def knowledge_of(directory: Path) -> Knowledge:
     """What the metadata says up to its first damaged batch, which the check of its partition tells of."""
-    records = {METADATA_TOPIC: _metadata_record, GROUP_TOPIC: _group_record, TRANSACTION_TOPIC: _transaction_record}
     own_files = (META_PROPERTIES, META_PROPERTIES_TWIN)
     image = _image(directory / str(METADATA_PARTITION))
     if image is None:
-        return Knowledge(compacted=(GROUP_TOPIC, TRANSACTION_TOPIC), records=records, own_files=own_files)
+        return Knowledge(compacted=(GROUP_TOPIC, TRANSACTION_TOPIC), records=_RECORDS, own_files=own_files)
     topics = image.topics_by_name.values()
     compacted = {GROUP_TOPIC, TRANSACTION_TOPIC}
     compacted |= {t.name for t in topics if "compact" in image.topic_config(t.name).get("cleanup.policy", "")}
@@ -77,7 +76,7 @@ def knowledge_of(directory: Path) -> Knowledge:
         topic_ids={METADATA_TOPIC: METADATA_TOPIC_ID, **{topic.name: topic.topic_id for topic in topics}},
         partitions={METADATA_TOPIC: 1, **{topic.name: topic.partitions for topic in topics}},
         compacted=compacted,
-        records=records,
+        records=_RECORDS,
         own_files=own_files,
     )
 
@@ -103,28 +102,23 @@ def _check_snapshots(directory: Path, report: Report) -> None:
             report.damage(f"{directory.name}/{name}", str(error), meaning)
 
 
-def _metadata_record(header: BatchHeader, records: list[Record]) -> str | None:
-    for record in records:
+def _readable(what: str, read: Callable[[Record], object], unreadable: type[Exception]) -> RecordCheck:
+    """The check of records that `read` must understand."""
+
+    def check(record: Record) -> str | None:
         try:
-            decode_metadata_record(record.value or b"")
-        except MetadataRecordError as error:
-            return f"the record at offset {record.offset} is none of the metadata: {error}"
-    return None
+            read(record)
+        except unreadable as error:
+            return f"is none of {what}: {error}"
+        return None
+
+    return check
 
 
-def _group_record(header: BatchHeader, records: list[Record]) -> str | None:
-    for record in records:
-        try:
-            group_codec.decode(record.key, record.value)
-        except group_codec.CorruptRecord as error:
-            return f"the record at offset {record.offset} is none of a group: {error}"
-    return None
-
-
-def _transaction_record(header: BatchHeader, records: list[Record]) -> str | None:
-    for record in records:
-        try:
-            txn_codec.decode(record.key, record.value)
-        except txn_codec.UnreadableRecord as error:
-            return f"the record at offset {record.offset} is none of a transaction: {error}"
-    return None
+_RECORDS: dict[str, RecordCheck] = {
+    METADATA_TOPIC: _readable("the metadata", lambda r: decode_metadata_record(r.value or b""), MetadataRecordError),
+    GROUP_TOPIC: _readable("a group", lambda r: group_codec.decode(r.key, r.value), group_codec.CorruptRecord),
+    TRANSACTION_TOPIC: _readable(
+        "a transaction", lambda r: txn_codec.decode(r.key, r.value), txn_codec.UnreadableRecord
+    ),
+}

@@ -12,7 +12,7 @@ from fencepost.protocol.batch_header import (
     pack_header,
 )
 from fencepost.protocol.compression import Compression, compress
-from fencepost.protocol.records import NewRecord, Record, encode_behind
+from fencepost.protocol.records import NewRecord, Record, encode_records
 
 
 def build_batch(
@@ -39,7 +39,7 @@ def build_batch(
     Raises ValueError where offsets do not rise or pass `last_offset_delta`.
     """
     base_timestamp = (records[0][1] if isinstance(records[0], Record) else records[0][0]) if records else -1
-    batch, last_delta, max_timestamp = encode_behind(HEADER_SIZE, records, base_timestamp, base_offset)
+    batch, last_delta, max_timestamp = encode_records(records, base_timestamp, base_offset, HEADER_SIZE)
     if last_offset_delta is None:
         last_offset_delta = max(last_delta, 0)
     elif last_delta > last_offset_delta:
@@ -84,7 +84,7 @@ def build_own_batch(
 ) -> tuple[bytearray, BatchHeader]:
     """`build_batch` of keys and values of one time: what coordinators write. With its header, but for the CRC in it."""
     timed = [(timestamp_ms, key, value, ()) for key, value in records]
-    batch, last_delta, _ = encode_behind(HEADER_SIZE, timed, timestamp_ms)
+    batch, last_delta, _ = encode_records(timed, timestamp_ms, reserved=HEADER_SIZE)
     length, attributes = len(batch) - LOG_OVERHEAD, TRANSACTIONAL_BIT if transactional else 0
     producer = producer_id, producer_epoch, -1
     header = BatchHeader(

@@ -254,21 +254,14 @@ def _sized(data: bytes | None) -> bytes:
 
 
 def encode_records(
-    records: Sequence[Record | NewRecord], base_timestamp: int, base_offset: int = 0
-) -> tuple[bytes, int, int]:
+    records: Sequence[Record | NewRecord], base_timestamp: int, base_offset: int = 0, reserved: int = 0
+) -> tuple[bytearray, int, int]:
     """Records as they stand in a batch, uncompressed: (bytes, last offset delta, largest timestamp).
 
-    A `Record` keeps its own offset, relative to `base_offset`; a NewRecord takes the offset after the one before it.
+    The bytes stand behind `reserved` zero bytes, where a header will be. A `Record` keeps its own offset, relative to
+    `base_offset`; a NewRecord takes the offset after the one before it.
     Raises ValueError where offsets do not rise from `base_offset` on.
     """
-    body, last_delta, max_timestamp = encode_behind(0, records, base_timestamp, base_offset)
-    return bytes(body), last_delta, max_timestamp
-
-
-def encode_behind(
-    reserved: int, records: Sequence[Record | NewRecord], base_timestamp: int, base_offset: int = 0
-) -> tuple[bytearray, int, int]:
-    """As `encode_records`, but in a bytearray behind `reserved` zero bytes, where a header will stand."""
     if compiled.hot is not None:
         found: tuple[bytearray, int, int] | None = compiled.hot.encode(
             records, base_timestamp, base_offset, Record, reserved

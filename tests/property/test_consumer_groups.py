@@ -77,7 +77,7 @@ class Topics:
 
     @property
     def image(self) -> MetadataImage:
-        one = PartitionImage((1,), (1,), 1)
+        one = PartitionImage((1,), (1,), leader=1)
         by_name = {name: TopicImage(name, self.id(name), (one,) * size) for name, size in self.sizes.items()}
         return MetadataImage(self.version, by_name, {topic.topic_id: topic for topic in by_name.values()})
 

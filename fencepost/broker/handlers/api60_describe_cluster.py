@@ -13,7 +13,7 @@ from fencepost.protocol.messages.api60_describe_cluster import (
 )
 
 ENDPOINT_TYPE_SINCE = 1
-UNKNOWN_ENDPOINT, BROKER_ENDPOINT = 0, 1
+BROKER_ENDPOINT = 1
 _ENDPOINTS = {BROKER_ENDPOINT: "BROKER", 2: "CONTROLLER"}
 
 

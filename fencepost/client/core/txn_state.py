@@ -84,7 +84,6 @@ class Told:
     code: ErrorCode | None = None
 
 
-Ask: TypeAlias = AskInit | AskEnd
 Then: TypeAlias = AskInit | AskEnd | Told | None
 
 

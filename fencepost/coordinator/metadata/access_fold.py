@@ -71,10 +71,9 @@ class AccessFold:
             case BrokerRegistrationChangeRecord():
                 self._change_broker(offset, record)
             case UserScramCredentialRecord():
-                credential = ScramCredential(record.salt, record.stored_key, record.server_key, record.iterations)
-                self._scram.put(ScramUser(record.name, record.mechanism), credential)
+                self._scram.put(ScramUser(*record[:2]), ScramCredential(*record[2:]))
             case RemoveUserScramCredentialRecord():
-                user = ScramUser(record.name, record.mechanism)
+                user = ScramUser(*record)
                 if self._scram.get(user) is None:
                     raise MetadataCorrupt(offset, f"user {record.name} has no password of mechanism {record.mechanism}")
                 self._scram.put(user, None)
@@ -83,7 +82,7 @@ class AccessFold:
             case AccessControlEntryRecord():
                 if self._acls.get(record.id) is not None:
                     raise MetadataCorrupt(offset, f"the ACL id {record.id.hex()} is in use")
-                self._acls.put(record.id, acl_of(record))
+                self._acls.put(record.id, Acl(*record[1:]))
             case RemoveAccessControlEntryRecord():
                 if self._acls.get(record.id) is None:
                     raise MetadataCorrupt(offset, f"no ACL has the id {record.id.hex()}")
@@ -146,19 +145,6 @@ class AccessFold:
         if users := self._scram.keys():
             changes.append(ScramUsersChanged(users))
         return changes
-
-
-def acl_of(record: AccessControlEntryRecord) -> Acl:
-    """The ACL that a record brings."""
-    return Acl(
-        record.resource_type,
-        record.resource_name,
-        record.pattern_type,
-        record.principal,
-        record.host,
-        record.operation,
-        record.permission_type,
-    )
 
 
 def _by_type(part: tuple[str, str | None]) -> str:

@@ -29,16 +29,19 @@ class ConfigResource(NamedTuple):
 
 
 class PartitionImage(NamedTuple):
-    """Who holds and who leads one partition; `directories` has one entry for each replica, or is empty."""
+    """Who holds and who leads one partition; `directories` has one entry for each replica, or is empty.
+
+    The fields are those of a PartitionRecord behind number and topic, in its order.
+    """
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    leader: int
-    leader_epoch: int = 0
-    partition_epoch: int = 0
     removing_replicas: tuple[int, ...] = ()
     adding_replicas: tuple[int, ...] = ()
+    leader: int = -1
     leader_recovery_state: int = 0
+    leader_epoch: int = 0
+    partition_epoch: int = 0
     directories: tuple[bytes, ...] = ()
     eligible_leader_replicas: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
@@ -68,7 +71,7 @@ NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Acl(NamedTuple):
-    """Who may, or must not, do what with which resources; the numbers are those of Kafka's ACL requests."""
+    """Who may, or must not, do what with which resources: an AccessControlEntryRecord's fields behind its id."""
 
     resource_type: int
     resource_name: str
@@ -87,7 +90,7 @@ class ScramUser(NamedTuple):
 
 
 class ScramCredential(NamedTuple):
-    """What a password is checked by; it can not be told from this."""
+    """What a password is checked by; it can not be told from this. A UserScramCredentialRecord is user and this."""
 
     salt: bytes
     stored_key: bytes

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from typing import Any
 
 from fencepost.coordinator.metadata.access_fold import AccessFold, AccessRecord
 from fencepost.coordinator.metadata.delta import (
@@ -263,22 +264,9 @@ def _has_eligible(partition: PartitionImage) -> bool:
 
 
 @lru_cache(maxsize=1024)
-def _partition_of(fields: tuple[object, ...]) -> PartitionImage:
+def _partition_of(fields: tuple[Any, ...]) -> PartitionImage:
     """What a PartitionRecord says beside number and topic: one value for all that are alike, of which there are few."""
-    like = PartitionRecord(0, b"", *fields)  # type: ignore[arg-type]
-    return PartitionImage(
-        like.replicas,
-        like.isr,
-        like.leader,
-        like.leader_epoch,
-        like.partition_epoch,
-        like.removing_replicas,
-        like.adding_replicas,
-        like.leader_recovery_state,
-        like.directories,
-        like.eligible_leader_replicas or (),
-        like.last_known_elr or (),
-    )
+    return PartitionImage._make(() if part is None else part for part in fields)
 
 
 def changed_partition(partition: PartitionImage, record: PartitionChangeRecord) -> PartitionImage:

@@ -276,10 +276,6 @@ class MetadataService:
         reply = await self._change(decide, name)
         return AppliedEdits([reply] * max(count, 1), None) if isinstance(reply, Outcome) else reply
 
-    async def create_topic_if_allowed(self, name: str) -> ErrorCode:
-        """As `create_topics_if_allowed`, for one."""
-        return (await self.create_topics_if_allowed([name]))[name]
-
     async def create_topics_if_allowed(self, names: Collection[str]) -> dict[str, ErrorCode]:
         """Make sure that topics exist which somebody asked for; NONE for those that do now, however many ask at once.
 

@@ -30,7 +30,7 @@ class Topics:
 
     @property
     def image(self) -> MetadataImage:
-        partition = PartitionImage((1,), (1,), 1)
+        partition = PartitionImage((1,), (1,), leader=1)
         topics = [TopicImage(name, self._id(name), (partition,) * 3) for name in sorted(self.names)]
         by_name = {topic.name: topic for topic in topics}
         return MetadataImage(len(topics), by_name, {topic.topic_id: topic for topic in topics})

@@ -212,7 +212,7 @@ async def test_a_log_that_refuses_a_single_batch_changes_nothing_and_is_an_answe
     updated = await refused(service.update_features, [FeatureUpdate("transaction.version", 1, 2)])
     codes = {outcome.code for outcome in (created.outcome, deleted.outcome, grown, altered, updated)}
     assert (codes, name) == ({ErrorCode.NOT_CONTROLLER}, "b")
-    assert await refused(service.create_topic_if_allowed, "a") is ErrorCode.LEADER_NOT_AVAILABLE
+    assert await refused(service.create_topics_if_allowed, ["a"]) == {"a": ErrorCode.LEADER_NOT_AVAILABLE}
     with pytest.raises(LogWriteFailed):
         await refused(service.next_producer_id)
     assert service.image is before
@@ -264,7 +264,7 @@ async def test_many_who_ask_for_a_topic_at_once_create_it_once(autojump_clock: t
     codes: list[ErrorCode] = []
 
     async def ask() -> None:
-        codes.append(await cluster.service.create_topic_if_allowed("a"))
+        codes.extend((await cluster.service.create_topics_if_allowed(["a"])).values())
         assert user_topics(cluster.service) == {"a": 4}, "NONE means that it can be used now"
 
     async with trio.open_nursery() as nursery:
@@ -280,11 +280,13 @@ def record_id(cluster) -> bytes:
 
 async def test_auto_creation_can_be_off_and_refuses_bad_names() -> None:
     off = await started(config=load_config(assignments=["auto.create.topics.enable=false"]))
-    assert await off.service.create_topic_if_allowed("a") is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert await off.service.create_topic_if_allowed("a/b") is ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert await off.service.create_topic_if_allowed("__consumer_offsets") is ErrorCode.NONE
+    assert await off.service.create_topics_if_allowed(["a", "a/b", "__consumer_offsets"]) == {
+        "a": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        "a/b": ErrorCode.INVALID_TOPIC_EXCEPTION,
+        "__consumer_offsets": ErrorCode.NONE,
+    }
     on = await started()
-    assert await on.service.create_topic_if_allowed("a/b") is ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert await on.service.create_topics_if_allowed(["a/b"]) == {"a/b": ErrorCode.INVALID_TOPIC_EXCEPTION}
     assert user_topics(on.service) == {}
 
 

@@ -58,7 +58,6 @@ class CleaningLimits(NamedTuple):
 class CleaningStats:
     """What one compaction did."""
 
-    mapped_bytes: int = 0
     read_bytes: int = 0
     written_bytes: int = 0
     records_read: int = 0
@@ -128,7 +127,6 @@ class Cleaning:
                 self._stand(segment)
                 for _ in transactions.aborted.reach(header.next_offset):
                     yield 0
-                self.stats.mapped_bytes += header.size_bytes
                 if header.is_control:
                     transactions.marker(header, _readable(segment, position, header, data))
                 elif not transactions.data(header) and header.last_offset >= start and header.record_count:

@@ -31,8 +31,8 @@ RESTORE = "Records that were acknowledged are hurt: restore the file from a back
 ROOM = "The broker reserves room ahead of its flushes; it goes when the log is closed, or at the next start"
 TORN = "A crash leaves this: it was never acknowledged, and the next start cuts it off"
 
-RecordCheck = Callable[[BatchHeader, list[Record]], str | None]
-"""Says what is wrong with the records of a batch beyond their bytes, for logs whose records have a meaning here."""
+RecordCheck = Callable[[Record], str | None]
+"""Says what is wrong with a record beyond its bytes, for logs whose records have a meaning here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +211,9 @@ class PartitionCheck:
             meaning = "The checksum is right, so its producer wrote it so; searches by time may miss a record"
             self._report.add(Level.WARNING, file, what, meaning, position=position, offset=header.base_offset)
         if self._expected.records is not None and not header.is_control:
-            return self._expected.records(header, records)
+            for record in records:
+                if (wrong := self._expected.records(record)) is not None:
+                    return f"the record at offset {record.offset} {wrong}"
         return None
 
     def _check_epoch(self, file: str, position: int, header: BatchHeader) -> None:

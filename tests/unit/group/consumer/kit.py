@@ -23,7 +23,7 @@ def topic_id(name: str) -> bytes:
 
 def image(**sizes: int) -> MetadataImage:
     """A cluster with topics of so many partitions."""
-    one = PartitionImage((1,), (1,), 1)
+    one = PartitionImage((1,), (1,), leader=1)
     topics = {name: TopicImage(name, topic_id(name), (one,) * size) for name, size in sizes.items()}
     return MetadataImage(len(topics), topics, {topic.topic_id: topic for topic in topics.values()})
 
