@@ -82,6 +82,11 @@ class PartitionCoordinatorLog:
         log.follower = self
 
     @property
+    def is_disowned(self) -> bool:
+        """Whether the partition is not this broker's any more."""
+        return self._log.disowned
+
+    @property
     def newest(self) -> LogTicket:
         """A ticket for all that was appended so far."""
         return LogTicket(self._commit, self._log.newest_ticket())
@@ -200,9 +205,9 @@ class InternalTopicLogs:
         return self._count
 
     def log(self, partition: int) -> CoordinatorLog:
-        """The log of `partition`, made on first use."""
+        """The log of `partition`, made on first use, and again where the partition went and came back."""
         found = self._logs.get(partition)
-        if found is None:
+        if found is None or found.is_disowned:
             assert 0 <= partition < self._count, f"{self._topic} has no partition {partition}"
             try:
                 log = self._open_log(TopicPartition(self._topic, partition))

@@ -90,8 +90,8 @@ class Partitions:
         """Another broker leads the partition from now on."""
         self._elsewhere[tp] = leader
         self._offline.discard(tp)
-        if self._owned.pop(tp, None) is not None:
-            self._logs.release(tp, f"broker {leader.node_id} leads {tp}")
+        self._owned.pop(tp, None)
+        self._logs.release(tp, f"broker {leader.node_id} leads {tp}")  # housekeeping may have opened it, too
 
     def begin_opening(self, tp: TopicPartition) -> None:
         """The partition becomes ours, and is not ready yet."""

@@ -73,6 +73,8 @@ class LateLogView:
         """Offsets whose bytes are not here."""
         self._config = LogConfig()
         self._waiting: list[tuple[bytes, BatchHeader]] = []
+        self._fixed: set[int] = set()
+        """Where waiting appends begin that may not be shifted."""
         self._seen = self.end_offset = rows.end_offset
         self._outcome: tuple[int, list[bytes], int] | None = None
         self._listener: RowListener | None = None
@@ -102,6 +104,9 @@ class LateLogView:
         self.written_bytes += len(batch)
         return None
 
+    def fix_newest(self) -> None:
+        self._fixed.add(read_header(self._waiting[-1][0]).base_offset)
+
     def note_aborted(self, aborted: AbortedTransaction) -> None:
         self.rows.note_aborted(aborted)
 
@@ -128,7 +133,8 @@ class LateLogView:
         foreign = self.rows.since(self._seen)
         theirs = {read_header(row).producer_id for row in foreign}
         own = {header.producer_id for _, header in chosen if header.producer_id >= 0}
-        refused = foreign and (self.refuses_shifts or own & theirs)
+        fixed = any(read_header(data).base_offset in self._fixed for data, _ in chosen)
+        refused = foreign and (self.refuses_shifts or fixed or own & theirs)
         self._outcome = (0 if refused else len(chosen), foreign, self.rows.end_offset)
         for data, _ in () if refused else chosen:
             self.rows.write(data, self._config)
@@ -140,6 +146,7 @@ class LateLogView:
         (count, foreign, foreign_end), self._outcome = self._outcome, None
         if foreign:
             self._waiting.clear()
+            self._fixed.clear()
             self.end_offset = self._seen = foreign_end
             if self._listener is not None:
                 self._listener.foreign(foreign)

@@ -26,6 +26,7 @@ from fencepost.broker.log.results import FlushedLog, LogFollower, Ticket
 from fencepost.broker.log.storage.store import Bytes
 from fencepost.broker.log.validation import Accepted
 from fencepost.protocol.batch_header import BatchHeader, read_header
+from fencepost.protocol.errors import ErrorCode
 
 
 class _Log(FlushedLog, Protocol):
@@ -60,6 +61,7 @@ class _Waiting:
         "commit",
         "coordinator_epoch",
         "data",
+        "fixed",
         "guard",
         "header",
         "is_marker",
@@ -80,6 +82,8 @@ class _Waiting:
         self.transaction_version = transaction_version
         self.origin = AppendOrigin.COORDINATOR
         self.guard: VerificationGuard | None = None
+        self.fixed = False
+        """It stands where it was expected to, or nowhere."""
         self.removed: VerificationGuard | None = None
         """The guard that this append took away from the producers' state, to be put back when it is undone."""
         self.is_marker = False
@@ -92,6 +96,7 @@ class LateAppends:
 
     def __init__(self, log: _Log, late: LateLog) -> None:
         self._log = log
+        self._late = late
         self._stored = log.segments
         self._bound = log.producers.copy()
         self._bound_end = log.segments.end_offset
@@ -109,11 +114,16 @@ class LateAppends:
         origin: AppendOrigin,
         transaction_version: int,
         guard: VerificationGuard | None,
+        *,
+        fixed: bool,
     ) -> Ticket:
-        """Append one checked batch, of which a copy is kept: its buffer is the connection's."""
+        """Append one checked batch, of which a copy is kept: its buffer is the connection's.
+
+        A `fixed` one is refused where rows of other writers come first.
+        """
         ticket = Ticket(self._log, 0, log_append_time_ms=accepted.log_append_time_ms)
         append = _Waiting(bytearray(accepted.batch), accepted.header, ticket, transaction_version)
-        append.origin, append.guard = origin, guard
+        append.origin, append.guard, append.fixed = origin, guard, fixed
         self._try(append, again=False)
         return ticket
 
@@ -132,6 +142,10 @@ class LateAppends:
 
     def _try(self, append: _Waiting, again: bool) -> None:
         """Check the append where the log ends now, and hand it to the store; `again`: after it was undone."""
+        if append.fixed and again:
+            why = f"{self._log.tp} is written by another broker"
+            self._refuse(append, Refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER, why), again)
+            return
         refused = self._try_marker(append) if append.is_marker else self._try_data(append)
         if isinstance(refused, BatchMetadata):
             self._repeat(append, refused)
@@ -183,6 +197,8 @@ class LateAppends:
         refusal = self._log.write_row(base_offset, append.data, append.header, append.header.max_timestamp)
         if refusal is None:
             self._waiting.append(append)
+            if append.fixed:
+                self._late.fix_newest()
             _place(append.tickets, base_offset, base_offset + append.header.last_offset_delta + 1)
         return refusal
 

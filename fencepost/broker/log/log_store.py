@@ -76,6 +76,9 @@ class LateLog(Protocol):
     def follow(self, listener: RowListener) -> None:
         """Tell `listener` what becomes of appends, and which rows others wrote."""
 
+    def fix_newest(self) -> None:
+        """The newest append stands where it was expected to, or nowhere: other writers' rows refuse it."""
+
     def deliver(self) -> None:
         """Tell the listener, on the event loop, what became of the last `sync_targets`, which a thread synced."""
 

@@ -149,7 +149,7 @@ class PartitionLog:
     ) -> Ticket:
         """Append one whole batch (rows P2 to P5, L7 to L9); offsets go into `batch` itself where it is writable.
 
-        With `expected_offset` only if the log ends there, else NOT_LEADER_OR_FOLLOWER: somebody else wrote.
+        With `expected_offset` there or nowhere: NOT_LEADER_OR_FOLLOWER where somebody else wrote.
         `guard` is what `verify` gave before the coordinator was asked about the batch's transaction. `header` is that
         of a batch which this broker has just made: its bytes are not looked at; nor are they where `check_batch` has
         `checked` them already.
@@ -161,7 +161,7 @@ class PartitionLog:
         if isinstance(verdict, Refusal):
             return self._refused(verdict)
         if self._late is not None and expected_offset in (None, self.log_end_offset):
-            return self._late.append(verdict, origin, transaction_version, guard)
+            return self._late.append(verdict, origin, transaction_version, guard, fixed=expected_offset is not None)
         data, header, append_time_ms = verdict
         entry = None
         base_offset = self.segments.end_offset if expected_offset is None else expected_offset

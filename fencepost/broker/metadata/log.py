@@ -44,6 +44,8 @@ class MetadataPartitionLog:
         self._commit = commit
         self._records = PartitionCoordinatorLog(log, commit)
         self._end_offset = log.log_start_offset
+        self._appended: Ticket | None = None
+        """The last append, if what `end_offset` stands for ends with it."""
 
     @property
     def end_offset(self) -> int:
@@ -54,7 +56,7 @@ class MetadataPartitionLog:
         batch = build_batch([(now_ms, None, value, ()) for value in values])
         info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms, expected_offset=self._end_offset)
         if info.error is ErrorCode.NONE:
-            self._end_offset = info.end_offset
+            self._end_offset, self._appended = info.end_offset, info
             return LogTicket(self._commit, info)
         why = f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}"
         if info.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -63,11 +65,11 @@ class MetadataPartitionLog:
 
     @property
     def newest(self) -> LogTicket:
-        return LogTicket(self._commit, Ticket(self._log, self._end_offset))
+        return LogTicket(self._commit, self._appended or Ticket(self._log, self._end_offset))
 
     def read(self) -> Iterator[LoggedBatch]:
         for next_offset, batch in self._records.replay_from(self._end_offset):
-            self._end_offset = next_offset
+            self._end_offset, self._appended = next_offset, None
             values = None if batch.marker_commits is not None else [value or b"" for _, value in batch.records]
             yield LoggedBatch(batch.base_offset, next_offset, batch.timestamp_ms, values)
 
@@ -75,7 +77,7 @@ class MetadataPartitionLog:
         if not self._log.log_start_offset <= offset <= self._log.log_end_offset:
             why = f"goes from offset {self._log.log_start_offset} to {self._log.log_end_offset}, not to {offset}"
             raise LogUnreadable(f"{self._log.store.place} {why}")
-        self._end_offset = offset
+        self._end_offset, self._appended = offset, None
 
 
 def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig) -> PartitionLog:

@@ -265,9 +265,7 @@ class MetadataJournal:
         try:
             self._log.append(piece.values, self._clock.now_ms())
         except LogSuperseded as error:
-            self.active = False
-            logger.error("another controller has written to the metadata log, this one steps down: %s", error)
-            raise LogSuperseded(ErrorCode.NOT_CONTROLLER, str(error)) from error
+            raise self._stepping_down(error) from error
         self.bytes_read += sum(map(len, piece.values))
         changes = self._loader.load_batch(base_offset, piece.entries)
         self._pending.append(_Pending(self._log.end_offset, self._loader.image, changes))
@@ -299,9 +297,17 @@ class MetadataJournal:
     async def _durable(self, ticket: Ticket) -> None:
         try:
             await ticket.durable()
+        except LogSuperseded as error:
+            self._revert()
+            raise self._stepping_down(error) from error
         except LogWriteFailed:
             self._revert()
             raise
+
+    def _stepping_down(self, error: LogSuperseded) -> LogSuperseded:
+        self.active = False
+        logger.error("another controller has written to the metadata log, this one steps down: %s", error)
+        return LogSuperseded(ErrorCode.NOT_CONTROLLER, str(error))
 
     def show(self, end_offset: int) -> None:
         """Put every state up to `end_offset` into `image`, in order, and tell the observer."""
@@ -320,6 +326,7 @@ class MetadataJournal:
         self.active = False
         self._pending.clear()
         self._loader = MetadataLoader(self.image)
+        self._log.seek(self.image.offset)
 
 
 def _piece(entries: list[MetadataEntry]) -> Piece:

@@ -21,6 +21,8 @@ class MetadataLog(Protocol):
 
     An append is conditional on that. Where another controller wrote meanwhile it changes nothing and raises
     LogSuperseded, which is how the old one hears that it is one no more; `read` then gives what the other one wrote.
+    Where the log learns that only later, the append's ticket raises it, and so do those of all appends after it: `seek`
+    goes back to where they began.
     """
 
     @property

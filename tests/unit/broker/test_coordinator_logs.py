@@ -106,6 +106,21 @@ async def test_internal_topics_open_logs_on_first_use_and_know_those_on_disk(
     directory.close()
 
 
+async def test_a_log_that_was_given_up_and_comes_back_is_opened_anew(tmp_path: Path, commit: LogFlusher) -> None:
+    directory = LogDirectory.open(tmp_path)
+
+    def open_partition(tp: TopicPartition) -> PartitionLog:
+        return directory.create(tp, bytes(15) + b"x", LogConfig())
+
+    logs = InternalTopicLogs(TP.topic, 50, commit, open_partition, directory.partitions)
+    await logs.log(31).append([(b"k", b"v")], NOW_MS).durable()
+    directory.release(TopicPartition(TP.topic, 31), "broker 7 leads it")
+    ticket = logs.log(31).append([(b"k", b"w")], NOW_MS)
+    await ticket.durable()
+    assert ticket.end_offset == 2
+    directory.close()
+
+
 @pytest.mark.parametrize("config", [LogConfig(), LogConfig(message_timestamp_type="LogAppendTime")])
 async def test_a_single_record_is_kept_as_it_would_be_were_its_batch_checked(
     tmp_path: Path, commit: LogFlusher, config: LogConfig

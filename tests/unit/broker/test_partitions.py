@@ -71,6 +71,16 @@ async def test_a_foreign_partition_is_refused_with_its_leader_and_where_he_is(no
     assert (await listed(node)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+async def test_a_partition_whose_log_nobody_has_asked_for_yet_is_given_up_as_well(node: Node) -> None:
+    """Housekeeping opens logs, too."""
+    topic_id = node.metadata.image.topics_by_name["t"].topic_id
+    log = node.logs.create(T0, topic_id, node.metadata.log_config("t"))
+    assert T0 not in dict(node.partitions.owned())
+    node.partitions.give_up(T0, OTHER)
+    assert log.disowned
+    assert node.logs.opened(T0) is None
+
+
 async def test_an_opening_partition_is_refused_without_a_leader_and_served_when_it_is_open(node: Node) -> None:
     """As in Kafka before a new leader has taken over: the client asks for the metadata and tries again."""
     await produced(node)
