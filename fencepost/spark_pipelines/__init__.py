@@ -3,14 +3,20 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.spark_pipelines.auditing.findings import AuditReport, PartitionReport
-    from fencepost.spark_pipelines.auditing.run import audit, batches
-    from fencepost.spark_pipelines.errors import MissingPart, PipelineError
-    from fencepost.spark_pipelines.etl_query import etl
-    from fencepost.spark_pipelines.export_store import Manifest, manifests
-    from fencepost.spark_pipelines.exporting import export, read_export
-    from fencepost.spark_pipelines.session import need_spark, spark_session
-    from fencepost.spark_pipelines.shape import Shape
+    from fencepost.spark_pipelines.auditing.findings import AuditReport as AuditReport
+    from fencepost.spark_pipelines.auditing.findings import PartitionReport as PartitionReport
+    from fencepost.spark_pipelines.auditing.run import audit as audit
+    from fencepost.spark_pipelines.auditing.run import batches as batches
+    from fencepost.spark_pipelines.errors import MissingPart as MissingPart
+    from fencepost.spark_pipelines.errors import PipelineError as PipelineError
+    from fencepost.spark_pipelines.etl_query import etl as etl
+    from fencepost.spark_pipelines.export_store import Manifest as Manifest
+    from fencepost.spark_pipelines.export_store import manifests as manifests
+    from fencepost.spark_pipelines.exporting import export as export
+    from fencepost.spark_pipelines.exporting import read_export as read_export
+    from fencepost.spark_pipelines.session import need_spark as need_spark
+    from fencepost.spark_pipelines.session import spark_session as spark_session
+    from fencepost.spark_pipelines.shape import Shape as Shape
 
 _PLACES = {
     "AuditReport": "auditing.findings",
@@ -29,22 +35,7 @@ _PLACES = {
     "spark_session": "session",
 }
 
-__all__ = [
-    "AuditReport",
-    "Manifest",
-    "MissingPart",
-    "PartitionReport",
-    "PipelineError",
-    "Shape",
-    "audit",
-    "batches",
-    "etl",
-    "export",
-    "manifests",
-    "need_spark",
-    "read_export",
-    "spark_session",
-]
+__all__ = sorted(_PLACES)
 
 
 def __getattr__(name: str) -> Any:

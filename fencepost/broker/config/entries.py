@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from fencepost.broker.config.broker_config import ALIASES, SETTINGS, BrokerConfig
 from fencepost.broker.config.fields import Kind, Update, format_value
-from fencepost.broker.config.topic_config import Dynamic, Origin, chain
+from fencepost.broker.config.topic_config import Dynamic, Origin, broker_origins, chain
 from fencepost.broker.config.topic_settings import TOPIC_SETTINGS, TopicSetting
 from fencepost.broker.config.without_effect import WITHOUT_EFFECT
 from fencepost.protocol.admin_enums import ConfigSource
@@ -50,15 +50,7 @@ def broker_entries(broker: BrokerConfig, dynamic: Dynamic) -> list[ConfigEntry]:
     for name, setting in sorted({**WITHOUT_EFFECT, **SETTINGS}.items()):
         if not setting.served and name not in dynamic.node and name not in dynamic.cluster:
             continue  # Kafka lists it only where somebody set it
-        origins = [
-            Origin(name, layer[name], source)
-            for layer, source in (
-                (dynamic.node, ConfigSource.BROKER),
-                (dynamic.cluster, ConfigSource.ALL_BROKERS),
-                (broker.given, ConfigSource.STATIC_BROKER),
-            )
-            if name in layer
-        ]
+        origins = broker_origins([name], broker, dynamic)
         default = format_value(setting.default)
         if default is not None:
             origins.append(Origin(name, default, ConfigSource.DEFAULT))

@@ -7,7 +7,7 @@ from typing import Any
 from fencepost.broker.config.broker_config import SETTINGS, BrokerConfig
 from fencepost.broker.config.entries import ConfigEntry
 from fencepost.broker.config.fields import format_value
-from fencepost.broker.config.topic_config import Dynamic, Origin
+from fencepost.broker.config.topic_config import Dynamic, Origin, broker_origins
 from fencepost.protocol.admin_enums import ConfigSource
 
 GROUP_SETTINGS: Mapping[str, str] = MappingProxyType(
@@ -50,15 +50,7 @@ def group_entries(configs: Mapping[str, str], broker: BrokerConfig, dynamic: Dyn
     for name, behind in GROUP_SETTINGS.items():
         setting = SETTINGS[behind]
         origins = [Origin(name, configs[name], ConfigSource.GROUP)] if name in configs else []
-        origins += [
-            Origin(behind, layer[behind], source)
-            for layer, source in (
-                (dynamic.node, ConfigSource.BROKER),
-                (dynamic.cluster, ConfigSource.ALL_BROKERS),
-                (broker.given, ConfigSource.STATIC_BROKER),
-            )
-            if behind in layer
-        ]
+        origins += broker_origins([behind], broker, dynamic)
         origins.append(Origin(behind, format_value(setting.default), ConfigSource.DEFAULT))
         first = origins[0]
         found.append(ConfigEntry(name, first.value, first.source, False, setting.kind, setting.doc, tuple(origins)))

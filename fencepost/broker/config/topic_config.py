@@ -1,6 +1,6 @@
 """Every topic-level configuration of Kafka: type, bounds, the broker settings it falls back to, and who said what."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -59,16 +59,10 @@ def chain(name: str, overrides: Mapping[str, str], broker: BrokerConfig, dynamic
     found: list[Origin] = []
     if name in overrides:
         found.append(Origin(name, overrides[name], ConfigSource.TOPIC))
-    layers: tuple[tuple[Mapping[str, str | None], ConfigSource], ...] = (
-        (dynamic.node, ConfigSource.BROKER),
-        (dynamic.cluster, ConfigSource.ALL_BROKERS),
-        (broker.given, ConfigSource.STATIC_BROKER),
-    )
-    for layer, source in layers:
-        for synonym in entry.synonyms:
-            text = layer.get(synonym.name)
-            if text is not None:
-                found.append(Origin(synonym.name, _in_topic_unit(text, synonym), source))
+    synonyms = {synonym.name: synonym for synonym in entry.synonyms}
+    for origin in broker_origins(synonyms, broker, dynamic):
+        if origin.value is not None:
+            found.append(origin._replace(value=_in_topic_unit(origin.value, synonyms[origin.name])))
     for synonym in entry.synonyms:
         default = format_value(SETTINGS[synonym.name].default)
         if default is not None:
@@ -76,6 +70,16 @@ def chain(name: str, overrides: Mapping[str, str], broker: BrokerConfig, dynamic
     if not entry.synonyms:
         found.append(Origin(name, format_value(entry.setting.default), ConfigSource.DEFAULT))
     return found
+
+
+def broker_origins(names: Iterable[str], broker: BrokerConfig, dynamic: Dynamic) -> list[Origin]:
+    """Who set the broker's settings of these names, strongest first."""
+    layers: tuple[tuple[Mapping[str, str | None], ConfigSource], ...] = (
+        (dynamic.node, ConfigSource.BROKER),
+        (dynamic.cluster, ConfigSource.ALL_BROKERS),
+        (broker.given, ConfigSource.STATIC_BROKER),
+    )
+    return [Origin(name, layer[name], source) for layer, source in layers for name in names if name in layer]
 
 
 def _in_topic_unit(text: str, synonym: Synonym) -> str:

@@ -1,6 +1,7 @@
 """What records about brokers, ACLs, quotas and passwords change about an image."""
 
 from dataclasses import replace
+from operator import attrgetter, itemgetter
 from typing import assert_never
 
 from fencepost.coordinator.metadata.delta import (
@@ -15,7 +16,6 @@ from fencepost.coordinator.metadata.image import Acl, MetadataImage, QuotaEntity
 from fencepost.coordinator.metadata.overlay import Overlay
 from fencepost.protocol.metadata_record_types import (
     AccessControlEntryRecord,
-    BrokerFeature,
     BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     FenceBrokerRecord,
@@ -58,7 +58,7 @@ class AccessFold:
         """Take in one record. Raises MetadataCorrupt where it cannot follow what was before."""
         match record:
             case RegisterBrokerRecord():
-                features = tuple(sorted(record.features, key=_name_of))
+                features = tuple(sorted(record.features, key=attrgetter("name")))
                 self._brokers.put(record.broker_id, record._replace(features=features))
             case RegisterControllerRecord():
                 self._controllers.put(record.controller_id, record)
@@ -109,7 +109,7 @@ class AccessFold:
         self._brokers.put(record.broker_id, broker)
 
     def _set_quota(self, record: ClientQuotaRecord) -> None:
-        entity = tuple(sorted(((part.entity_type, part.entity_name) for part in record.entity), key=_by_type))
+        entity = tuple(sorted(((part.entity_type, part.entity_name) for part in record.entity), key=itemgetter(0)))
         if entity not in self._quotas:
             self._quotas[entity] = dict(self._image.quotas.get(entity, {}))
         if record.remove:
@@ -145,11 +145,3 @@ class AccessFold:
         if users := self._scram.keys():
             changes.append(ScramUsersChanged(users))
         return changes
-
-
-def _by_type(part: tuple[str, str | None]) -> str:
-    return part[0]
-
-
-def _name_of(feature: BrokerFeature) -> str:
-    return feature.name

@@ -3,7 +3,7 @@
 import errno
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -179,17 +179,10 @@ class FileStore:
 
     def sync_file(self, name: str) -> None:
         """Make what was written to a file durable, if it is there; callable from any thread. Raises OSError."""
-        path = self._path_of(name)
         try:
-            fd = self.disk.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0)
+            self._sync(self._path_of(name), os.O_NOFOLLOW, self.disk.fdatasync, "fdatasync")
         except FileNotFoundError:
             return
-        try:
-            self.disk.fdatasync(fd)
-        except OSError as error:
-            raise FlushFailed(error.errno, f"fdatasync: {error.strerror}", path) from error
-        finally:
-            self.disk.close(fd)
 
     def entry_targets(self) -> list[SyncTask]:
         sync_targets: list[SyncTask] = []
@@ -214,11 +207,14 @@ class FileStore:
         self._durable_changes = max(self._durable_changes, changes)
 
     def _sync_directory(self, path: str) -> None:
-        fd = self.disk.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, 0)
+        self._sync(path, os.O_DIRECTORY, self.disk.fsync, "fsync of the directory")
+
+    def _sync(self, path: str, flags: int, sync: Callable[[int], None], what: str) -> None:
+        fd = self.disk.open(path, os.O_RDONLY | os.O_CLOEXEC | flags, 0)
         try:
-            self.disk.fsync(fd)
+            sync(fd)
         except OSError as error:
-            raise FlushFailed(error.errno, f"fsync of the directory: {error.strerror}", path) from error
+            raise FlushFailed(error.errno, f"{what}: {error.strerror}", path) from error
         finally:
             self.disk.close(fd)
 
