@@ -10,6 +10,7 @@ from fencepost.broker.log.storage.store import END_MARK, CorruptLogFile
 from fencepost.protocol.batch_header import HEADER_SIZE, CorruptBatch, check_crc, read_header
 
 _CHUNK_BYTES = 64 << 10
+_ZEROS = bytes(_CHUNK_BYTES)
 
 
 def drop_reserve(segment: Segment) -> int:
@@ -25,7 +26,7 @@ def drop_reserve(segment: Segment) -> int:
 def end_of_batches(segment: Segment) -> int | None:
     """Where the last batch ends and nothing but room follows; None where the file does not end so. Raises OSError."""
     size = segment.size_bytes
-    if size < HEADER_SIZE or any(segment.file.read(size - HEADER_SIZE, HEADER_SIZE)):
+    if size < HEADER_SIZE or not _is_zeros(segment.file.read(size - HEADER_SIZE, HEADER_SIZE)):
         return None
     end = _known_batch(segment, _last_byte(segment))
     try:
@@ -41,7 +42,7 @@ def is_room(file: ReadableFile, start: int, stop: int) -> bool:
     if file.read(start, len(END_MARK)) == END_MARK:
         start += len(END_MARK)
     for position in range(start, stop, _CHUNK_BYTES):
-        if any(file.read(position, min(_CHUNK_BYTES, stop - position))):
+        if not _is_zeros(file.read(position, min(_CHUNK_BYTES, stop - position))):
             return False
     return start < stop
 
@@ -51,11 +52,16 @@ def _last_byte(segment: Segment) -> int:
     position = segment.size_bytes
     while position > 0:
         start = max(0, position - _CHUNK_BYTES)
-        found = len(segment.file.read(start, position - start).rstrip(b"\0"))
-        if found:
-            return start + found - 1
+        data = segment.file.read(start, position - start)
+        if not _is_zeros(data):
+            return start + len(data.rstrip(b"\0")) - 1
         position = start
     return -1
+
+
+def _is_zeros(data: bytes) -> bool:
+    """Of at most a chunk. A comparison takes a thousandth of the time in which Python looks at each byte."""
+    return data == _ZEROS[: len(data)]
 
 
 def _known_batch(segment: Segment, position: int) -> int:
