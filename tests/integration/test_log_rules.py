@@ -115,7 +115,8 @@ def test_i6_the_end_covers_what_was_just_acknowledged_without_a_flush(file_broke
 def test_l10_the_epoch_of_a_log_is_known_before_its_first_record(wire: Wire, topic: str) -> None:
     assert wire.offset_of(topic, EARLIEST).leader_epoch == wire.offset_of(topic, LATEST).leader_epoch == 0
     assert end_of_epoch(wire, topic, 0) == (0, 0)
-    assert end_of_epoch(wire, topic, 7) == (-1, -1)
+    for unseen in (7, -1, -2, -(2**31)):
+        assert end_of_epoch(wire, topic, unseen) == (-1, -1)
     wire.produce(topic, batch_of(b"x"))
     assert end_of_epoch(wire, topic, 0) == (0, 1)
 

@@ -75,7 +75,7 @@ class LeaderEpochs:
 
         (-1, -1) for an epoch this log has not seen the beginning of.
         """
-        if epoch == UNDEFINED_EPOCH or epoch > self.latest:
+        if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self.latest:
             return epoch, log_end_offset
@@ -84,4 +84,4 @@ class LeaderEpochs:
             if known > epoch:
                 return (below if below != UNDEFINED_EPOCH else epoch), start_offset
             below = known
-        raise AssertionError("an epoch below the latest has a successor")
+        return UNDEFINED_EPOCH, UNDEFINED_OFFSET
