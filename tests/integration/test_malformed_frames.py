@@ -8,6 +8,7 @@ import pytest
 
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import write_request_header
+from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.messages.api03_metadata import MetadataRequest
 from fencepost.protocol.registry import API_BY_KEY
 from tests.kit.broker_process import BrokerProcess
@@ -142,6 +143,17 @@ def test_a_bad_batch_is_answered_and_the_connection_lives(
         assert answer.base_offset == -1
         assert wire.produce(topic, batch_of(b"good")).error_code == ErrorCode.NONE
         assert values_in(wire.fetch(topic)) == [b"good"]
+
+
+def test_one_of_very_many_partitions_named_twice_holds_nobody_up(broker_of_module: BrokerProcess) -> None:
+    """Others wait as long as it takes."""
+    asked = [ListOffsetsPartition(partition_index=number, timestamp=-1) for number in [*range(50_000), 0]]
+    with Wire(broker_of_module.connect()) as wire:
+        wire.socket.settimeout(30)
+        answer = wire.call(2, 7, ListOffsetsRequest(topics=[ListOffsetsTopic(name="none", partitions=asked)]))
+    codes = [part.error_code for part in answer.topics[0].partitions]
+    assert codes[0] == codes[-1] == ErrorCode.INVALID_REQUEST
+    assert set(codes[1:-1]) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
 
 def test_claimed_lengths_cost_no_memory(broker: BrokerProcess) -> None:

@@ -6,6 +6,7 @@ versions). v1 answers one offset and its timestamp, v2 brings isolation, v4 lead
 """
 
 import logging
+from collections import Counter
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Protocol
@@ -94,13 +95,13 @@ def _answers(
     node: _Broker, request: ListOffsetsRequest, context: RequestContext, asked: list[TopicPartition], patient: bool
 ) -> Response:
     isolation = IsolationLevel(request.isolation_level)
-    twice = {tp for tp in asked if asked.count(tp) > 1} if len(set(asked)) < len(asked) else set()
+    times = Counter(asked)
     topics = []
     for topic in request.topics:
         answers = []
         for ask in topic.partitions:
             tp = TopicPartition(topic.name, ask.partition_index)
-            if tp in twice:
+            if times[tp] > 1:
                 answers.append(_refuse(ask, ErrorCode.INVALID_REQUEST))
             else:
                 answers.append(_answer(node, tp, ask, isolation, context.api_version, patient))
