@@ -93,6 +93,7 @@ class PartitionCoordinatorLog:
 
     def append(self, records: Sequence[KeyValue], now_ms: int, producer: ProducerTag | None = None) -> LogTicket:
         """Append one atomic batch. Raises LogWriteFailed."""
+        assert records, "a log with an empty batch cannot be read back"
         batch, header = build_own_batch(
             now_ms,
             records,

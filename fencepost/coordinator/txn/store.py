@@ -210,7 +210,9 @@ class TxnStore:
         for start in range(0, len(unused), EXPIRY_BATCH):
             batch = unused[start : start + EXPIRY_BATCH]
             decisions = [machine.decide(name, self.state_of(name), command, now_ms, version) for name, command in batch]
-            yield [record for decision in decisions for record in decision.log]
+            records = [record for decision in decisions for record in decision.log]
+            if records:
+                yield records
 
     # Facts
 

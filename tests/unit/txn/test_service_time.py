@@ -119,6 +119,30 @@ class TestClocks:
         assert [len(batch.records) for batch in log.batches[before:]] == [500, 500, 100]
         assert all(value is None for batch in log.batches[before:] for _, value in batch.records)
 
+    async def test_ids_that_came_into_use_while_others_were_forgotten_write_no_empty_batch_t12(
+        self,
+        nursery: trio.Nursery,
+        world: World,
+        monkeypatch: pytest.MonkeyPatch,
+        autojump_clock: trio.testing.MockClock,
+    ) -> None:
+        """Nobody could read a log back that holds a batch without records."""
+        monkeypatch.setattr("fencepost.coordinator.txn.store.EXPIRY_BATCH", 1)
+        partition = partition_for(TX, 50)
+        other = next(name for name in map(str, range(1_000)) if partition_for(name, 50) == partition)
+        for name in (TX, other):
+            await world.service.init_producer_id(name, 60_000)
+        log = world.logs.logs[partition]
+        log.hold()
+        await trio.sleep(7 * 86_400 + 3_600)
+        assert len(log.batches) == 3, "the first tombstone waits for the disk"
+        nursery.start_soon(world.service.init_producer_id, other, 60_000)
+        await trio.testing.wait_all_tasks_blocked()
+        log.release()
+        await trio.testing.wait_all_tasks_blocked()
+        assert [len(batch.records) for batch in log.batches] == [1] * 4
+        assert [name for name, _ in world.service.store.shards()[0].state.items()] == [other]
+
     async def test_expiry_goes_on_after_a_refused_write(
         self, world: World, autojump_clock: trio.testing.MockClock
     ) -> None:
