@@ -8,6 +8,7 @@ import trio
 from fencepost.coordinator.ports import LogWriteFailed, MarkerWriter, Ticket
 from fencepost.coordinator.txn import markers
 from fencepost.coordinator.txn.commands import WriteMarkers
+from fencepost.coordinator.txn.state import PrepareAbort, PrepareCommit
 from fencepost.coordinator.txn.store import TxnShard, TxnStore
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
@@ -77,15 +78,15 @@ class Completions:
             completion.scope.cancel()
             completion.ended.set()
 
-    async def wait(self, transactional_id: str, deadline: float, just_decided: bool) -> bool:
+    async def wait(self, transactional_id: str, deadline: float) -> bool:
         """Wait until the transaction under way has all its markers; False when the deadline (trio's) comes first.
 
-        Only one that was `just_decided` may be complete already, without ever having been under way.
+        It may have them already: other tasks have run since a request met it in Prepare.
         """
         completion = self._under_way.get(transactional_id)
         if completion is None:
-            is_unloaded = bool(self._store.refusal(transactional_id))
-            assert just_decided or is_unloaded, f"{transactional_id!r} is in Prepare, and nobody writes its markers"
+            is_owed = isinstance(self._store.state_of(transactional_id), PrepareCommit | PrepareAbort)
+            assert not is_owed, f"{transactional_id!r} is in Prepare, and nobody writes its markers"
             return True
         with trio.move_on_at(deadline):
             await completion.ended.wait()

@@ -79,11 +79,11 @@ class RequestPipeline:
                 if isinstance(reply, NeedsProducerId):
                     command = await self.with_fresh_producer_id(command)
                 elif reply.error is ErrorCode.CONCURRENT_TRANSACTIONS:
-                    if not await self._completions.wait(transactional_id, deadline, bool(decision.then)):
+                    if not await self._completions.wait(transactional_id, deadline):
                         return self._explained(transactional_id, command, reply, caller)
                 else:
                     if decision.then or reply.after_markers:
-                        await self._completions.wait(transactional_id, deadline, bool(decision.then))
+                        await self._completions.wait(transactional_id, deadline)
                     try:
                         await ticket.durable()
                     except LogSuperseded:

@@ -11,6 +11,7 @@ from fencepost.coordinator.ports import Marker
 from fencepost.coordinator.txn import codec
 from fencepost.coordinator.txn.completion import WRITTEN_UP_SECONDS
 from fencepost.coordinator.txn.config import TxnConfig
+from fencepost.coordinator.txn.pipeline import resolve
 from fencepost.coordinator.txn.state import Empty, TxnRecord
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.txn.kit import P0, P1, P2, TX, World, begin, committed, write
@@ -219,6 +220,28 @@ class TestEndTxn:
         assert (retried.error, retried.epoch) == (NONE, identity[1] + 1)
         assert committed(world) == ["x"]
         assert len(world.cluster.rounds) == 1
+
+    @pytest.mark.parametrize("request_of", ["the same client", "its next transaction", "another one"])
+    async def test_a_request_begins_to_wait_for_markers_that_are_written_by_then(
+        self, nursery: trio.Nursery, request_of: str
+    ) -> None:
+        """A connection's task takes the answer over a turn of the loop after the decision."""
+        world = World()
+        service = await world.start(nursery)
+        identity = producer_id, epoch = await begin(world, P0)
+        world.cluster.gate = trio.Event()
+        nursery.start_soon(lambda: service.end_txn(TX, *identity, True, client_version=2))
+        await trio.testing.wait_all_tasks_blocked()
+        if request_of == "the same client":
+            soon, expected = service.ending(TX, *identity, True, client_version=2), NONE
+        elif request_of == "its next transaction":
+            soon, expected = service.adding(TX, producer_id, epoch + 1, frozenset({P1}), 2, None), NONE
+        else:
+            soon = service.ending(TX, producer_id, epoch + 1, True, client_version=2)
+            expected = ErrorCode.INVALID_TXN_STATE
+        world.cluster.gate.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await resolve(soon)).error is expected
 
     async def test_markers_are_tried_again_until_every_partition_has_one(
         self, world: World, autojump_clock: trio.testing.MockClock
