@@ -20,7 +20,7 @@ from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer_service import ConsumerGroups
 from fencepost.coordinator.group.decision import ClassicDecision
 from fencepost.coordinator.group.effects import Effects
-from fencepost.coordinator.group.parking import Parking, settled, unless_refused
+from fencepost.coordinator.group.parking import Parking, settled
 from fencepost.coordinator.group.shards import GroupShard, GroupShards
 from fencepost.coordinator.group.state import (
     CompletingRebalance,
@@ -87,7 +87,7 @@ class ClassicGroups:
             return JoinReply(command.member_id, shard.refusal)
         try:
             if command.group_id in shard.state.consumers and not self._consumers.make_way(shard, command.group_id):
-                return unless_refused(self._consumers.join(shard, command), command.refused)
+                return self._consumers.join(shard, command)
             group = shard.state.group(command.group_id)
             new_member_id = command.member_id or intern(
                 f"{command.group_instance_id or command.client_id}-{self._new_id()}"
@@ -119,7 +119,7 @@ class ClassicGroups:
             return SyncReply(shard.refusal)
         try:
             if command.group_id in shard.state.consumers:
-                return unless_refused(self._consumers.sync(shard, command), SyncReply)
+                return self._consumers.sync(shard, command)
             group = shard.state.group(command.group_id)
             decision = classic.sync(group, command, self._clock.now_ms())
             return self._answer(shard, command, group, decision, self._effects.syncs, notes.syncing)

@@ -16,6 +16,7 @@ from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply, check
 from fencepost.coordinator.group.decision import GroupDecision
 from fencepost.coordinator.group.effects import Effects
+from fencepost.coordinator.group.parking import settled
 from fencepost.coordinator.group.records import GroupRemoved
 from fencepost.coordinator.group.shards import GroupShard, GroupShards
 from fencepost.coordinator.group.state import Dead, Empty
@@ -191,27 +192,26 @@ class ConsumerGroups:
         logger.info("group %s: the empty consumer group becomes one of the classic protocol", group_id)
         return True
 
-    async def join(self, shard: GroupShard, command: Join) -> JoinReply:
+    def join(self, shard: GroupShard, command: Join) -> JoinReply | Coroutine[Any, Any, JoinReply]:
         """JoinGroup, to a consumer group with members. Raises LogWriteFailed."""
         context = GroupContext(shard.state.consumers[command.group_id], self._view(command.group_id))
         try:
             reply = classic_members.join(context, command, command.member_id or self._new_id())
         except Refused as refusal:
             return JoinReply(command.member_id, refusal.code)
-        await self._take(
-            shard, context.decided(reply), f"classic member {reply.member_id} joins", context.group
-        ).durable()
-        return reply
+        why = f"classic member {reply.member_id} joins"
+        ticket = self._take(shard, context.decided(reply), why, context.group)
+        return reply if ticket.is_durable else settled(shard, ticket, reply, command.refused)
 
-    async def sync(self, shard: GroupShard, command: Sync) -> SyncReply:
+    def sync(self, shard: GroupShard, command: Sync) -> SyncReply | Coroutine[Any, Any, SyncReply]:
         """SyncGroup. Raises LogWriteFailed."""
         context = GroupContext(shard.state.consumers[command.group_id], self._view(command.group_id))
         try:
             reply = classic_members.sync(context, command)
         except Refused as refusal:
             return SyncReply(refusal.code)
-        await self._take(shard, context.decided(reply), "", context.group).durable()
-        return reply
+        ticket = self._take(shard, context.decided(reply), "", context.group)
+        return reply if ticket.is_durable else settled(shard, ticket, reply, SyncReply)
 
     def beat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
         """Heartbeat of a classic member."""

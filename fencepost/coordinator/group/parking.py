@@ -1,11 +1,11 @@
 """Requests that wait for other members of their group: a Join for the rest to join, a Sync for the leader."""
 
-from collections.abc import Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 from fencepost.coordinator.deferred import Deferred
 from fencepost.coordinator.group.shards import GroupShard
-from fencepost.coordinator.ports import LogWriteFailed, Ticket, coordinator_error
+from fencepost.coordinator.ports import Ticket, coordinator_error
 from fencepost.protocol.errors import ErrorCode
 
 ReplyT = TypeVar("ReplyT")
@@ -82,11 +82,3 @@ async def settled(shard: GroupShard, ticket: Ticket, reply: ReplyT, refused: Cal
     """The reply once `ticket` is durable; `refused` makes the one where it never will be."""
     error = await shard.settled(ticket)
     return refused(coordinator_error(error)) if error else reply
-
-
-async def unless_refused(waiting: Coroutine[Any, Any, ReplyT], refused: Callable[[ErrorCode], ReplyT]) -> ReplyT:
-    """What is waited for, or `refused` where the log did not take it."""
-    try:
-        return await waiting
-    except LogWriteFailed as failed:
-        return refused(coordinator_error(failed.code))

@@ -6,7 +6,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from fencepost.coordinator.group.commands import JoinReply, MemberName
+from fencepost.coordinator.group.commands import JoinReply, MemberName, SyncReply
 from fencepost.coordinator.group.config import GroupConfig
 from fencepost.coordinator.group.consumer import embedded, migration
 from fencepost.coordinator.group.consumer.context import GroupContext, View
@@ -15,6 +15,7 @@ from fencepost.coordinator.group.state import CompletingRebalance, Member, Prepa
 from fencepost.protocol.errors import ErrorCode
 from tests.unit.group.consumer.kit import assignment, image, topic_id
 from tests.unit.group.consumer.service_kit import CONFIG, NONE, WANTS_T, World, given, subscription
+from tests.unit.group.kit import join, sync
 
 
 @pytest.fixture
@@ -154,6 +155,23 @@ class TestDowngrade:
         assert (group.generation, list(group.members)) == (3, [reply.member_id])
         again = await world.again()
         assert isinstance(again.group(), Stable), "what is in the log is the group before its rebalance"
+
+    @pytest.mark.parametrize("asks", ["join", "sync"])
+    async def test_a_classic_member_asks_before_and_is_answered_after_it_g5(self, asks: str) -> None:
+        """Its connection's task takes the answer over a turn of the loop later."""
+        world, reply = await self.mixed()
+        world.log_of().hold()
+        soon: Any
+        if asks == "join":
+            soon = world.service.classic.ask_join(join(reply.member_id, protocols=WANTS_T))
+        else:
+            soon = world.service.classic.ask_sync(sync(reply.member_id, reply.generation))
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(world.beat, "x", -1)
+            await trio.testing.wait_all_tasks_blocked()
+            assert isinstance(world.group(), PreparingRebalance)
+            world.log_of().release()
+        assert (soon if isinstance(soon, SyncReply) else await soon).error is NONE
 
     async def test_what_members_read_is_theirs_until_they_have_rejoined_g5(self, autojump_clock: MockClock) -> None:
         """Down, and up again before the rebalance is over: nobody gets what a classic member has not given back."""
