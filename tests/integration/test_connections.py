@@ -52,6 +52,29 @@ def test_pipelined_writes_are_appended_in_order_and_share_their_flush(file_broke
         assert values_in(wire.fetch("t")) == [b"%d" % n for n in range(100)]
 
 
+@pytest.mark.parametrize("files", [False, True])
+def test_what_stands_before_a_request_that_ends_the_connection_is_answered(
+    start_broker: StartBroker, files: bool
+) -> None:
+    """Kafka handles a connection's requests one by one, and so has answered them when it closes."""
+    broker = start_broker(files=files)
+    with Wire(broker.connect()) as wire:
+        wire.create_topic("t")
+        _, unwritable = wire.frame(PRODUCE, 9, produce_request("none", batch_of(b"x"), acks=0))
+    for number, wrong in enumerate([unwritable, struct.pack(">i", -1), struct.pack(">ihhih", 10, 999, 0, 7, -1)]):
+        with Wire(broker.connect()) as wire:
+            asked = [
+                (PRODUCE, 9, produce_request("t", batch_of(b"x"), acks=-1)),
+                (API_VERSIONS, 3, ApiVersionsRequest(client_software_name="a", client_software_version="1")),
+                (PRODUCE, 9, produce_request("t", batch_of(b"x"), acks=1)),
+            ]
+            wire.socket.sendall(b"".join(wire.frame(*request)[1] for request in asked) + wrong)
+            first, _, second = [wire.receive(key, version)[1] for key, version, _ in asked]
+            offsets = [answer.responses[0].partition_responses[0].base_offset for answer in (first, second)]
+            assert offsets == [2 * number, 2 * number + 1]
+            wire.expect_end()
+
+
 def test_acks_0_gets_no_answer_and_a_refused_one_ends_the_connection(broker: BrokerProcess) -> None:
     """L8, Kafka's rule: with acks=0 closing is the only way to say that something went wrong."""
     with Wire(broker.connect()) as wire:

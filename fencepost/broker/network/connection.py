@@ -101,10 +101,7 @@ class Connection:
         """Serve until either side ends the connection."""
         with self._scope:
             try:
-                await self._serve()
-            except (BadFrame, DecodeError, UnservedRequest, CloseConnection) as error:
-                self._node.metrics.connections_refused += 1
-                logger.warning("closing connection peer=%s cause=%s", self.peer, error)
+                await self._serve_until_refused()
             except OSError as error:
                 logger.debug("connection lost peer=%s cause=%s", self.peer, error)
             except Exception:
@@ -127,6 +124,17 @@ class Connection:
 
     def _made_progress(self) -> None:
         self.last_active = self._server.now
+
+    async def _serve_until_refused(self) -> None:
+        """Serve; what stands before a request that ends the connection is answered, as in Kafka."""
+        try:
+            await self._serve()
+        except (BadFrame, DecodeError, UnservedRequest, CloseConnection) as error:
+            self._node.metrics.connections_refused += 1
+            logger.warning("closing connection peer=%s cause=%s", self.peer, error)
+            self.idle = False
+            if self._responses.count:
+                await self._send()
 
     async def _serve(self) -> None:
         """Wait for input, which is served meanwhile as far as plain functions can, and do what needs a task."""
