@@ -3,6 +3,7 @@
 import socket
 import struct
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.headers import write_request_header
 from fencepost.protocol.messages.api02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from fencepost.protocol.messages.api03_metadata import MetadataRequest
+from fencepost.protocol.messages.api37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from fencepost.protocol.registry import API_BY_KEY
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.wire import Wire, batch_of, values_in
@@ -154,6 +156,21 @@ def test_one_of_very_many_partitions_named_twice_holds_nobody_up(broker_of_modul
     codes = [part.error_code for part in answer.topics[0].partitions]
     assert codes[0] == codes[-1] == ErrorCode.INVALID_REQUEST
     assert set(codes[1:-1]) == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+@pytest.mark.parametrize("assignments", [None, []])
+def test_a_count_that_is_refused_costs_no_memory(
+    broker_of_module: BrokerProcess, assignments: list[Any] | None
+) -> None:
+    """2**31 - 1 places of eight bytes each would be 16 GiB, and a minute in which nobody is served."""
+    topic = "grown" if assignments is None else "assigned"
+    wanted = CreatePartitionsTopic(name=topic, count=2**31 - 1, assignments=assignments)
+    with Wire(broker_of_module.connect()) as wire:
+        wire.create_topic(topic)
+        wire.socket.settimeout(10)
+        answer = wire.call(37, 3, CreatePartitionsRequest(topics=[wanted], timeout_ms=1000))
+    expected = ErrorCode.INVALID_PARTITIONS if assignments is None else ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert answer.results[0].error_code == expected
 
 
 def test_claimed_lengths_cost_no_memory(broker: BrokerProcess) -> None:

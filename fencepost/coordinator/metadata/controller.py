@@ -266,11 +266,11 @@ class TopicController:
                 ErrorCode.POLICY_VIOLATION,
                 f"The request needs more than the {self._facts.change_records_max} metadata records it may have",
             )
-        placed = wanted.assignments or [(self._facts.node_id,)] * added
         for replicas in wanted.assignments or ():
             problem = problem or replicas_problem(replicas, self._facts.node_id)
         if problem is not None:
             return problem
+        placed = wanted.assignments or [(self._facts.node_id,)] * added
         return _partitions(image, topic.topic_id, before, placed)
 
 
