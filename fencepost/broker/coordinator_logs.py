@@ -1,5 +1,6 @@
 """The coordinators' view of partition logs: records in, atomic batches on disk, records out again at start."""
 
+import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
@@ -34,6 +35,8 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
 
 REPLAY_BYTES = 1 << 20
 
@@ -141,6 +144,9 @@ class PartitionCoordinatorLog:
     def _batches(self, offset: int) -> "Iterator[_Batch]":
         start = offset
         while offset < self._log.log_end_offset:
+            if offset >= self._log.high_watermark and not (self._log.offline or self._log.disowned):
+                why = f"{self._log.tp}: what follows offset {offset} is not durable yet"
+                raise LogNotHere(why, self._until_settled)
             result = read_batches(self._log, offset, REPLAY_BYTES, IsolationLevel.READ_UNCOMMITTED, True)
             if result.error is not ErrorCode.NONE:
                 raise CorruptBatch(f"the log can not be read: {result.error.name}")
@@ -157,6 +163,13 @@ class PartitionCoordinatorLog:
                 yield batch
             if offset == before:
                 raise CorruptBatch(f"the log ends there, but should go to {self._log.log_end_offset}")
+
+    async def _until_settled(self) -> None:
+        """Return when all that was appended is durable or refused: the log ends there then."""
+        try:
+            await self.newest.durable()
+        except LogWriteFailed as error:
+            logger.info("%s is read again: %s", self._log.tp, error)
 
 
 class _Arrival:

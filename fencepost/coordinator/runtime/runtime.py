@@ -262,7 +262,8 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         """Run a command against the shard of an id; return when its reply may leave and its duties may begin.
 
         `decided` is called when the decision is in the log, and before it is durable. A command whose append another
-        writer overtook is decided again, on what is in the log then. Raises LogWriteFailed.
+        writer overtook is decided again, on what is in the log then; but not that of a transaction (`producer`), which
+        whoever asked has to verify again: COORDINATOR_LOAD_IN_PROGRESS. Raises LogWriteFailed.
         """
         while True:
             shard = self.shard_of(name)
@@ -270,7 +271,9 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
             decided(decision)
             try:
                 await ticket.durable()
-            except LogSuperseded:
+            except LogSuperseded as error:
+                if producer is not None:
+                    raise LogWriteFailed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, str(error)) from error
                 await self.loaded(shard)
             else:
                 return decision

@@ -11,7 +11,7 @@ from fencepost.broker.log.config import LogConfig
 from fencepost.broker.log.directory import LogDirectory
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.partition import AppendOrigin, PartitionLog
-from fencepost.coordinator.ports import LogBatchTooLarge, LogUnreadable, ProducerTag, coordinator_error
+from fencepost.coordinator.ports import LogBatchTooLarge, LogNotHere, LogUnreadable, ProducerTag, coordinator_error
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.record_batch import build_batch
 from fencepost.protocol.topics import TopicPartition
@@ -103,6 +103,19 @@ async def test_internal_topics_open_logs_on_first_use_and_know_those_on_disk(
         logs.log(50)
     await log.append([(b"k", b"v")], NOW_MS).durable()
     assert 31 in logs.existing()
+    directory.close()
+
+
+async def test_a_replay_waits_for_the_flush_of_what_was_appended(tmp_path: Path, commit: LogFlusher) -> None:
+    """A shard that is unloaded and loaded again while its last appends are on their way to the disk."""
+    directory, partition = open_log(tmp_path, LogConfig())
+    log = PartitionCoordinatorLog(partition, commit)
+    ticket = log.append([(b"k", b"v")], NOW_MS)
+    assert not ticket.is_durable
+    with pytest.raises(LogNotHere) as early:
+        list(log.replay())
+    await early.value.arrived()
+    assert [batch.records for batch in log.replay()] == [[(b"k", b"v")]]
     directory.close()
 
 

@@ -9,10 +9,15 @@ from fencepost.broker.coordinator_logs import PartitionCoordinatorLog
 from fencepost.broker.log.durability.flusher import LogFlusher
 from fencepost.broker.log.partition import PartitionLog
 from fencepost.broker.log.storage.memory import MemoryStore
+from fencepost.coordinator.group.commit import Commit
+from fencepost.coordinator.group.config import GroupConfig
+from fencepost.coordinator.group.service import GroupService
 from fencepost.coordinator.ports import LogNotHere, LogSuperseded, LogWriteFailed, ProducerTag, ReplayedBatch
 from fencepost.protocol.control_records import end_txn_marker
 from fencepost.protocol.errors import ErrorCode
+from tests.kit.clocks import VirtualClock
 from tests.kit.late_log_store import LateLogStore
+from tests.unit.group.kit import T0, T1, Topics, commit
 from tests.unit.log.kit import NOW_MS, late_log
 
 RECORD = [(b"key", b"value")]
@@ -126,3 +131,87 @@ async def test_a_replay_begins_again_when_the_bytes_arrived(
         nursery.start_soon(bring)
         await missed.value.arrived()
     assert len(list(log.replay())) == 1
+
+
+async def test_a_replay_waits_for_appends_that_are_not_settled(
+    log: PartitionCoordinatorLog, partition: PartitionLog
+) -> None:
+    """After a conflict some appends may hold: nothing may be folded in before it is known which."""
+    log.append(RECORD, NOW_MS)
+    with pytest.raises(LogNotHere) as early:
+        list(log.replay())
+    guest(partition, 9)
+    await early.value.arrived()
+    assert [(batch.base_offset, batch.producer_id) for batch in log.replay()] == [(0, 9), (1, -1)]
+
+
+# A whole coordinator over such a log
+
+
+class OneLog:
+    """The one partition of an internal topic."""
+
+    count = 1
+
+    def __init__(self, log: PartitionCoordinatorLog) -> None:
+        self._log = log
+
+    def log(self, partition: int) -> PartitionCoordinatorLog:
+        return self._log
+
+    def existing(self) -> list[int]:
+        return [0]
+
+
+@pytest.fixture
+async def service(log: PartitionCoordinatorLog, nursery: trio.Nursery) -> GroupService:
+    log.listener = None
+    service = GroupService(GroupConfig(), OneLog(log), Topics("t", "u"), VirtualClock(), lambda: "1")
+    await service.start()
+    await nursery.start(service.run)
+    assert await service.positions.commit(commit(1)) == [ErrorCode.NONE]
+    return service
+
+
+async def reloaded(service: GroupService) -> None:
+    """Return when the shard serves again. Raises LogWriteFailed where it does not."""
+    shard = service.runtime.at(0)
+    assert shard is not None
+    await service.runtime.loaded(shard)
+
+
+async def test_offsets_of_an_overtaken_transaction_are_verified_again_and_open_none(
+    service: GroupService, partition: PartitionLog
+) -> None:
+    """T15: the guest's marker has ended the transaction that was verified; who asked comes again through the check."""
+    answers: list[list[ErrorCode]] = []
+
+    async def send_offsets() -> None:
+        answers.append(await service.positions.commit(commit(5, producer=ProducerTag(9, 0))))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send_offsets)
+        await trio.lowlevel.checkpoint()
+        guest(partition, 9)
+    assert answers == [[ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]]
+    await reloaded(service)
+    assert not list(partition.producers.open_transactions())
+    assert [one.offset for one in await service.positions.fetch("g", [T0], True)] == [1]
+
+
+async def test_a_shard_comes_back_where_one_append_was_refused_and_another_holds(
+    service: GroupService, partition: PartitionLog
+) -> None:
+    answers: list[list[ErrorCode]] = []
+
+    async def send(command: Commit) -> None:
+        answers.append(await service.positions.commit(command))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(send, commit(7, T1))
+        nursery.start_soon(send, commit(5, producer=ProducerTag(9, 0)))
+        await trio.lowlevel.checkpoint()
+        guest(partition, 9)
+    await reloaded(service)
+    assert sorted(answers) == [[ErrorCode.NONE], [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]]
+    assert [one.offset for one in await service.positions.fetch("g", [T0, T1], True)] == [1, 7]
