@@ -141,7 +141,10 @@ class LoopThread:
         return self._submit(run)
 
     def _submit(self, run: Callable[[FaultyNode, "Future[T]"], None]) -> T:
-        while self.alive and self._ready.wait(START_SECONDS_MAX) and (token := self._token) is not None:
+        while (thread := self._thread) is not None and thread.is_alive() and self._ready.wait(START_SECONDS_MAX):
+            if (token := self._token) is None:
+                thread.join(0.01)  # what is dying is dead when the caller hears of it, unless it comes back
+                continue
             future: Future[T] = Future()
             self._calls.add(future)
             try:

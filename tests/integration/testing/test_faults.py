@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from threading import Event
+from time import sleep
 from typing import Any
 
 import pytest
@@ -133,6 +135,33 @@ def test_then_kill_leaves_the_broker_dead_at_that_step(fencepost_broker: Broker)
     fault = fencepost_broker.fail("EndTxn", after="prepare", then="kill")
     with committing(writer):
         fault.wait(timeout=100)
+        with pytest.raises(BrokerGone):
+            fencepost_broker.topics()
+        assert not fencepost_broker.running
+        fencepost_broker.start()
+    writer.close()
+    fencepost_broker.assert_exactly_once("orders", ["one"])
+
+
+def test_a_call_while_the_broker_dies_returns_when_it_is_dead(
+    fencepost_broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop has let go of its token, the thread still tidies up: the broker counted as running at that moment."""
+    dying, note = Event(), fencepost_broker.journal.note
+
+    def slowly(what: str) -> None:
+        note(what)
+        if what == "killed":
+            dying.set()
+            sleep(0.3)
+
+    monkeypatch.setattr(fencepost_broker.journal, "note", slowly)
+    fencepost_broker.create_topic("orders")
+    writer = Fencepost(fencepost_broker.bootstrap, "billing-1")
+    writer.send("orders", b"one")
+    fencepost_broker.fail("EndTxn", after="prepare", then="kill")
+    with committing(writer):
+        assert dying.wait(100)
         with pytest.raises(BrokerGone):
             fencepost_broker.topics()
         assert not fencepost_broker.running
