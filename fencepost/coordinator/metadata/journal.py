@@ -297,11 +297,10 @@ class MetadataJournal:
     async def _durable(self, ticket: Ticket) -> None:
         try:
             await ticket.durable()
-        except LogSuperseded as error:
+        except LogWriteFailed as error:
             self._revert()
-            raise self._stepping_down(error) from error
-        except LogWriteFailed:
-            self._revert()
+            if isinstance(error, LogSuperseded):
+                raise self._stepping_down(error) from error
             raise
 
     def _stepping_down(self, error: LogSuperseded) -> LogSuperseded:

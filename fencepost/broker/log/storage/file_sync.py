@@ -9,7 +9,7 @@ LARGE_BYTES = 4 << 20
 """More than that does not go to the disk at once (docs/decisions/0044-writes-in-pieces.md)."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _FilePart:
     """From where to where a file is meant, and the descriptor it needs."""
 
@@ -26,6 +26,8 @@ class FileSync(_FilePart):
     Nothing is left that tells the next process of a failure: whoever is killed that moment could leave nothing, so a
     start after a crash believes no page of a log's tail in any case (`LogDirectory`).
     """
+
+    __slots__ = ()
 
     def sync(self) -> None:
         call = "fdatasync"
@@ -44,6 +46,8 @@ class FileRelief(_FilePart):
 
     A system that can write no part of a file leaves it to the next flush.
     """
+
+    __slots__ = ()
 
     def sync(self) -> None:
         try:
