@@ -144,7 +144,7 @@ class PartitionCoordinatorLog:
     def _batches(self, offset: int) -> "Iterator[_Batch]":
         start = offset
         while offset < self._log.log_end_offset:
-            if offset >= self._log.high_watermark and not (self._log.offline or self._log.disowned):
+            if offset >= self._log.high_watermark and self._log.writable:
                 why = f"{self._log.tp}: what follows offset {offset} is not durable yet"
                 raise LogNotHere(why, self._until_settled)
             result = read_batches(self._log, offset, REPLAY_BYTES, IsolationLevel.READ_UNCOMMITTED, True)

@@ -270,7 +270,7 @@ class LogDirectory:
         if self._in_memory:
             return []
         for log in logs:
-            if log.log_end_offset and not log.offline and not log.disowned:
+            if log.log_end_offset and log.writable:
                 self._kept.recovery_points[log.tp] = log.recovery_point
         high_watermarks = {tp: log.high_watermark for tp, log in self._logs.items() if log.log_end_offset}
         return self._kept.recovery_files(high_watermarks)

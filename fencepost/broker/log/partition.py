@@ -93,7 +93,7 @@ class PartitionLog:
         self.snapshots = SnapshotFiles(store)
         """The states of the producers that are kept beside the batches."""
         self.follower: LogFollower | None = None
-        self._pace = CheckpointPace(self.segments, lazy=durable_at_once)
+        self.pace = CheckpointPace(self.segments, lazy=durable_at_once)
         self._late = LateAppends(self, self.segments.late) if self.segments.late is not None else None
 
     def __repr__(self) -> str:
@@ -334,11 +334,12 @@ class PartitionLog:
         self.flush_at_bytes = ALL_TRUSTED
         self._refusal = Refusal(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.tp} is offline: {why.strerror}")
 
-    # Upkeep
+    @property
+    def writable(self) -> bool:
+        """Whether anything is still appended, flushed or tidied up here: neither offline nor disowned."""
+        return self._refusal is None
 
-    def checkpoint_due(self, seconds: float) -> bool:
-        """Whether so much was written since the last one (`CheckpointPace`); `seconds` is now by a steady clock."""
-        return not (self.offline or self.disowned) and self._pace.due(seconds)
+    # Upkeep
 
     def roll(self, now_ms: int) -> None:
         """Close the active segment, which holds something, so that it can be compacted in time. Raises OSError."""

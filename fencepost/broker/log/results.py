@@ -23,6 +23,9 @@ class FlushedLog(Protocol):
     high_watermark: int
 
     @property
+    def writable(self) -> bool: ...
+
+    @property
     def log_end_offset(self) -> int: ...
 
     @property

@@ -68,7 +68,7 @@ def _deleting_segments(log: PartitionLog, now_ms: int) -> Steps[None]:
     ends = [fact.next_offset for fact in log.segments.facts()[:-1] if fact.next_offset <= ends[-1]]
     while ends and not log.snapshots.has(ends[-1]):
         ends.pop()
-    if not ends or log.disowned or log.offline:
+    if not ends or not log.writable:
         return
     log.later(log.segments.drop_front(len(ends)))
     first_offset = log.segments.first_offset

@@ -123,7 +123,7 @@ class LogCleaner:
         return True
 
     def _look_at(self, log: PartitionLog) -> CleanableRange | None:
-        if not log.config.compacted or log.disowned or log.offline or not isinstance(log.segments, Segments):
+        if not log.config.compacted or not log.writable or not isinstance(log.segments, Segments):
             return None
         if log in self._uncleanable or log in self._put_off or log in self._under_way:
             return None

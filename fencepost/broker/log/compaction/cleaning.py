@@ -248,7 +248,7 @@ class Cleaning:
     def _stand(self, segment: Segment) -> None:
         """Raises CleaningInterrupted where the segment is not part of the log any more."""
         log = self._log
-        if log.disowned or log.offline or self._segments.first_offset > segment.base_offset:
+        if not log.writable or self._segments.first_offset > segment.base_offset:
             raise CleaningInterrupted
 
     def _worked(self, units: int, size_bytes: int) -> Steps:

@@ -104,7 +104,7 @@ class Checkpointer:
                 raise failure
             logger.warning("left to the next start: %s", failure)
         seconds = self._monotonic()
-        due = [log for log in self._directory.logs() if log.checkpoint_due(seconds)]
+        due = [log for log in self._directory.logs() if log.writable and log.pace.due(seconds)]
         for log in due:
             await self._commit.write_back(log)
         for at in range(0, len(due), LOGS_AT_ONCE):
@@ -117,7 +117,7 @@ class Checkpointer:
         for log in due:
             await trio.lowlevel.checkpoint()
             try:
-                wanted = None if log.offline or log.disowned else log.checkpoint()
+                wanted = log.checkpoint() if log.writable else None
             except OSError as error:
                 logger.warning("no checkpoint of %s, which is tried again: %s", log.tp, error)
                 continue

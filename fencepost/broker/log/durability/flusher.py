@@ -65,7 +65,7 @@ class _Batch:
     def finish(self) -> None:
         """All is synced, but for what went offline."""
         for log, end_offset in self._ends:
-            if not (log.offline or log.disowned):
+            if log.writable:
                 log.finish_sync(end_offset)
 
 
@@ -123,7 +123,7 @@ class LogFlusher:
         """
         log = ticket.log
         while not ticket.is_settled:
-            if log.offline or log.disowned or self._ended:
+            if not log.writable or self._ended:
                 raise LogOffline(log.tp)
             await self._enlist(log).done.wait()
         if self._lazy:
@@ -167,7 +167,7 @@ class LogFlusher:
         self._last_asker = asker
         if not alone or self._lazy or self._waiting or self._ended or self._asked.is_set():
             return False
-        logs = [log for log in logs if not (log.offline or log.disowned)]
+        logs = [log for log in logs if log.writable]
         if any(log.binds_late for log in logs):
             return False  # its commit is another process's work
         if not self._threads.is_brief(len(logs), sum(log.unflushed_bytes for log in logs)):
@@ -218,7 +218,7 @@ class LogFlusher:
             self._asked.set()
 
     async def _catch_up(self, log: FlushedLog) -> None:
-        while self._over_backlog(log) and not (log.offline or log.disowned or self._ended):
+        while self._over_backlog(log) and log.writable and not self._ended:
             await (self._written_back if self._lazy else self._enlist(log).done).wait()
 
     async def write_back(self, log: FlushedLog) -> None:
@@ -227,7 +227,7 @@ class LogFlusher:
         Writers may bring more than the disk takes; then it is given up after a while.
         """
         for _ in range(log.unflushed_bytes // WRITEBACK_BYTES * 2 if self._lazy else 0):
-            if log.unflushed_bytes <= WRITEBACK_BYTES or log.offline or log.disowned or self._ended:
+            if log.unflushed_bytes <= WRITEBACK_BYTES or not log.writable or self._ended:
                 return
             self._to_write_back[log] = None
             self._asked.set()
@@ -271,7 +271,7 @@ class LogFlusher:
         self._current = self._next
 
     async def _flush_logs(self, logs: Sequence[FlushedLog]) -> None:
-        batch = _Batch([log for log in logs if not (log.offline or log.disowned)], self.durability == "fsync")
+        batch = _Batch([log for log in logs if log.writable], self.durability == "fsync")
         if batch.sync_targets:
             self._failures += await self._flush_round(batch)
             self._lose_failed()
@@ -299,7 +299,7 @@ class LogFlusher:
         for log in dict.fromkeys([*wanted, *self._unflushed.largest_first()]):
             if left <= 0 or len(sync_targets) >= WRITEBACK_FILES or not (log in wanted or self._unflushed.is_too_much):
                 break
-            if log.offline or log.disowned:
+            if not log.writable:
                 continue
             sizes[log], fresh = log.begin_writeback(left)
             left -= sizes[log]
@@ -367,9 +367,9 @@ def _is_of(log: FlushedLog, path: str) -> bool:
 
 def awaits_flush(log: FlushedLog) -> bool:
     """Whether the log holds what is not durable yet and will be with the next flush."""
-    return log.high_watermark < log.log_end_offset and not (log.offline or log.disowned)
+    return log.high_watermark < log.log_end_offset and log.writable
 
 
 def _is_crowded(log: FlushedLog, closed_max: int) -> bool:
     """Whether so many closed segments wait for a flush; for one that is gone none ever comes."""
-    return log.segments.closed_since_sync > closed_max and not (log.disowned or log.offline)
+    return log.segments.closed_since_sync > closed_max and log.writable

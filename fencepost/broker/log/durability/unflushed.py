@@ -66,7 +66,7 @@ class Unflushed:
 
     def look(self, log: FlushedLog) -> None:
         """Count the log as it is now, and name the moment of the next look."""
-        self._count(log, 0 if log.disowned or log.offline else log.unflushed_bytes)
+        self._count(log, log.unflushed_bytes if log.writable else 0)
         if self.is_too_much:
             self._drop_old()
         if not log.offline:
@@ -92,7 +92,7 @@ class Unflushed:
         return sorted(self._bytes, key=self._bytes.__getitem__, reverse=True)
 
     def _forget_gone(self) -> None:
-        for log in [log for log in self._bytes if log.disowned or log.offline]:
+        for log in [log for log in self._bytes if not log.writable]:
             self._count(log, 0)
 
     def _drop_old(self) -> None:
