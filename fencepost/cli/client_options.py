@@ -1,5 +1,6 @@
 """How commands come to trust a broker: --command-config FILE and -X NAME=VALUE, under Kafka's own names."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -8,7 +9,9 @@ import click
 from click.core import ParameterSource
 
 F = TypeVar("F", bound=Callable[..., Any])
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_PORT = 9092
+DEFAULT_BOOTSTRAP = f"127.0.0.1:{DEFAULT_PORT}"
+_WITHOUT_PORT = re.compile(r"(\w+://)?([^\s:/\[\]]+|\[[^\s\[\]]+\])")
 BOOTSTRAP_NAMES = ("bootstrap.servers", "metadata.broker.list")
 _FILE, _SINGLE = "fencepost.command_config", "fencepost.properties"
 
@@ -48,12 +51,12 @@ def bootstrap_option(command: F) -> F:
     option = click.option(
         "--bootstrap",
         "-b",
-        metavar="HOST:PORT",
+        metavar="HOST[:PORT]",
         default=DEFAULT_BOOTSTRAP,
         show_default=True,
         envvar="FENCEPOST_BOOTSTRAP",
         callback=_bootstrap,
-        help="A broker to ask; also from FENCEPOST_BOOTSTRAP.",
+        help="Ask this broker; port 9092 if none is given. Also from FENCEPOST_BOOTSTRAP.",
     )
     return option(command)
 
@@ -102,7 +105,10 @@ def _singles(context: click.Context, parameter: click.Parameter, assignments: tu
 def _bootstrap(context: click.Context, parameter: click.Parameter, value: str) -> str:
     if is_default(context, "bootstrap"):
         told = properties(context)
-        for name in BOOTSTRAP_NAMES:
-            if name in told:
-                return str(told[name])
-    return value
+        value = next((str(told[name]) for name in BOOTSTRAP_NAMES if name in told), value)
+    return ",".join(_with_port(server.strip()) for server in value.split(","))
+
+
+def _with_port(server: str) -> str:
+    """`localhost` as `localhost:9092`; what names a port, or is no address, stays as it is."""
+    return f"{server}:{DEFAULT_PORT}" if _WITHOUT_PORT.fullmatch(server) else server

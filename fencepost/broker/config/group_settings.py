@@ -31,10 +31,16 @@ def group_problem(configs: Mapping[str, str], broker: BrokerConfig) -> str | Non
         except ValueError as error:
             return f"Invalid value {text} for configuration {name}: {error}"
         low, high = (f"group.consumer.{bound}.{name.removeprefix('consumer.')}" for bound in ("min", "max"))
-        if values[name] < _of(broker, low):
-            return f"{name} must be greater than or equal to {low}"
-        if values[name] > _of(broker, high):
-            return f"{name} must be less than or equal to {high}"
+        if values[name] < (lowest := _of(broker, low)):
+            return (
+                f"{name} must be greater than or equal to {low}: {values[name]} is below {lowest}."
+                f" Set {lowest} or more, or restart the broker with a lower {low}"
+            )
+        if values[name] > (highest := _of(broker, high)):
+            return (
+                f"{name} must be less than or equal to {high}: {values[name]} is above {highest}."
+                f" Set {highest} or less, or restart the broker with a higher {high}"
+            )
     if values["consumer.session.timeout.ms"] <= values["consumer.heartbeat.interval.ms"]:
         return "consumer.session.timeout.ms must be greater than consumer.heartbeat.interval.ms"
     return None

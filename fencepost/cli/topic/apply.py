@@ -46,15 +46,19 @@ def apply(file: Path, dry_run: bool, not_atomic: bool, broker: Broker) -> None:
       partitions = 12                            # may grow, and never shrinks
       configs = { "retention.ms" = 86400000, "cleanup.policy" = ["compact", "delete"] }
       unset = ["retention.bytes"]                # back to the broker's value
+
     \b
       [topics.orders-old]
       state = "absent"                           # deleted, with all records
+
     \b
       [brokers.all.configs]                      # or [brokers.1.configs]
       "log.retention.ms" = 604800000
+
     \b
       [groups.billing.configs]
-      "consumer.session.timeout.ms" = 30000
+      "consumer.session.timeout.ms" = 50000
+
     \b
       [[acls]]
       principal = "User:billing"                 # or principals = [...]

@@ -25,10 +25,26 @@ def test_each_stands_over_a_setting_of_the_broker_g4() -> None:
     [
         ({SESSION: "50000", HEARTBEAT: "6000", INTERVAL: "7"}, None),
         ({"zoo": "1"}, "Unknown group config name: zoo"),
-        ({SESSION: "1"}, f"{SESSION} must be greater than or equal to group.consumer.min.session.timeout.ms"),
-        ({SESSION: "60001"}, f"{SESSION} must be less than or equal to group.consumer.max.session.timeout.ms"),
-        ({HEARTBEAT: "15001"}, f"{HEARTBEAT} must be less than or equal to group.consumer.max.heartbeat.interval.ms"),
-        ({INTERVAL: "15001"}, f"{INTERVAL} must be less than or equal to group.consumer.max.assignment.interval.ms"),
+        (
+            {SESSION: "30000"},
+            f"{SESSION} must be greater than or equal to group.consumer.min.session.timeout.ms: 30000 is below 45000."
+            " Set 45000 or more, or restart the broker with a lower group.consumer.min.session.timeout.ms",
+        ),
+        (
+            {SESSION: "60001"},
+            f"{SESSION} must be less than or equal to group.consumer.max.session.timeout.ms: 60001 is above 60000."
+            " Set 60000 or less, or restart the broker with a higher group.consumer.max.session.timeout.ms",
+        ),
+        (
+            {HEARTBEAT: "15001"},
+            f"{HEARTBEAT} must be less than or equal to group.consumer.max.heartbeat.interval.ms: 15001 is above 15000."
+            " Set 15000 or less, or restart the broker with a higher group.consumer.max.heartbeat.interval.ms",
+        ),
+        (
+            {INTERVAL: "15001"},
+            f"{INTERVAL} must be less than or equal to group.consumer.max.assignment.interval.ms: 15001 is above 15000."
+            " Set 15000 or less, or restart the broker with a higher group.consumer.max.assignment.interval.ms",
+        ),
     ],
 )
 def test_they_stay_within_the_brokers_bounds_d2(configs: dict[str, str], problem: str | None) -> None:

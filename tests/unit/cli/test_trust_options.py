@@ -39,6 +39,28 @@ def test_without_anything_it_is_the_broker_on_this_machine() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ("localhost", "localhost:9092"),
+        ("localhost:9093", "localhost:9093"),
+        ("[::1]", "[::1]:9092"),
+        ("[::1]:9093", "[::1]:9093"),
+        ("PLAINTEXT://near", "PLAINTEXT://near:9092"),
+        ("near, far:1", "near:9092,far:1"),
+    ],
+)
+def test_a_broker_without_a_port_is_asked_at_9092(given: str, asked: str, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(f"bootstrap.servers={given}\n")
+    for found in (
+        config_of("--bootstrap", given),
+        config_of(environ={"FENCEPOST_BOOTSTRAP": given}),
+        config_of("--command-config", str(file)),
+    ):
+        assert found["bootstrap.servers"] == asked
+
+
 def test_a_file_names_the_broker_and_how_to_trust_it(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text(
