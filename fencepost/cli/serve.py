@@ -36,26 +36,28 @@ _START_TIME_FIELD = 19
     type=click.Path(path_type=Path, file_okay=False),
     help="Directory of the logs. [default: ./fencepost-data]",
 )
-@click.option("--memory", is_flag=True, help="Keep everything in memory, nothing on disk.")
+@click.option("--memory", is_flag=True, help="Keep everything in memory. A restart begins empty.")
 @click.option("--listen", metavar="HOST:PORT", help=f"Where to listen; port 0 picks one. [default: {DEFAULT_LISTEN}]")
 @click.option(
-    "--advertise", metavar="HOST:PORT", help="What clients are told to connect to. [default: where they came]"
+    "--advertise", metavar="HOST:PORT", help="Advertised address. [default: the address the client connected to]"
 )
 @click.option(
-    "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="A setting under Kafka's name; repeatable."
+    "--set", "assignments", metavar="NAME=VALUE", multiple=True, help="Set a setting by Kafka's name; repeatable."
 )
 @click.option(
     "--config",
     "config_file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Settings as TOML or server.properties.",
+    help="Read settings from a TOML file or a server.properties.",
 )
 @click.option(
     "--durability",
     type=click.Choice(["fsync", "os"]),
-    help="When acks=all is answered: on the disk, or in the page cache. [default: fsync]",
+    help="Answer acks=all when the records are on the disk (fsync) or in the page cache (os). [default: fsync]",
 )
-@click.option("--metrics", "metrics", metavar="HOST:PORT", help="Serve Prometheus metrics there. [default: off]")
+@click.option(
+    "--metrics", "metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at this address. [default: off]"
+)
 @click.option("--log-level", type=click.Choice(LEVELS), default="info", show_default=True)
 @click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True)
 def serve(
@@ -70,7 +72,14 @@ def serve(
     log_level: str,
     log_format: str,
 ) -> None:
-    """Run a broker until SIGTERM or SIGINT; then finish what was begun and exit with 0."""
+    """Run a broker until SIGTERM or SIGINT. Then answer the requests under way, close the logs and exit with 0.
+
+    \b
+    Examples:
+      fencepost serve --data ./data
+      fencepost serve --memory --listen 127.0.0.1:0
+      fencepost serve --config server.properties --set num.partitions=4
+    """
     from fencepost.broker.config.broker_config import ConfigError, load_config  # here: --help needs none of it
 
     if memory and data is not None:
@@ -94,6 +103,9 @@ def serve(
         sys.exit(EXIT_USAGE)
     for name in config.without_effect:
         logger.warning("setting has no effect here name=%s", name)
+    if config.controller_listeners:
+        left_out = ",".join(config.controller_listeners)
+        logger.warning("controller listener is not served, this node is its own controller listener=%s", left_out)
     sys.exit(run_broker(config))
 
 
@@ -111,7 +123,7 @@ def run_broker(config: "BrokerConfig") -> int:
     except Exception as failure:
         for error in _leaves(failure):
             if _explains_itself(error):
-                logger.critical("the broker can not go on cause=%s", error)
+                logger.critical("the broker cannot go on cause=%s", error)
             else:
                 logger.critical("the broker failed cause=%r", error, exc_info=error)
         return EXIT_FAILED
@@ -183,7 +195,8 @@ def _say_ready(node: "Node") -> None:
     """The one line on standard output that a script may wait for."""
     config = node.config
     where = str(config.data_directory.absolute()) if config.data_directory is not None else "memory"
-    facts = [f"data={where}", f"durability={config.durability}"]
+    durability = config.durability if config.data_directory is not None else "none"
+    facts = [f"data={where}", f"durability={durability}"]
     if node.metrics_endpoint is not None:
         facts.append(f"metrics={node.metrics_endpoint}")
     facts += [f"pid={os.getpid()}", f"started_in={_process_age_seconds():.2f}s"]

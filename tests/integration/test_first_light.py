@@ -1,5 +1,7 @@
 """A broker starts, says so in one line, and serves the shortest way through all of it: create, produce, fetch."""
 
+from pathlib import Path
+
 import pytest
 
 from fencepost.protocol.errors import ErrorCode
@@ -19,6 +21,26 @@ def test_the_ready_line_says_where_and_how(start_broker: StartBroker) -> None:
     assert broker.facts["pid"] == str(broker.pid)
     assert broker.facts["metrics"].startswith("127.0.0.1:")
     assert broker.facts["started_in"].endswith("s")
+
+
+def test_a_broker_in_memory_promises_no_durability(broker: BrokerProcess) -> None:
+    assert (broker.facts["data"], broker.facts["durability"]) == ("memory", "none")
+
+
+def test_a_server_properties_of_kafkas_is_served_with_one_warning_of_its_controller(
+    start_broker: StartBroker, tmp_path: Path
+) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(
+        "process.roles=broker,controller\ncontroller.listener.names=CONTROLLER\n"
+        "listeners=PLAINTEXT://:9092,CONTROLLER://:9093\n"
+        "advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093\n"
+    )
+    broker = start_broker(arguments=["--config", str(file)])
+    with Wire(broker.connect()) as wire:
+        assert wire.call(18, 0, ApiVersionsRequest()).error_code == ErrorCode.NONE
+    assert broker.log().count("CONTROLLER://") == 1
+    assert "controller listener is not served" in broker.log()
 
 
 def test_api_versions_lists_every_api_that_has_a_handler(broker: BrokerProcess) -> None:

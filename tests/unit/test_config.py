@@ -128,6 +128,53 @@ def test_a_stock_server_properties_is_read(tmp_path: Path) -> None:
     assert config.without_effect == ("process.roles", "num.io.threads"), "named, so that nobody thinks they act"
 
 
+SHIPPED = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=2
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+"""The settings of the config/server.properties that Apache Kafka 4 ships."""
+
+
+def test_the_server_properties_that_kafka_ships_is_read_without_its_controller_listener(tmp_path: Path) -> None:
+    file = tmp_path / "server.properties"
+    file.write_text(SHIPPED)
+    config = load_config(file=file)
+    assert config.listener == Listener("PLAINTEXT", "", 9092)
+    assert config.advertised == Listener("PLAINTEXT", "localhost", 9092)
+    assert config.controller_listeners == ("CONTROLLER://:9093",)
+    assert config.given["listeners"] == "PLAINTEXT://:9092"
+
+
+def test_only_a_listener_that_is_named_for_controllers_is_left_out() -> None:
+    assert "exactly one listener" in refusal(assignments=["listeners=PLAINTEXT://:1,CONTROLLER://:2"])
+    named = "controller.listener.names=CONTROLLER"
+    text = refusal(assignments=[named, "listeners=CONTROLLER://:2"])
+    assert "there is no listener for clients; name one, PLAINTEXT://host:port" in text
+    assert load_config(assignments=[named, "listeners=PLAINTEXT://:1"]).controller_listeners == ()
+
+
 def test_the_cleaners_settings_have_their_effect() -> None:
     config = load_config(assignments=["log.cleaner.enable=false", "log.cleaner.threads=3"])
     assert config.without_effect == ()

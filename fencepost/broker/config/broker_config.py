@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.broker.config.consumer_groups import ConsumerGroupSettings, group_bounds, problem
 from fencepost.broker.config.fields import ConfigError, Setting, Update, Value, format_value, nearest, settings_of
-from fencepost.broker.config.listeners import Listener, parse_listener
+from fencepost.broker.config.listeners import Listener, parse_listener, without_controllers
 from fencepost.broker.config.metadata_settings import MetadataSettings
 from fencepost.broker.config.settings import CoordinatorSettings, LogSettings, NodeSettings
 from fencepost.broker.config.sources import Given, from_assignments, from_environment, from_file
@@ -27,11 +27,12 @@ class BrokerConfig(LogSettings, MetadataSettings, CoordinatorSettings, ConsumerG
     """All settings of one broker, checked; attributes are Kafka's names with underscores for dots.
 
     `given` holds what somebody set (name -> text), `without_effect` the names of Kafka's settings that were given and
-    mean nothing here.
+    mean nothing here, `controller_listeners` the listeners that were given for controllers, and are not served.
     """
 
     given: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
     without_effect: tuple[str, ...] = ()
+    controller_listeners: tuple[str, ...] = ()
 
     @property
     def listener(self) -> Listener:
@@ -93,7 +94,8 @@ def load_config(
     ]
     values: dict[str, Value] = {}
     without_effect: dict[str, None] = {}
-    for entry in sources:
+    entries, controller_listeners = without_controllers(sources)
+    for entry in entries:
         name = ALIASES.get(entry.name, entry.name)
         if name not in SETTINGS and is_without_effect(name):
             without_effect[name] = None
@@ -102,7 +104,12 @@ def load_config(
     _check_together(values)
     given = MappingProxyType({name: format_value(value) for name, value in values.items()})
     attributes: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
-    return BrokerConfig(given=given, without_effect=tuple(without_effect), **attributes)
+    return BrokerConfig(
+        given=given,
+        without_effect=tuple(without_effect),
+        controller_listeners=controller_listeners,
+        **attributes,
+    )
 
 
 def is_without_effect(name: str) -> bool:

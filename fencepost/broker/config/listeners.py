@@ -1,7 +1,10 @@
 """Listener addresses in Kafka's spelling: `PLAINTEXT://host:port`."""
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from fencepost.broker.config.sources import Given
 
 PORT_MAX = 65_535
 _FORM = re.compile(r"(?P<name>\w+)://(\[(?P<ipv6>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\s:/@?#\[\]]*)):(?P<port>[0-9]{1,5})")
@@ -33,6 +36,8 @@ def parse_listener(text: str) -> Listener:
 
 def listeners_problem(texts: tuple[str, ...]) -> str | None:
     """What is wrong with a list of listeners, or None."""
+    if not texts:
+        return "there is no listener for clients; name one, PLAINTEXT://host:port"
     if len(texts) != 1:
         return f"{','.join(texts)!r} must be exactly one listener, PLAINTEXT://host:port"
     try:
@@ -40,3 +45,29 @@ def listeners_problem(texts: tuple[str, ...]) -> str | None:
     except ValueError as error:
         return str(error)
     return None
+
+
+def without_controllers(entries: Iterable[Given]) -> tuple[list[Given], tuple[str, ...]]:
+    """The settings without controller listeners, and the listeners that were left out.
+
+    A controller listener has a name that `controller.listener.names` lists. Apache Kafka's own server.properties has
+    one; here the node is its own controller, and nobody else talks to it.
+    """
+    entries = list(entries)
+    names = {name for one in entries if one.name == "controller.listener.names" for name in _parts(one.raw)}
+    kept: list[Given] = []
+    left_out: dict[str, None] = {}
+    for one in entries:
+        parts = _parts(one.raw) if one.name in ("listeners", "advertised.listeners") else []
+        controllers = [part for part in parts if part.partition("://")[0] in names]
+        if controllers:
+            one = one._replace(raw=[part for part in parts if part not in controllers])
+        if one.name == "listeners":
+            left_out.update(dict.fromkeys(controllers))
+        kept.append(one)
+    return kept, tuple(left_out)
+
+
+def _parts(raw: object) -> list[str]:
+    members = raw.split(",") if isinstance(raw, str) else raw if isinstance(raw, list | tuple) else []
+    return [str(member).strip() for member in members]
