@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from fencepost.broker.log.storage.checkpoints import PARTITION_METADATA
+from fencepost.broker.log.storage.segment import LOG_SUFFIX
 from fencepost.broker.log.verify.directory import DirectoryCheck, Knowledge
 from fencepost.broker.log.verify.files import file_names
 from fencepost.broker.log.verify.partition import RecordCheck
@@ -31,9 +33,14 @@ def verify(
 ) -> None:
     """Check a data directory, or those of its partitions that are asked for; `begin` hears how much there is to read.
 
-    Raises OSError, and LookupError where no partition is of that name.
+    Raises OSError, and LookupError where this is no data directory, or no partition is of that name.
     """
     check = DirectoryCheck(directory, report, shallow=shallow)
+    if not (_has_identity(directory) or any(_has_log(directory / name) for name in check.partitions.values())):
+        raise LookupError(
+            f"{directory} is not a data directory: it holds neither {META_PROPERTIES} nor a partition's log."
+            " Name the directory of `serve --data`"
+        )
     chosen = [
         tp
         for tp in sorted(check.partitions)
@@ -50,6 +57,14 @@ def verify(
         _check_snapshots(directory / str(METADATA_PARTITION), report)
     for tp in chosen:
         check.check_partition(tp, knowledge)
+
+
+def _has_identity(directory: Path) -> bool:
+    return any((directory / name).exists() for name in (META_PROPERTIES, META_PROPERTIES_TWIN))
+
+
+def _has_log(directory: Path) -> bool:
+    return any(name == PARTITION_METADATA or name.endswith(LOG_SUFFIX) for name in file_names(directory))
 
 
 def _check_identity(directory: Path, report: Report) -> None:

@@ -65,8 +65,9 @@ def shown_id(value: bytes) -> str:
 
 
 def counted(number: int, thing: str) -> str:
-    """`1 offset`, `8339 offsets`."""
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+    """`1 offset`, `8339 offsets`, `2 batches`."""
+    ending = "" if number == 1 else "es" if thing.endswith("ch") else "s"
+    return f"{number} {thing}{ending}"
 
 
 def places(partitions: Iterable[TopicPartition]) -> str:

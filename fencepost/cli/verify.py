@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fencepost.cli.plain_text import counted
+
 if TYPE_CHECKING:
     from fencepost.broker.log.verify.report import Finding, Report
 
@@ -44,7 +46,7 @@ def verify(directory: Path, topic: str | None, partition: int | None, shallow: b
 
     \b
     A torn end of a log that was not closed in order is a note, as long as it lies above the recovery point: nobody
-    was ever told that it is there. Exit code 0: no damage; 1: damage; 2: wrong usage, or the directory is in use.
+    was ever told that it is there. Exit code 0: no damage; 1: damage; 2: wrong usage, no data directory, or one in use.
 
     \b
     Examples:
@@ -68,7 +70,7 @@ def verify(directory: Path, topic: str | None, partition: int | None, shallow: b
         click.echo(f"fencepost: {error.args[0]}", err=True)
         sys.exit(EXIT_USAGE)
     except OSError as error:
-        click.echo(f"fencepost: {directory} can not be read: {error}", err=True)
+        click.echo(f"fencepost: {directory} cannot be read: {error}", err=True)
         sys.exit(EXIT_DAMAGED)
     finally:
         if lock_fd is not None:
@@ -106,7 +108,8 @@ def _sum_up(report: "Report", seconds: float, as_json: bool) -> None:
         return
     counts = {level: sum(f.level.value == level for f in report.findings) for level in ("damage", "warning", "note")}
     click.echo(
-        f"{len(report.partitions)} partitions, {report.segments} segments, {report.batches} batches,"
-        f" {report.records} records, {report.size_bytes / _MIB:.1f} MiB in {seconds:.1f} s:"
-        f" {counts['damage']} damaged, {counts['warning']} warnings, {counts['note']} notes"
+        f"{counted(len(report.partitions), 'partition')}, {counted(report.segments, 'segment')},"
+        f" {counted(report.batches, 'batch')}, {counted(report.records, 'record')},"
+        f" {report.size_bytes / _MIB:.1f} MiB in {seconds:.1f} s: {counts['damage']} damaged,"
+        f" {counted(counts['warning'], 'warning')}, {counted(counts['note'], 'note')}"
     )

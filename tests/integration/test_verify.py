@@ -35,6 +35,23 @@ def test_a_directory_in_use_is_left_alone(data: Path, tmp_path: Path) -> None:
     assert verify(tmp_path / "nowhere").returncode == 2
 
 
+@pytest.mark.parametrize("inside", [None, "note.txt", "orders-0/note.txt"])
+def test_what_is_no_data_directory_is_refused(tmp_path: Path, inside: str | None) -> None:
+    if inside is not None:
+        (tmp_path / inside).parent.mkdir(exist_ok=True)
+        (tmp_path / inside).write_text("x")
+    for words in ((), ("--json",)):
+        told = verify(tmp_path, *words)
+        assert (told.returncode, told.stdout) == (2, "")
+        assert f"{tmp_path} is not a data directory" in told.stderr
+
+
+def test_a_data_directory_without_its_identity_is_still_checked(data: Path) -> None:
+    for path in data.glob("meta.properties*"):
+        path.unlink()
+    assert "0 damaged" in verify(data).stdout
+
+
 def test_a_flipped_bit_is_named_and_costs_one_partition(data: Path, tmp_path: Path) -> None:
     before = contents(data)
     whole = verify(data)
