@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fencepost.protocol.topics import TopicPartition
 from fencepost.spark_pipelines.auditing.facts import ABORT, COMMIT, DATA, Fact, indexed
-from fencepost.spark_pipelines.auditing.findings import PartitionReport, Rule
+from fencepost.spark_pipelines.auditing.findings import AuditReport, PartitionReport, Rule
 from fencepost.spark_pipelines.auditing.rules import Bounds, Owner, PartitionAudit, with_owners
 from fencepost.spark_pipelines.auditing.strip import CELLS, Strip
 
@@ -178,6 +178,22 @@ def test_any_sound_history_passes_and_with_a_batch_lost_or_doubled_none_does(see
         appended = [one for one in facts[: victim + 1] if one.position >= 0] + renumbered
         found = audited(appended, replace(bounds, end=end + shift, listed=0))
         assert Rule.ONCE.value in broken(found), "a retry that was appended a second time has offsets of its own"
+
+
+def test_the_verdict_calls_offsets_dense_only_where_none_is_missing() -> None:
+    """A log that begins late has no gap; one of which compaction removed batches has."""
+    cut = audited([data(5, 3)], Bounds(5, 8))
+    assert AuditReport("x", [cut]).verdict() == (
+        "Exactly once: 3 committed records in 1 partition, offsets dense, no sequence twice,"
+        " 0 aborted ranges closed by their markers."
+    )
+    one_abort = [data(0, pid=1, seq=0, txn=True), marker(ABORT, 1, 1, 0), data(9), indexed("t", 0, 0, 1, 0, 1)]
+    gaps = audited(one_abort, Bounds(0, 10, compacted=True))
+    assert gaps.holes[0].why == "compaction removed whole batches"
+    assert AuditReport("x", [cut, gaps]).verdict() == (
+        "Exactly once: 4 committed records in 2 partitions, compaction explains every missing offset,"
+        " no sequence twice, 1 aborted range closed by its marker."
+    )
 
 
 @pytest.mark.parametrize("end", [1, CELLS, CELLS + 1, 5 * CELLS, 1_000_003])

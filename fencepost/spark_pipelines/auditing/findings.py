@@ -27,6 +27,12 @@ class Rule(StrEnum):
     WHOLE = "every batch is as it was written"
 
 
+def counted(number: int, thing: str) -> str:
+    """`1 record`, `26,667 records`, `2 batches`."""
+    ending = "" if number == 1 else "es" if thing.endswith("ch") else "s"
+    return f"{number:,} {thing}{ending}"
+
+
 @dataclass(frozen=True)
 class Fault:
     """One breach of a rule, the offset where it shows, and what was found there."""
@@ -142,10 +148,18 @@ class AuditReport:
 
     def verdict(self) -> str:
         """One sentence."""
-        places = f"{len(self.partitions)} partition{'s' if len(self.partitions) != 1 else ''}"
-        if self.sound:
-            return (
-                f"Exactly once: {self.total('committed'):,} committed records in {places}, offsets dense, no sequence "
-                f"twice, {self.total('aborts'):,} aborted ranges closed by their markers."
-            )
-        return f"NOT exactly once: {self.faults:,} fault{'s' if self.faults != 1 else ''} in {places}."
+        places = counted(len(self.partitions), "partition")
+        if not self.sound:
+            return f"NOT exactly once: {counted(self.faults, 'fault')} in {places}."
+        offsets = "compaction explains every missing offset" if self._has_gaps else "offsets dense"
+        aborts = self.total("aborts")
+        closed = f"{counted(aborts, 'aborted range')} closed by {'its marker' if aborts == 1 else 'their markers'}"
+        return (
+            f"Exactly once: {counted(self.total('committed'), 'committed record')} in {places}, {offsets},"
+            f" no sequence twice, {closed}."
+        )
+
+    @property
+    def _has_gaps(self) -> bool:
+        """Whether offsets are missing behind the log's start."""
+        return any(hole.first >= one.start for one in self.partitions for hole in one.holes)

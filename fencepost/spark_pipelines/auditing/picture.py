@@ -15,6 +15,7 @@ from fencepost.spark_pipelines.auditing.findings import (
     AuditReport,
     PartitionReport,
     Rule,
+    counted,
 )
 
 COLOURS = {COMMITTED: "#2a9d63", ABORTED: "#e0a83a", OPEN: "#4a86d8", MARKERS: "#9aa3ad", HOLES: "#e6e9ec"}
@@ -63,8 +64,9 @@ def html(report: AuditReport) -> str:
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>fencepost audit</title>',
         f"<style>{_STYLE}</style><h1>Exactly-once audit of {escape(report.source)}</h1>",
         f'<p class="{verdict}"><b>{escape(report.verdict())}</b></p>',
-        f'<p class="quiet">{report.total("batches"):,} batches, {report.total("size_bytes") / (1 << 20):,.1f} MiB,'
-        f" {report.seconds:.1f} s. Looked at: {escape('; '.join(rule.value for rule in Rule))}.</p>",
+        f'<p class="quiet">{counted(report.total("batches"), "batch")},'
+        f" {report.total('size_bytes') / (1 << 20):,.1f} MiB, {report.seconds:.1f} s."
+        f" Looked at: {escape('; '.join(rule.value for rule in Rule))}.</p>",
         _table(_HEAD, rows),
         f'<p class="key">{key}<span style="background:{FAULT}"></span>fault</p>',
         *(_partition(one) for one in report.partitions),
@@ -117,8 +119,8 @@ def _partition(one: PartitionReport) -> str:
     lines += _list(
         "Open transactions",
         (
-            f"producer {o.producer_id} epoch {o.producer_epoch} since offset {o.first_offset:,}, {o.records:,} records:"
-            f" {o.why}"
+            f"producer {o.producer_id} epoch {o.producer_epoch} since offset {o.first_offset:,},"
+            f" {counted(o.records, 'record')}: {o.why}"
             for o in one.open
         ),
     )

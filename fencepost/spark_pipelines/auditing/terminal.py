@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from fencepost.spark_pipelines.auditing.findings import ABORTED, CLASSES, COMMITTED, HOLES, MARKERS, OPEN, AuditReport
+from fencepost.spark_pipelines.auditing.findings import (
+    ABORTED,
+    CLASSES,
+    COMMITTED,
+    HOLES,
+    MARKERS,
+    OPEN,
+    AuditReport,
+    counted,
+)
 from fencepost.spark_pipelines.auditing.findings import PartitionReport as Partition
 
 _STYLES = {COMMITTED: "green", ABORTED: "yellow", OPEN: "blue", MARKERS: "bright_black", HOLES: "white"}
@@ -38,7 +47,9 @@ def show(report: AuditReport, console: Any = None) -> None:
     console.print(legend)
     console.print(Text(report.verdict(), style="bold green" if report.sound else "bold red"))
     size = report.total("size_bytes") / (1 << 20)
-    console.print(Text(f"{report.total('batches'):,} batches, {size:,.1f} MiB, {report.seconds:.1f} s", style="dim"))
+    console.print(
+        Text(f"{counted(report.total('batches'), 'batch')}, {size:,.1f} MiB, {report.seconds:.1f} s", style="dim")
+    )
 
 
 def strip(one: Partition, width: int) -> list[tuple[str, str, bool]]:
@@ -78,7 +89,7 @@ def _partition(console: Any, one: Partition, width: int) -> None:
         console.print(Text(f"  offsets {hole.first:,} to {hole.last:,}: {hole.why}", style="dim"))
     for left in one.open[:_LISTED]:
         what = f"open since offset {left.first_offset:,}: producer {left.producer_id} epoch {left.producer_epoch}"
-        console.print(Text(f"  {what}, {left.records:,} records; {left.why}", style="blue"))
+        console.print(Text(f"  {what}, {counted(left.records, 'record')}; {left.why}", style="blue"))
     for note in one.notes:
         console.print(Text(f"  {note}", style="dim"))
     console.print()
