@@ -6,12 +6,12 @@ import click
 
 from fencepost.cli.connect import Broker, broker_options, fail, tell_json
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
-from fencepost.cli.plain_text import counted, table
+from fencepost.cli.plain_text import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from fencepost.client.admin import ConfigEntry
+    from fencepost.client.admin import Admin, ConfigEntry
 
 KINDS = ("topic", "broker", "group")
 ALL_BROKERS = "all"
@@ -53,8 +53,9 @@ def config() -> None:
       fencepost config set topic orders retention.ms=86400000
       fencepost config set broker all log.retention.ms=86400000 --dry-run
       fencepost config unset group billing consumer.session.timeout.ms
-    What has settings of its own?
+    What is set anywhere, and what else could be?
       fencepost config list
+      fencepost config list --kind broker --all --explain
 
     All commands speak Kafka's protocol and work against Apache Kafka, too. Exit code 0: done, 1: it failed or was
     refused, 2: wrong usage.
@@ -65,8 +66,8 @@ def config() -> None:
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
 @click.argument("name", metavar="NAME")
 @click.argument("settings", metavar="[SETTING]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Also what stands at its default.")
-@click.option("--explain", is_flag=True, help="What each means, and what would hold if it were not set.")
+@click.option("--all", "everything", is_flag=True, help="Also show settings that nobody set.")
+@click.option("--explain", is_flag=True, help="Show what each setting means and what holds without it.")
 @broker_options
 def get_command(
     kind: str, name: str, settings: tuple[str, ...], everything: bool, explain: bool, broker: Broker
@@ -176,20 +177,66 @@ def _change(
     tell_steps(steps, dry_run, broker.as_json)
 
 
-@config.command("list")
-@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Repeatable.")
+@config.command("list", short_help="List the settings of all topics, brokers and groups.")
+@click.option("--kind", "kinds", multiple=True, type=click.Choice(KINDS), help="Only this kind; repeatable.")
+@click.option("--all", "everything", is_flag=True, help="Show every setting there is, also at its default.")
+@click.option("--explain", is_flag=True, help="Show what each setting means and what holds without it.")
 @broker_options
-def list_command(kinds: tuple[str, ...], broker: Broker) -> None:
-    """List what has settings of its own (Kafka 4.1). `fencepost config get` shows which.
+def list_command(kinds: tuple[str, ...], everything: bool, explain: bool, broker: Broker) -> None:
+    """List the settings of all topics, brokers and groups, with the place each comes from (Kafka 4.1).
+
+    Without --all list what somebody set on a topic, a broker or a group itself, or gave a broker at its start. `get`
+    shows the settings of one of them.
 
     \b
-    Example:
-      fencepost config list --kind group
+    Examples:
+      fencepost config list
+      fencepost config list --kind broker --all --explain
+      fencepost config list --kind topic --json
     """
-    found = broker.ask(lambda admin: admin.list_config_resources(*kinds))
+    from fencepost.cli.config import text as config_text
+
+    found = broker.ask(lambda admin: _listed(admin, kinds or KINDS, everything))
+    count = sum(len(entries) for _, entries in found)
     if broker.as_json:
-        tell_json([{"kind": kind, "name": name} for kind, name in found])
+        tell_json(
+            [
+                {"kind": kind, "name": name, "settings": [config_text.entry_json(entry) for entry in entries]}
+                for (kind, name), entries in found
+            ]
+        )
         return
-    if found:
-        click.echo(table(("KIND", "NAME"), [(kind, name or ALL_BROKERS) for kind, name in found]))
-    click.echo(counted(len(found), "resource"), err=True)
+    if count:
+        click.echo(config_text.explained_list(found) if explain else config_text.list_text(found))
+    click.echo(f"{counted(count, 'setting')} on {counted(len(found), 'resource')}", err=True)
+
+
+async def _listed(
+    admin: "Admin", kinds: "Sequence[str]", everything: bool
+) -> "list[tuple[Subject, list[ConfigEntry]]]":
+    """Everything that has settings to show, with those settings."""
+    from fencepost.cli.setting_changes import settings_of
+    from fencepost.client import KafkaError
+    from fencepost.client.admin import ConfigSource
+    from fencepost.client.admin.plan_types import own_source
+    from fencepost.protocol.errors import ErrorCode
+
+    subjects = [Subject(kind, name or ALL_BROKERS) for kind, name in await admin.list_config_resources(*kinds)]
+    all_brokers = Subject("broker", ALL_BROKERS)
+    if "broker" in kinds and all_brokers not in subjects:
+        subjects.append(all_brokers)
+    found = []
+    for subject in sorted(subjects):
+        own = {own_source(*next(iter(subject.named.items())))}
+        if subject.kind == "broker":
+            own.add(ConfigSource.STATIC_BROKER)
+        try:
+            entries = sorted((await settings_of(admin, subject.named)).items())
+        except KafkaError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            continue  # deleted after it was listed
+        shown = [entry for _, entry in entries if everything or entry.source in own]
+        if shown:
+            found.append((subject, shown))
+    return found

@@ -5,7 +5,7 @@ import re
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.plain_text import table
+from fencepost.cli.plain_text import cell, table
 from fencepost.cli.setting_changes import is_without_effect, shown_value
 from fencepost.protocol.admin_enums import ConfigSource
 
@@ -57,6 +57,8 @@ def explained_text(entries: "Iterable[ConfigEntry]") -> str:
         if entry.documentation:
             told = _MARKUP.sub("", entry.documentation)
             lines.append(fill(told, WIDTH, initial_indent="  ", subsequent_indent="  "))
+        if not entry.synonyms:
+            lines.append(f"  from {source_of(entry.source)}")
         lines += [
             f"  {'from' if number == 0 else 'else'} {source_of(one.source)}: "
             f"{one.name}={shown_value(one.value, entry.sensitive)}"
@@ -64,6 +66,21 @@ def explained_text(entries: "Iterable[ConfigEntry]") -> str:
         ]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)
+
+
+def list_text(found: "Iterable[tuple[tuple[str, str], list[ConfigEntry]]]") -> str:
+    """The settings of several topics, brokers and groups in one table."""
+    rows = [
+        (kind, name, e.name, shown_value(e.value, e.sensitive), source_of(e.source), _notes(e))
+        for (kind, name), entries in found
+        for e in entries
+    ]
+    return table(("KIND", "NAME", "SETTING", "VALUE", "FROM", ""), rows)
+
+
+def explained_list(found: "Iterable[tuple[tuple[str, str], list[ConfigEntry]]]") -> str:
+    """The same, each setting with its meaning."""
+    return "\n\n".join(f"{kind} {cell(name)}:\n\n{explained_text(entries)}" for (kind, name), entries in found)
 
 
 def entry_json(entry: "ConfigEntry") -> dict[str, Any]:

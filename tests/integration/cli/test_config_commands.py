@@ -1,11 +1,13 @@
 """`fencepost config` against a running broker, as an operator types it (row D2)."""
 
 import re
+import shlex
 from typing import Any
 
 import pytest
 from click.testing import Result
 
+from tests.architecture.project_files import ROOT
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import command, command_json
 
@@ -116,11 +118,46 @@ def test_groups_have_settings(broker: BrokerProcess) -> None:
 def test_what_has_settings_of_its_own_is_listed(broker: BrokerProcess, topic: str) -> None:
     """Row D3: ListConfigResources."""
     config(broker, "set", "group", "listed", "consumer.session.timeout.ms=50000")
-    found = told(broker, "list", "--kind", "group", "--kind", "topic")
-    assert {"kind": "group", "name": "listed"} in found
-    assert {"kind": "topic", "name": topic} in found
-    assert {one["kind"] for one in found} == {"group", "topic"}
-    assert re.search(r"^broker +", config(broker, "list", "--kind", "broker").stdout, re.MULTILINE)
+    assert command(broker, "topic", "create", "nothing-set").exit_code == 0
+    found = {(one["kind"], one["name"]): one["settings"] for one in told(broker, "list")}
+    (session,) = found["group", "listed"]
+    assert (session["name"], session["value"], session["source"]) == ("consumer.session.timeout.ms", "50000", "GROUP")
+    assert [(one["name"], one["value"]) for one in found["topic", topic]] == [("max.message.bytes", "4096")]
+    assert ("topic", "nothing-set") not in found
+    assert "storage" in {one["name"] for one in found["broker", "1"]}
+    kinds = {one["kind"] for one in told(broker, "list", "--kind", "group", "--kind", "topic")}
+    assert kinds == {"group", "topic"}
+    text = config(broker, "list").stdout
+    assert re.search(rf"^topic +{re.escape(topic)} +max.message.bytes +4096 +topic$", text, re.MULTILINE)
+
+
+def test_every_setting_there_is_is_listed_with_its_default_and_meaning(broker: BrokerProcess, topic: str) -> None:
+    """As kafka-configs --describe --all, of all topics, brokers and groups."""
+    config(broker, "set", "broker", "all", "log.cleaner.backoff.ms=16000")
+    settings = {(one["kind"], one["name"]): one["settings"] for one in told(broker, "list", "--all")}
+    assert {"retention.ms", "max.message.bytes"} <= {one["name"] for one in settings["topic", topic]}
+    assert all(one["documentation"] for entries in settings.values() for one in entries)
+    listed = config(broker, "list", "--kind", "broker", "--explain")
+    assert "broker all:\n\nlog.cleaner.backoff.ms = 16000\n  " in listed.stdout
+    assert re.search(r"^\d+ settings on 2 resources$", listed.stderr, re.MULTILINE), listed.stderr
+    config(broker, "unset", "broker", "all", "log.cleaner.backoff.ms")
+
+
+def test_explain_prints_what_the_document_shows(broker: BrokerProcess) -> None:
+    """docs/cli.md, as printed."""
+    document = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    typed, printed = re.findall(r"^```\n\$ fencepost (config get .*?)\n(.*?)^```", document, re.MULTILINE | re.DOTALL)[
+        0
+    ]
+    assert command(broker, "topic", "create", "orders", "--set", "retention.ms=86400000").exit_code == 0
+    assert command(broker, *shlex.split(typed)).stdout == printed
+
+
+def test_a_setting_says_where_it_comes_from_when_nothing_stands_behind_it(broker: BrokerProcess) -> None:
+    """Kafka tells no synonym of a retention.ms that nobody set."""
+    assert command(broker, "topic", "create", "unset-retention").exit_code == 0
+    text = config(broker, "get", "topic", "unset-retention", "retention.ms", "--explain").stdout
+    assert text.splitlines()[-1] == "  from default"
 
 
 @pytest.mark.parametrize(
