@@ -17,8 +17,10 @@ from fencepost.cli.client_options import (
     properties,
     trust_options,
 )
+from fencepost.cli.parameters import SecondsType
 
 if TYPE_CHECKING:
+    from fencepost.client import KafkaError
     from fencepost.client.admin import Admin
 
 EXIT_FAILED = 1
@@ -49,7 +51,7 @@ class Broker(NamedTuple):
         except ConfigError as error:
             raise click.UsageError(str(error)) from error
         except KafkaError as error:
-            fail(advice(error, self.bootstrap))
+            fail_with(error, self.bootstrap)
         except KeyboardInterrupt:
             sys.exit(EXIT_INTERRUPTED)
         except BaseExceptionGroup as group:
@@ -74,15 +76,15 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     options = trust_options(call)
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="JSON instead of text."),
+        click.option("--json", "as_json", is_flag=True, help="Write JSON, errors too."),
         click.option(
             "--timeout",
             "timeout_s",
-            type=click.FloatRange(min=0.1),
+            type=SecondsType(at_least=0.1),
             default=15.0,
             show_default=True,
-            metavar="SECONDS",
-            help="How long to go on trying.",
+            metavar="DURATION",
+            help="Give up after so many seconds, or after a duration such as 2m.",
         ),
         bootstrap_option,
     ):
@@ -108,20 +110,28 @@ def client_config(bootstrap: str, timeout_s: float, client_id: str) -> dict[str,
     return {**given, **patience, "bootstrap.servers": bootstrap, "client.id": client_id}
 
 
-def fail(message: str) -> NoReturn:
-    """Say what is wrong and end with exit code 1."""
-    click.echo(f"fencepost: {message}", err=True)
-    sys.exit(EXIT_FAILED)
+def fail(message: str, *hints: str, error: str | None = None, exit_code: int = EXIT_FAILED) -> NoReturn:
+    """Say on standard error what is wrong and what to do, as --json wants it, and end with the exit code.
+
+    `error` is the Kafka name of an error that a broker sent.
+    """
+    context = click.get_current_context(silent=True)
+    if context is not None and context.params.get("as_json"):
+        told = {"error": error, "message": message, "hint": " ".join(hints) or None}
+        click.echo(json.dumps(told), err=True)
+    else:
+        click.echo("\n  ".join([f"fencepost: {message}", *hints]), err=True)
+    sys.exit(exit_code)
 
 
-def advice(error: Exception, bootstrap: str) -> str:
-    """The error, and what to do about it."""
-    from fencepost.cli.hints import hint_for
-    from fencepost.client import KafkaError
+def fail_with(error: "KafkaError", bootstrap: str, *hints: str) -> NoReturn:
+    """As `fail`, with the error in one sentence and what to do about it."""
+    from fencepost.cli.hints import hint_for, sentence
 
-    assert isinstance(error, KafkaError)
     hint = hint_for(error, bootstrap)
-    return str(error) if hint is None else f"{error}\n  {hint}"
+    code = None if error.code is None else error.code.name
+    message, *more = sentence(error).split("\n  ")
+    fail(message, *more, *([] if hint is None else [hint]), *hints, error=code)
 
 
 def tell_json(value: Any) -> None:

@@ -1,9 +1,11 @@
-"""What to do about an error that a broker told, by its code."""
+"""An error that a broker sent: what went wrong in one sentence, and what to do about it."""
 
+import re
 from collections.abc import Iterable
 from typing import Final
 
 from fencepost.client import AuthenticationError, KafkaError
+from fencepost.client.admin import ItemErrors
 from fencepost.protocol.errors import ErrorCode
 
 _RIGHTS = "this needs rights that your user has not"
@@ -41,6 +43,32 @@ _HINTS: Final = {
     ErrorCode.GROUP_AUTHORIZATION_FAILED: _RIGHTS,
 }
 _TRUST = "how this broker is to be trusted stands in a file: --command-config FILE (security.protocol, sasl.*, ssl.*)"
+
+
+_UNKNOWN = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
+_NAMED = re.compile(r"(?:\w+ )?'(?P<name>[^']+)'$")
+"""How the client ends what it was doing: `creating topic 'orders'`."""
+
+
+def sentence(error: KafkaError) -> str:
+    """The error in one sentence: the broker's where it names the thing, and the error's name behind it.
+
+    What the client was doing is left out where the broker's own words name the same thing.
+    """
+    if isinstance(error, ItemErrors):
+        return "\n  ".join(sentence(one) for one in error.errors.values())
+    if error.code is None:
+        return str(error)
+    text = str(error.args[0])
+    doing, colon, words = text.partition(": ")
+    named = _NAMED.search(doing)
+    if not colon and named is not None and error.code in _UNKNOWN:
+        text = f"{named[0]} does not exist"
+    elif named is not None and named["name"] in words:
+        text = words
+    if text[1:2].islower():
+        text = text[0].lower() + text[1:]
+    return f"{text.rstrip('.')} ({error.code.name})"
 
 
 def hints_for(errors: Iterable[KafkaError], bootstrap: str) -> list[str]:

@@ -1,5 +1,6 @@
 """Types of parameters that several commands take: settings, partitions, points in time."""
 
+import math
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -69,7 +70,7 @@ PLACE = PlaceType()
 
 DURATION = re.compile(
     r"(?:P(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
-    r"|(?:(?P<sd>\d+)d)?(?:(?P<sh>\d+)h)?(?:(?P<sm>\d+)m)?(?:(?P<ss>\d+)s)?)",
+    r"|(?:(?P<sw>\d+)w)?(?:(?P<sd>\d+)d)?(?:(?P<sh>\d+)h)?(?:(?P<sm>\d+)m)?(?:(?P<ss>\d+(?:\.\d+)?)s)?)",
 )
 
 
@@ -94,11 +95,39 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]
     name = "duration"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Read `2h30m`, `7d`, or ISO 8601's P1DT2H, as Kafka's tool has it."""
-        found = DURATION.fullmatch(str(value))
-        parts = {name[-1]: float(text) for name, text in (found.groupdict() if found else {}).items() if text}
-        if not parts:
-            self.fail(f"{value!r} is no duration; write 90m, 2h30m, 7d, or PT2H30M", param, ctx)
-        days, hours, minutes, seconds = (parts.get(unit, 0.0) for unit in "dhms")
-        ago = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-        return round(ago.total_seconds() * 1000)
+        """Read `2h30m`, `7d`, `2w`, or ISO 8601's P1DT2H, as Kafka's tool has it."""
+        seconds = _seconds(str(value))
+        if seconds is None:
+            self.fail(f"{value!r} is no duration; write 90m, 2h30m, 7d, 2w, or PT2H30M", param, ctx)
+        return round(seconds * 1000)
+
+
+class SecondsType(click.ParamType):  # type: ignore[type-arg]
+    """A number of seconds, or a duration; in seconds."""
+
+    name = "seconds"
+
+    def __init__(self, at_least: float = 0.0) -> None:
+        self._at_least = at_least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read `90`, `0.5`, or a duration as `2h30m`."""
+        try:
+            seconds: float | None = float(value)
+        except ValueError:
+            seconds = _seconds(str(value))
+        if seconds is None or not math.isfinite(seconds):
+            self.fail(f"{value!r} is no duration; write seconds as 90, or 90s, 2h30m, 7d, 2w", param, ctx)
+        if seconds < self._at_least:
+            self.fail(f"{value!r} is too short; give {self._at_least:g} seconds or more", param, ctx)
+        return seconds
+
+
+def _seconds(text: str) -> float | None:
+    """The seconds that a duration means, None if the text is none."""
+    found = DURATION.fullmatch(text)
+    parts = {name[-1]: float(number) for name, number in (found.groupdict() if found else {}).items() if number}
+    if not parts:
+        return None
+    weeks, days, hours, minutes, seconds = (parts.get(unit, 0.0) for unit in "wdhms")
+    return timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds).total_seconds()

@@ -12,6 +12,9 @@ CELL_MAX = 249
 """The longest name a topic can have: such a name is worth nothing cut off."""
 
 
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Columns under their heads, as wide as needed; numbers stand right. What has no head (a remark) may lack."""
     rows = list(rows)
@@ -49,6 +52,17 @@ def age(seconds: float) -> str:
             rest = whole % unit // below
             return f"{whole // unit} {name} {rest} {below_name}" if rest else f"{whole // unit} {name}"
     return f"{whole} s"
+
+
+def size(count: int) -> str:
+    """`17 B`, `4.0 KiB`, `1.5 GiB`; a dash where it is not known."""
+    if count < 0:
+        return "-"
+    amount, unit = float(count), 0
+    while amount >= 1024 and unit < len(_UNITS) - 1:
+        amount /= 1024
+        unit += 1
+    return f"{count} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
 
 
 def moment(time_ms: int) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fencepost.cli.connect import fail
 from fencepost.cli.plain_text import counted
 
 if TYPE_CHECKING:
@@ -60,18 +61,15 @@ def verify(directory: Path, topic: str | None, partition: int | None, shallow: b
     try:
         lock_fd = lock_shared(directory)
     except DirectoryInUse:
-        click.echo(f"fencepost: a broker runs on {directory}; stop it first, or check a copy or a snapshot", err=True)
-        sys.exit(EXIT_USAGE)
+        fail(f"a broker runs on {directory}; stop it first, or check a copy or a snapshot", exit_code=EXIT_USAGE)
     report = Report() if as_json else Report(found=_tell)
     began = time.monotonic()
     try:
         _run(directory, report, topic, partition, shallow, as_json)
     except LookupError as error:
-        click.echo(f"fencepost: {error.args[0]}", err=True)
-        sys.exit(EXIT_USAGE)
+        fail(error.args[0], exit_code=EXIT_USAGE)
     except OSError as error:
-        click.echo(f"fencepost: {directory} cannot be read: {error}", err=True)
-        sys.exit(EXIT_DAMAGED)
+        fail(f"{directory} cannot be read: {error}", exit_code=EXIT_DAMAGED)
     finally:
         if lock_fd is not None:
             os.close(lock_fd)

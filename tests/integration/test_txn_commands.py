@@ -1,6 +1,7 @@
 """`fencepost txn` against a running broker, as an operator types it (rows T18, T19, T20)."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -97,8 +98,12 @@ def test_list_and_producers(broker: BrokerProcess, wire: Wire) -> None:
     assert told(broker, "list", "--pattern", "list-.*", "--state", "empty")[0]["transactional_id"] == "list-2"
     assert told(broker, "list", "--producer-id", str(held[0]))[0]["transactional_id"] == "list-1"
     assert told(broker, "list", "--pattern", "list-.*", "--longer-than", "3600") == []
-    [_, line] = txn(broker, "list", "--pattern", "list-2").stdout.splitlines()
-    assert line.split() == ["list-2", str(held[0] + 1), "Empty"]
+    assert told(broker, "list", "--pattern", "list-.*", "--longer-than", "2w1d") == []
+    assert [line["started"] is None for line in by_name] == [False, True]
+    [head, opened, empty] = txn(broker, "list", "--pattern", "list-.*").stdout.splitlines()
+    assert head.split() == ["TRANSACTIONAL.ID", "PRODUCER", "STATE", "OPEN", "FOR"]
+    assert re.fullmatch(rf"list-1 +{held[0]}  Ongoing  [\d.]+ m?s", opened), opened
+    assert empty.split() == ["list-2", str(held[0] + 1), "Empty", "-"]
     [producer] = told(broker, "producers", "listed:0", "--open")
     assert (producer["producer_id"], producer["transaction_start_offset"]) == (held[0], 1)
     assert "OPEN SINCE OFFSET" in txn(broker, "producers", "listed:0").stdout

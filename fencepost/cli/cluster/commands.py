@@ -96,8 +96,8 @@ def features_command(broker: Broker) -> None:
 @cluster.command("set-feature", short_help="Finalize a feature at another level.")
 @click.argument("name", metavar="FEATURE")
 @click.argument("level", metavar="LEVEL", type=click.IntRange(min=0))
-@click.option("--downgrade", is_flag=True, help="The level may be lower than now, if nothing is lost by it.")
-@click.option("--unsafe", is_flag=True, help="The level may be lower than now, even if metadata is lost by it.")
+@click.option("--downgrade", is_flag=True, help="Allow a lower level, if no metadata is lost by it.")
+@click.option("--unsafe", is_flag=True, help="Allow a lower level, even if metadata is lost by it.")
 @click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
 @broker_options
 def set_feature_command(name: str, level: int, downgrade: bool, unsafe: bool, dry_run: bool, broker: Broker) -> None:
@@ -111,6 +111,12 @@ def set_feature_command(name: str, level: int, downgrade: bool, unsafe: bool, dr
 
     async def talk(admin: "Admin") -> Any:
         before = (await admin.features()).get(name, 0)
+        if level < before and not (downgrade or unsafe):
+            raise KafkaError(
+                f"feature {name!r} is at level {before}: a lower level needs --downgrade, or --unsafe if metadata may"
+                " be lost",
+                code=ErrorCode.INVALID_UPDATE_VERSION,
+            )
         await admin.update_feature(name, level, downgrade=downgrade, unsafe=unsafe, validate_only=dry_run)
         return before
 
@@ -162,7 +168,7 @@ def log_dirs_command(
 @cluster.command("elect-leaders", short_help="Let the preferred replicas lead.")
 @click.argument("places", metavar="[TOPIC[:PARTITION]]...", nargs=-1, type=PLACE)
 @click.option("--all", "everything", is_flag=True, help="Every partition there is.")
-@click.option("--unclean", is_flag=True, help="Where no replica in sync lives, one that is not: records get lost.")
+@click.option("--unclean", is_flag=True, help="Allow unclean leader election. May lose records.")
 @broker_options
 def elect_leaders_command(places: tuple[Place, ...], everything: bool, unclean: bool, broker: Broker) -> None:
     """Let the preferred replica of each partition lead again. A partition that it leads already stays as it is.

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.plain_text import cell, counted, json_value, places, table
+from fencepost.cli.plain_text import cell, counted, json_value, places, size, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,20 +17,6 @@ if TYPE_CHECKING:
         Reassignment,
     )
     from fencepost.protocol.topics import TopicPartition
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
-
-
-def size(count: int) -> str:
-    """`17 B`, `4.0 KiB`, `1.5 GiB`; a dash where it is not known."""
-    if count < 0:
-        return "-"
-    amount, unit = float(count), 0
-    while amount >= 1024 and unit < len(_UNITS) - 1:
-        amount /= 1024
-        unit += 1
-    return f"{count} B" if unit == 0 else f"{amount:.1f} {_UNITS[unit]}"
-
 
 # -- the cluster
 

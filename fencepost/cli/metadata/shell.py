@@ -80,11 +80,11 @@ def metadata_shell(directory: Path, words: tuple[str, ...], offset: int | None, 
     except (NoSuchPath, NoMetadataLog) as error:
         fail(str(error))
     except MetadataCorrupt as error:
-        fail(f"the metadata log is damaged: {error}\n  all that is wrong with it: fencepost verify {directory}")
+        fail(f"the metadata log is damaged: {error}", f"all that is wrong with it: fencepost verify {directory}")
     except BrokenPipeError:
         raise  # whoever read the output has enough
     except OSError as error:
-        fail(f"{directory} can not be read: {error}")
+        fail(f"{directory} cannot be read: {error}")
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
 
@@ -193,7 +193,7 @@ class Shell:
                 lines = list(text.lines(one))
                 _echo([json.dumps(moment_json(one))] if self._as_json and lines else lines)
             if follower.tail is not None and follower.tail == tail:
-                fail(f"what follows can not be read: {follower.tail}")
+                fail(f"what follows cannot be read: {follower.tail}")
             tail = follower.tail
             time.sleep(POLL_SECONDS)
 

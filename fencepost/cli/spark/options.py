@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from fencepost.cli.client_options import BOOTSTRAP_NAMES, bootstrap_option, properties, trust_options
-from fencepost.cli.connect import EXIT_INTERRUPTED, fail
+from fencepost.cli.connect import EXIT_INTERRUPTED, fail, fail_with
 
 if TYPE_CHECKING:
     from fencepost.spark_pipelines.shape import Shape
@@ -106,9 +106,7 @@ def told_well(bootstrap: str) -> Iterator[None]:
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     except KafkaError as error:
-        from fencepost.cli.connect import advice
-
-        fail(advice(error, bootstrap))
+        fail_with(error, bootstrap)
     except (ValueError, OSError) as error:
         fail(str(error))
     except Exception as error:

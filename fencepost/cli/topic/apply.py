@@ -100,7 +100,7 @@ def _read(file: Path) -> "ClusterPlan":
     except ConfigError as error:
         raise click.UsageError(str(error)) from error
     except OSError as error:
-        fail(f"{file} can not be read: {error}")
+        fail(f"{file} cannot be read: {error}")
 
 
 async def _apply(
@@ -147,5 +147,5 @@ def _refused(some: Any, bootstrap: str, as_json: bool, dry_run: bool) -> None:
     hints = hints_for(some.errors.values(), bootstrap)
     if changes and not dry_run:
         click.echo(plan_text.changes_text(changes), err=True)
-        fail("\n  ".join(["the above was done, and then it was refused; mend the plan and apply it again", *hints]))
-    fail("\n  ".join(["nothing was changed", *hints]))
+        fail("the above was done, and then it was refused; mend the plan and apply it again", *hints)
+    fail("nothing was changed", *hints)

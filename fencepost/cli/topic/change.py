@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import Broker, advice, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail_with, tell_json
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
+from fencepost.cli.plain_text import counted
 from fencepost.client import KafkaError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def add_partitions(name: str, total: int | None, more: int | None, dry_run: bool
         tell_json({"topic": name, "before": before, "after": after, "dry_run": dry_run})
         return
     grown = "would grow" if dry_run else "grew"
-    click.echo(f"Topic {name!r} {grown} from {before} to {after} partitions.")
+    click.echo(f"Topic {name!r} {grown} from {before} to {counted(after, 'partition')}.")
 
 
 @click.command(short_help="Change what is set on topics.")
@@ -90,5 +91,6 @@ def alter(
     steps, error = broker.ask(talk)
     tell_steps(steps, dry_run, broker.as_json)
     if error is not None:
-        told = advice(error, broker.bootstrap)
-        fail(f"{told}\n  the topics above {'would be' if dry_run else 'were'} changed, and no others")
+        fail_with(
+            error, broker.bootstrap, f"the topics above {'would be' if dry_run else 'were'} changed, and no others"
+        )

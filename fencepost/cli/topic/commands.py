@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, fail, tell_json
+from fencepost.cli.connect import Broker, broker_options, fail, fail_with, tell_json
 from fencepost.cli.hints import hints_for
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
 from fencepost.cli.plain_text import counted
@@ -13,11 +13,13 @@ from fencepost.cli.topic.apply import apply
 from fencepost.cli.topic.change import add_partitions, alter
 from fencepost.cli.topic.records import offsets, trim
 from fencepost.cli.topic.text import id_of
+from fencepost.client import KafkaError
+from fencepost.protocol.errors import ErrorCode
+from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fencepost.client import KafkaError
     from fencepost.client.admin import Admin, TopicDescription
 
 
@@ -47,21 +49,45 @@ def topic() -> None:
 @click.option("--internal", is_flag=True, help="Also the broker's own topics, such as __consumer_offsets.")
 @broker_options
 def list_command(pattern: str | None, internal: bool, broker: Broker) -> None:
-    """List topics; of those whose names match PATTERN, which may hold * and ?.
+    """List topics, or only those whose names match PATTERN, which may hold * and ?.
+
+    SIZE is what all replicas of a topic take on the brokers' disks; a dash where the brokers do not tell.
 
     \b
     Examples:
       fencepost topic list
       fencepost topic list 'orders-*' --json
     """
-    found = broker.ask(lambda admin: admin.describe_topics())
-    shown = [one for one in _matching(found, pattern) if internal or not one.internal]
+
+    async def talk(admin: "Admin") -> Any:
+        shown = [one for one in _matching(await admin.describe_topics(), pattern) if internal or not one.internal]
+        return shown, await _sizes(admin, shown)
+
+    shown, sizes = broker.ask(talk)
     if broker.as_json:
-        tell_json([topic_text.summary_json(one) for one in shown])
+        tell_json([{**topic_text.summary_json(one), "size_bytes": sizes.get(one.name)} for one in shown])
         return
     if shown:
-        click.echo(topic_text.list_text(shown))
+        click.echo(topic_text.list_text(shown, sizes))
     click.echo(counted(len(shown), "topic"), err=True)
+
+
+async def _sizes(admin: "Admin", topics: "Sequence[TopicDescription]") -> dict[str, int]:
+    """Bytes of all replicas by topic; empty where the brokers do not tell."""
+    partitions = [TopicPartition(one.name, number) for one in topics for number in range(len(one.partitions))]
+    if not partitions:
+        return {}
+    try:
+        directories = await admin.describe_log_dirs(partitions=partitions)
+    except KafkaError as error:
+        if error.code not in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION):
+            raise
+        return {}
+    sizes = {one.name: 0 for one in topics}
+    for replicas in (one.replicas for found in directories.values() for one in found):
+        for partition, replica in replicas.items():
+            sizes[partition.topic] += replica.size_bytes
+    return sizes
 
 
 def _matching(found: "Mapping[str, TopicDescription]", pattern: str | None) -> "list[TopicDescription]":
@@ -112,8 +138,8 @@ def references(names: "Sequence[str]", ids: "Sequence[str]") -> "list[str | byte
 @click.option("--partitions", "-p", type=click.IntRange(min=1), metavar="N", help="[default: the broker's]")
 @click.option("--replication-factor", "-r", type=click.IntRange(min=1), metavar="N", help="[default: the broker's]")
 @click.option("--set", "settings", multiple=True, type=SETTING, metavar="NAME=VALUE", help="A setting; repeatable.")
-@click.option("--if-not-exists", is_flag=True, help="Let a topic be that is there already, whatever it is like.")
-@click.option("--dry-run", is_flag=True, help="Let the broker check it, and create nothing.")
+@click.option("--if-not-exists", is_flag=True, help="Do not fail if the topic exists, whatever its settings.")
+@click.option("--dry-run", is_flag=True, help="Check the request on the broker. Create nothing.")
 @broker_options
 def create_command(
     names: tuple[str, ...],
@@ -124,9 +150,9 @@ def create_command(
     dry_run: bool,
     broker: Broker,
 ) -> None:
-    """Create topics, each for itself: one that is refused does not keep the others from being made.
+    """Create topics. A topic that the broker refuses does not stop the others.
 
-    For many topics that shall all come into being or none, or that may be there already and shall look as a file says:
+    To create many topics at once or not at all, or to bring them to the state that a file describes, use
     fencepost topic apply.
 
     \b
@@ -155,8 +181,8 @@ def create_command(
 @click.option(
     "--id", "ids", multiple=True, metavar="ID", help="By its id, as `topic list --json` shows it; repeatable."
 )
-@click.option("--if-exists", is_flag=True, help="A topic that is not there is no failure.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and delete nothing.")
+@click.option("--if-exists", is_flag=True, help="Do not fail if the topic does not exist.")
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted. Delete nothing.")
 @broker_options
 def delete_command(
     names: tuple[str, ...], ids: tuple[str, ...], if_exists: bool, dry_run: bool, broker: Broker
@@ -196,14 +222,16 @@ def delete_command(
 
 def _report(outcomes: "Sequence[Any]", done: str, dry_run: bool, as_json: bool, bootstrap: str) -> None:
     """Say what became of each topic; exit code 1 where one was refused."""
+    errors = [one.error for one in outcomes if one.error is not None]
     if as_json:
         tell_json([topic_text.outcome_json(one, done, dry_run) for one in outcomes])
-    else:
+    elif len(outcomes) > 1 or not errors:
         for one in outcomes:
             click.echo(topic_text.outcome_text(one, done, dry_run), err=one.error is not None)
-    errors = [one.error for one in outcomes if one.error is not None]
+    if len(outcomes) > 1 and errors:
+        fail(f"{len(errors)} of {len(outcomes)} could not be {done}", *hints_for(errors, bootstrap))
     if errors:
-        fail("\n  ".join([f"{len(errors)} of {len(outcomes)} could not be {done}", *hints_for(errors, bootstrap)]))
+        fail_with(errors[0], bootstrap)
 
 
 for command in (apply, add_partitions, alter, offsets, trim):

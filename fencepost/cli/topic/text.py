@@ -4,7 +4,8 @@ from base64 import urlsafe_b64decode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.cli.connect import command_for
-from fencepost.cli.plain_text import cell, counted, shown_id, table
+from fencepost.cli.hints import sentence
+from fencepost.cli.plain_text import cell, counted, shown_id, size, table
 from fencepost.protocol.admin_enums import ConfigSource
 from fencepost.protocol.errors import ErrorCode
 
@@ -49,9 +50,11 @@ def _lacking(one: "TopicDescription") -> int:
     return sum(p.leader < 0 or len(p.isr) < len(p.replicas) for p in one.partitions)
 
 
-def list_text(found: "Sequence[TopicDescription]") -> str:
-    rows = [(one.name, len(one.partitions), _replicas(one), _lacking(one)) for one in found]
-    return table(("TOPIC", "PARTITIONS", "REPLICAS", "NOT IN SYNC"), rows)
+def list_text(found: "Sequence[TopicDescription]", sizes: "Mapping[str, int]") -> str:
+    rows = [
+        (one.name, len(one.partitions), _replicas(one), _lacking(one), size(sizes.get(one.name, -1))) for one in found
+    ]
+    return table(("TOPIC", "PARTITIONS", "REPLICAS", "NOT IN SYNC", "SIZE"), rows)
 
 
 def summary_json(one: "TopicDescription") -> dict[str, Any]:
@@ -146,7 +149,7 @@ def deletion(
 def outcome_text(one: Outcome, done: str, dry_run: bool) -> str:
     """One topic's line; `done` is the participle of what was asked."""
     if one.error is not None:
-        return f"Not {done}: topic {one.what}: {one.error}"
+        return f"Not {done}: {sentence(one.error)}"
     if one.skipped:
         return f"Left alone: topic {one.what}."
     return f"{'Would be ' + done if dry_run else done.capitalize()}: topic {one.what}."

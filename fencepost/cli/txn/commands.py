@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.connect import Broker, broker_options, tell_json
+from fencepost.cli.parameters import SecondsType
 from fencepost.cli.plain_text import counted, json_value, table
 from fencepost.cli.txn.end import abort, hanging
-from fencepost.cli.txn.watch import watch
+from fencepost.cli.txn.watch import described, watch
 from fencepost.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
@@ -55,32 +56,41 @@ def txn() -> None:
 @click.option("--producer-id", "producer_ids", multiple=True, type=int, help="Only ids that have it now; repeatable.")
 @click.option("--pattern", help="A regular expression for the whole id (KIP-1152).")
 @click.option(
-    "--longer-than", "seconds", type=click.FloatRange(min=0), help="Only transactions open for so many seconds."
+    "--longer-than",
+    "seconds",
+    type=SecondsType(),
+    metavar="DURATION",
+    help="Only transactions open for so many seconds, or for a duration such as 5m.",
 )
 @broker_options
 def list_command(
     states: tuple[str, ...], producer_ids: tuple[int, ...], pattern: str | None, seconds: float | None, broker: Broker
 ) -> None:
-    """List transactional ids with their state.
+    """List transactional ids with their state. OPEN FOR is how long ago an open transaction began.
 
     \b
     Examples:
-      fencepost txn list --state Ongoing --longer-than 30
+      fencepost txn list --state Ongoing --longer-than 5m
       fencepost txn list --pattern 'billing-.*' --json
     """
+    from fencepost.cli.txn import text as txn_text
+
     longer_than_ms = -1 if seconds is None else round(seconds * 1000)
 
     async def talk(admin: "Admin") -> Any:
-        return await admin.list_transactions(
+        found = await admin.list_transactions(
             state=states, producer_ids=producer_ids, running_longer_than_ms=longer_than_ms, pattern=pattern
         )
+        began = {one.transactional_id: one.started for one in await described(admin, found)}
+        return found, began, admin.now_ms()
 
-    found = broker.ask(talk)
+    found, began, now_ms = broker.ask(talk)
     if broker.as_json:
-        tell_json(json_value(found))
+        tell_json([{**json_value(one), "started": json_value(began.get(one.transactional_id))} for one in found])
         return
     if found:
-        click.echo(table(("TRANSACTIONAL.ID", "PRODUCER", "STATE"), [tuple(line) for line in found]))
+        rows = [(*one, txn_text.open_for(began.get(one.transactional_id), now_ms)) for one in found]
+        click.echo(table(("TRANSACTIONAL.ID", "PRODUCER", "STATE", "OPEN FOR"), rows))
     click.echo(f"{counted(len(found), 'transactional id')}", err=True)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fencepost.cli.connect import Broker, broker_options, command_for, fail, tell_json
+from fencepost.cli.parameters import SecondsType
 from fencepost.cli.plain_text import age, json_value, places, table
 from fencepost.client import KafkaError
 from fencepost.protocol.errors import ErrorCode
@@ -26,7 +27,7 @@ def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Br
 
     It is done as a successor does it: the epoch is raised (InitProducerId), all partitions get an ABORT marker,
     committed positions of groups go back to where they were, and the old producer is fenced. It has to be restarted, or
-    to initialise itself again. A transaction that is decided already can not be aborted: its outcome stands.
+    to initialise itself again. A transaction that is decided already cannot be aborted: its outcome stands.
 
     For a transaction that no coordinator knows: fencepost txn hanging --repair.
 
@@ -48,8 +49,8 @@ def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Br
     told, fenced = broker.ask(talk)
     if told.state == "Ongoing" and told.timeout_ms == NO_TIMEOUT_MS and not even_two_phase:
         fail(
-            f"{transactional_id!r} is part of a two-phase commit: its program must come back and complete it.\n"
-            "  If the outside database has NOT committed its half: --even-two-phase"
+            f"{transactional_id!r} is part of a two-phase commit: its program must come back and complete it.",
+            "If the outside database has NOT committed its half: --even-two-phase",
         )
     if broker.as_json:
         tell_json({"before": json_value(told), "aborted": fenced is not None, "dry_run": dry_run})
@@ -74,9 +75,10 @@ def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Br
 @click.option(
     "--older-than",
     "seconds",
-    type=click.FloatRange(min=0),
-    metavar="SECONDS",
-    help="By the timestamps of its records. [default: the broker's transaction.max.timeout.ms]",
+    type=SecondsType(),
+    metavar="DURATION",
+    help="Seconds, or a duration such as 2h; by the timestamps of its records."
+    " [default: the broker's transaction.max.timeout.ms]",
 )
 @click.option("--repair", is_flag=True, help="Abort what is found. Without it, nothing is changed.")
 @broker_options

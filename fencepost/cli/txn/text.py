@@ -8,6 +8,8 @@ from fencepost.client.admin.types import Verdict
 from fencepost.client.admin.why import NO_TIMEOUT_MS, reason
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from fencepost.client.admin.types import HeldBack, Holder, ProducerState, TransactionListing, TransactionStory
 
 NO_STORY = "not told: only a fencepost broker tells, and only what happened since it started"
@@ -21,6 +23,11 @@ def times_out(listing: "TransactionListing", now_ms: int) -> str:
         return "-"
     left = listing.started.timestamp() + listing.timeout_ms / 1000 - now_ms / 1000
     return f"in {age(left)}" if left > 0 else "now"
+
+
+def open_for(started: "datetime | None", now_ms: int) -> str:
+    """How long ago a transaction began; a dash where none is open."""
+    return "-" if started is None else age(now_ms / 1000 - started.timestamp())
 
 
 def client_of(story: "TransactionStory | None") -> str:

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from fencepost.cli.connect import Broker, broker_options
-from fencepost.cli.plain_text import age, counted, json_value, moment, places, table
+from fencepost.cli.parameters import SecondsType
+from fencepost.cli.plain_text import counted, json_value, moment, places, table
 from fencepost.client import KafkaError
 from fencepost.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from fencepost.client.admin import Admin
-    from fencepost.client.admin.types import TransactionListing
+    from fencepost.client.admin.types import TransactionListing, TransactionSummary
 
 OPEN_STATES = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
@@ -28,7 +31,7 @@ class View(NamedTuple):
 
 
 @click.command()
-@click.option("--interval", type=click.FloatRange(min=0.1), default=2.0, show_default=True, metavar="SECONDS")
+@click.option("--interval", type=SecondsType(at_least=0.1), default=2.0, show_default=True, metavar="DURATION")
 @click.option("--count", type=click.IntRange(min=1), help="Stop after so many looks. [default: go on until Ctrl-C]")
 @click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Open ones to describe.")
 @broker_options
@@ -55,16 +58,24 @@ def watch(interval: float, count: int | None, limit: int, broker: Broker) -> Non
 async def look(admin: "Admin", limit: int) -> View:
     lines = await admin.list_transactions()
     is_open = [line for line in lines if line.state in OPEN_STATES]
-    found: list[TransactionListing] = []
-    for line in is_open[:limit]:
+    found = await described(admin, is_open[:limit])
+    found.sort(key=lambda told: (told.started is None, told.started))
+    states = Counter(line.state for line in lines)
+    return View(admin.now_ms(), dict(sorted(states.items())), found, max(0, len(is_open) - limit))
+
+
+async def described(admin: "Admin", lines: "Iterable[TransactionSummary]") -> "list[TransactionListing]":
+    """The open transactions among these, without those whose ids are forgotten meanwhile. Raises KafkaError."""
+    found = []
+    for line in lines:
+        if line.state not in OPEN_STATES:
+            continue
         try:
             found.append(await admin.describe_transaction(line.transactional_id))
         except KafkaError as error:
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
-    found.sort(key=lambda told: (told.started is None, told.started))
-    states = Counter(line.state for line in lines)
-    return View(admin.now_ms(), dict(sorted(states.items())), found, max(0, len(is_open) - limit))
+    return found
 
 
 def _show(view: View, bootstrap: str, as_json: bool) -> None:
@@ -76,7 +87,7 @@ def _show(view: View, bootstrap: str, as_json: bool) -> None:
 
 
 def view_text(view: View, bootstrap: str) -> str:
-    from fencepost.cli.txn.text import client_of, times_out
+    from fencepost.cli.txn.text import client_of, open_for, times_out
 
     states = ", ".join(f"{count} {state}" for state, count in view.states.items()) or "no transactional ids"
     lines = [f"{moment(view.now_ms)}  {bootstrap}  {states}", ""]
@@ -87,7 +98,7 @@ def view_text(view: View, bootstrap: str) -> str:
             told.transactional_id,
             f"{told.producer_id}:{told.producer_epoch}",
             told.state,
-            "-" if told.started is None else age(view.now_ms / 1000 - told.started.timestamp()),
+            open_for(told.started, view.now_ms),
             times_out(told, view.now_ms),
             len(told.partitions),
             places(told.blocks),

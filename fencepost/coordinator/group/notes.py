@@ -1,6 +1,6 @@
 """What an operator wants to know of a group: why it rebalances, what came of it, and how much there was of all."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
 
 from fencepost.coordinator.group.commands import Join, MemberName
@@ -42,6 +42,10 @@ def goes_on(before: Group, after: Group) -> bool:
     return before.generation == after.generation and len(after.members) >= len(before.members)
 
 
+def _members(members: Sized) -> str:
+    return "1 member" if len(members) == 1 else f"{len(members)} members"
+
+
 def story(before: Group, after: Group, why: str) -> str | None:
     """One line about what a decision did to a group's rebalance, unless it `goes_on`; None where it did nothing to it.
 
@@ -50,16 +54,16 @@ def story(before: Group, after: Group, why: str) -> str | None:
     generation = _generation(before)
     was = f"generation {generation}" if generation else "a new group"
     if isinstance(after, PreparingRebalance) and not isinstance(before, PreparingRebalance):
-        return f"{was} prepares a rebalance of {len(after.members)} members: {why}"
+        return f"{was} prepares a rebalance of {_members(after.members)}: {why}"
     if isinstance(after, PreparingRebalance) and len(after.members) < len(group_members(before)):
-        return f"{was} goes on with its rebalance, of {len(after.members)} members now: {why}"
+        return f"{was} goes on with its rebalance, of {_members(after.members)} now: {why}"
     if isinstance(after, CompletingRebalance) and after.generation != generation:
         gone = [member_id for member_id in group_members(before) if member_id not in after.members]
         dropped = f", dropped: {named(gone)}" if gone else ""
         told = "" if isinstance(before, PreparingRebalance) and not gone else f" ({why})"
-        return f"generation {after.generation} with {len(after.members)} members waits for its leader{dropped}{told}"
+        return f"generation {after.generation} with {_members(after.members)} waits for its leader{dropped}{told}"
     if isinstance(after, Stable) and isinstance(before, CompletingRebalance):
-        return f"generation {after.generation} is stable: {len(after.members)} members, {after.protocol}"
+        return f"generation {after.generation} is stable: {_members(after.members)}, {after.protocol}"
     if isinstance(after, Empty) and isinstance(before, Active):
         return f"generation {after.generation} is empty: {why}"
     return None

@@ -5,8 +5,9 @@ import re
 from typing import Any
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 
+from fencepost.cli.main import cli
 from fencepost.protocol.errors import ErrorCode
 from tests.kit.broker_process import BrokerProcess
 from tests.kit.command_line import command, command_json
@@ -63,6 +64,68 @@ def test_one_refused_topic_does_not_keep_the_others_from_being_made(broker: Brok
     assert told(broker, "describe", "beside")
     again = topic(broker, "create", "there-already", "--if-not-exists", "-p", "7")
     assert (again.exit_code, again.stdout) == (0, "Left alone: topic 'there-already': it is there already.\n")
+
+
+def test_an_error_is_one_sentence(broker: BrokerProcess) -> None:
+    """Not a stack of the command's, the client's and the broker's words; the hint has a line of its own."""
+    assert topic(broker, "create", "demo").exit_code == 0
+    again = topic(broker, "create", "demo")
+    assert (again.exit_code, again.stdout) == (1, "")
+    assert again.stderr.splitlines() == [
+        "fencepost: topic 'demo' already exists (TOPIC_ALREADY_EXISTS)",
+        "  `fencepost topic describe NAME` shows what it is; --if-not-exists lets it be",
+    ]
+    two = topic(broker, "create", "demo", "demo-two")
+    assert two.stderr.splitlines()[:2] == [
+        "Not created: topic 'demo' already exists (TOPIC_ALREADY_EXISTS)",
+        "fencepost: 1 of 2 could not be created",
+    ]
+    for words in (("topic", "describe"), ("topic", "delete"), ("topic", "offsets"), ("config", "get", "topic")):
+        told_of = command(broker, *words, "nowhere").stderr.splitlines()[0]
+        assert re.fullmatch(
+            r"fencepost: (the )?topic 'nowhere' does not exist \(UNKNOWN_TOPIC_OR_PARTITION\)", told_of
+        ), words
+
+
+def test_errors_are_json_where_json_is_asked_for(broker: BrokerProcess) -> None:
+    """On standard error, so that what stands on standard output stays what was asked for."""
+    absent = topic(broker, "describe", "nowhere", "--json")
+    assert (absent.exit_code, absent.stdout) == (1, "")
+    assert json.loads(absent.stderr) == {
+        "error": "UNKNOWN_TOPIC_OR_PARTITION",
+        "message": "topic 'nowhere' does not exist (UNKNOWN_TOPIC_OR_PARTITION)",
+        "hint": "there is no such partition or topic; `fencepost topic list` shows what there is, and partitions are"
+        " numbered from 0",
+    }
+    away = CliRunner().invoke(cli, ["topic", "list", "--json", "--timeout", "0.5s", "--bootstrap", "127.0.0.1:1"])
+    assert away.exit_code == 1
+    assert json.loads(away.stderr)["error"] == "NETWORK_EXCEPTION"
+    own = command(broker, "group", "reset", "nobody", "--all", "--to-latest", "--json")
+    assert (own.exit_code, json.loads(own.stderr)["error"]) == (1, None)
+
+
+def test_topics_are_listed_with_their_sizes(broker: BrokerProcess, wire: Wire) -> None:
+    wire.create_topic("sized", partitions=2)
+    wire.produce("sized", batch_of(bytes(3000), timestamp_ms=NOW_MS))
+    (one,) = told(broker, "list", "sized")
+    assert 3000 < one["size_bytes"] < 3200
+    text = topic(broker, "list", "sized").stdout
+    assert re.search(r"^TOPIC +PARTITIONS +REPLICAS +NOT IN SYNC +SIZE\nsized +2 +1 +0 +3\.\d KiB$", text), text
+
+
+@pytest.mark.parametrize("age", ["1d", "2w", "1w2d", "2h30m", "PT2H", "P1DT2H"])
+def test_durations_are_taken_in_weeks_and_days(broker: BrokerProcess, age: str) -> None:
+    command(broker, "topic", "create", "aged", "--if-not-exists")
+    assert topic(broker, "trim", "aged", "--older-than", age, "--dry-run").exit_code == 0
+    assert command(broker, "txn", "hanging", "--older-than", age).exit_code == 0
+    assert topic(broker, "list", "--timeout", age).exit_code == 0
+
+
+@pytest.mark.parametrize("age", ["1x", "", "w", "nan", "-1"])
+def test_what_is_no_duration_is_refused(broker: BrokerProcess, age: str) -> None:
+    for words in (("txn", "hanging", "--older-than"), ("topic", "list", "--timeout")):
+        refused = command(broker, *words, age)
+        assert (refused.exit_code, "Traceback" in refused.output) == (2, False), words
 
 
 def test_a_dry_run_is_checked_by_the_broker_and_changes_nothing(broker: BrokerProcess) -> None:

@@ -28,11 +28,11 @@ async def test_a_whole_life_is_told_kip_800(
     await trio.testing.wait_all_tasks_blocked()
     await world.service.classic.leave("g", [MemberName(one.member_id)])
     assert [record.getMessage() for record in told.records] == [
-        f"group g: a new group prepares a rebalance of 1 members: member {one.member_id} joins,"
+        f"group g: a new group prepares a rebalance of 1 member: member {one.member_id} joins,"
         " its reason: made in test",
         "group g: generation 1 with 2 members waits for its leader",
         "group g: generation 1 is stable: 2 members, range",
-        f"group g: generation 1 prepares a rebalance of 1 members: left: {two.member_id},"
+        f"group g: generation 1 prepares a rebalance of 1 member: left: {two.member_id},"
         " its reason: the consumer is being closed",
         f"group g: generation 2 is empty: left: {one.member_id}",
     ]
@@ -45,7 +45,7 @@ async def test_who_is_silent_is_named(world: World, told: pytest.LogCaptureFixtu
         await trio.sleep(4)
         world.beat(one)
     assert told.records[-1].getMessage() == (
-        f"group g: generation 1 prepares a rebalance of 1 members: nothing was heard of member {two.member_id}"
+        f"group g: generation 1 prepares a rebalance of 1 member: nothing was heard of member {two.member_id}"
         " for 10000 ms"
     )
     await trio.sleep(11)
@@ -68,7 +68,7 @@ async def test_who_is_silent_while_others_rejoin_is_named_too(
     goes_on = "group g: generation 1 goes on with its rebalance, of 2 members now: nothing was heard of member"
     assert told.records[-1].getMessage() == f"{goes_on} {two.member_id} for 10000 ms"
     await trio.sleep(10)
-    ends = f"group g: generation 2 with 1 members waits for its leader, dropped: {three.member_id}"
+    ends = f"group g: generation 2 with 1 member waits for its leader, dropped: {three.member_id}"
     assert told.records[-1].getMessage() == f"{ends} (nothing was heard of member {three.member_id} for 10000 ms)"
     nursery.cancel_scope.cancel()
 
