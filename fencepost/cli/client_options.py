@@ -28,7 +28,7 @@ def trust_options(command: F) -> F:
             is_eager=True,
             expose_value=False,
             callback=_singles,
-            help="One such property; repeatable. Others can see it: no place for passwords.",
+            help="Set one such property; repeatable. Other users of the machine can read it: give no password here.",
         ),
         click.option(
             "--command-config",
@@ -38,8 +38,8 @@ def trust_options(command: F) -> F:
             is_eager=True,
             expose_value=False,
             callback=_from_file,
-            help="Properties of the connection (security.protocol, sasl.*, ssl.*, ...), as Java's or librdkafka's"
-            " tools take them, or as TOML; also from FENCEPOST_COMMAND_CONFIG.",
+            help="Read connection properties (security.protocol, sasl.*, ssl.*, ...) from this file, under Java's or"
+            " librdkafka's names, or as TOML. Also from FENCEPOST_COMMAND_CONFIG.",
         ),
     ):
         command = option(command)

@@ -76,7 +76,7 @@ def broker_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     options = trust_options(call)
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="Write JSON, errors too."),
+        click.option("--json", "as_json", is_flag=True, help="Write JSON instead of text, errors too."),
         click.option(
             "--timeout",
             "timeout_s",

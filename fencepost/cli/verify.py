@@ -22,15 +22,15 @@ _MIB = 1 << 20
 
 @click.command()
 @click.argument("directory", type=click.Path(path_type=Path, exists=True, file_okay=False))
-@click.option("--topic", help="Look at the partitions of this topic only.")
-@click.option("--partition", type=click.IntRange(min=0), help="Look at the partitions of this number only.")
-@click.option("--shallow", is_flag=True, help="Checksums and headers only: do not unpack the records.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of text.")
+@click.option("--topic", help="Check only the partitions of this topic.")
+@click.option("--partition", type=click.IntRange(min=0), help="Check only partitions with this number.")
+@click.option("--shallow", is_flag=True, help="Check only checksums and headers, not the records.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON instead of text, errors too.")
 def verify(directory: Path, topic: str | None, partition: int | None, shallow: bool, as_json: bool) -> None:
-    """Check every byte of a data directory. The broker must not run on it; nothing is ever written.
+    """Check every byte of a data directory. Stop its broker first. The check writes nothing.
 
     \b
-    Looked at, partition by partition:
+    It checks, partition by partition:
       batches      CRC-32C, lengths, offsets, leader epochs, records
       indexes      .index, .timeindex, .txnindex and .seal against the batches
       snapshots    producers and open transactions against a replay of the log

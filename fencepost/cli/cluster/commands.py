@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def cluster() -> None:
-    """Look at the cluster as a whole: its brokers, what they can do, where they keep what.
+    """Show and manage the cluster: brokers, features, log directories, leaders.
 
     \b
     Who is there?
@@ -32,8 +32,8 @@ def cluster() -> None:
       fencepost cluster elect-leaders --all
       fencepost cluster reassignments
 
-    All commands speak Kafka's protocol and work against Apache Kafka, too. Exit code 0: done, 1: it failed or was
-    refused, 2: wrong usage.
+    All commands speak Kafka's protocol and work with Apache Kafka too. Exit code 0: done; 1: failed or refused; 2:
+    wrong usage.
     """
 
 
@@ -65,10 +65,10 @@ async def _quorum(admin: "Admin") -> Any:
 
 
 @cluster.command("brokers")
-@click.option("--fenced", is_flag=True, help="Also those that are not in use (Kafka 4.0).")
+@click.option("--fenced", is_flag=True, help="Show fenced brokers too (Kafka 4.0).")
 @broker_options
 def brokers_command(fenced: bool, broker: Broker) -> None:
-    """List the brokers, with the addresses at which clients are told to reach them.
+    """List the brokers with their advertised addresses.
 
     \b
     Example:
@@ -80,10 +80,10 @@ def brokers_command(fenced: bool, broker: Broker) -> None:
     )
 
 
-@cluster.command("features", short_help="Show features: what is switched on, what could be.")
+@cluster.command("features", short_help="Show features: finalized and supported levels.")
 @broker_options
 def features_command(broker: Broker) -> None:
-    """Show features (KIP-584): the level that is finalized for the cluster, and those that the broker can do.
+    """Show features (KIP-584): the finalized level of each, and the levels that the broker supports.
 
     \b
     Example:
@@ -93,15 +93,15 @@ def features_command(broker: Broker) -> None:
     broker.tell(cluster_text.features_json(told), cluster_text.features_text(told))
 
 
-@cluster.command("set-feature", short_help="Finalize a feature at another level.")
+@cluster.command("set-feature", short_help="Set a feature to another level.")
 @click.argument("name", metavar="FEATURE")
 @click.argument("level", metavar="LEVEL", type=click.IntRange(min=0))
 @click.option("--downgrade", is_flag=True, help="Allow a lower level, if no metadata is lost by it.")
 @click.option("--unsafe", is_flag=True, help="Allow a lower level, even if metadata is lost by it.")
-@click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the request on the broker. Change nothing.")
 @broker_options
 def set_feature_command(name: str, level: int, downgrade: bool, unsafe: bool, dry_run: bool, broker: Broker) -> None:
-    """Finalize a feature at another level for the whole cluster; 0 switches it off.
+    """Set a feature to another level for the whole cluster. Level 0 switches it off.
 
     \b
     Examples:
@@ -127,16 +127,18 @@ def set_feature_command(name: str, level: int, downgrade: bool, unsafe: bool, dr
     )
 
 
-@cluster.command("log-dirs", short_help="Show where brokers keep what, and how much of it.")
-@click.option("--broker", "brokers", multiple=True, type=int, metavar="ID", help="Only these; repeatable.")
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only partitions of these; repeatable.")
-@click.option("--by-topic", is_flag=True, help="One line for each topic.")
-@click.option("--by-partition", is_flag=True, help="One line for each replica.")
+@cluster.command("log-dirs", short_help="Show the log directories of brokers and their sizes.")
+@click.option("--broker", "brokers", multiple=True, type=int, metavar="ID", help="Show only this broker; repeatable.")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC", help="Show only the partitions of this topic; repeatable."
+)
+@click.option("--by-topic", is_flag=True, help="Print one line for each topic.")
+@click.option("--by-partition", is_flag=True, help="Print one line for each replica.")
 @broker_options
 def log_dirs_command(
     brokers: tuple[int, ...], topics: tuple[str, ...], by_topic: bool, by_partition: bool, broker: Broker
 ) -> None:
-    """Show the directories of brokers: how much is in them, and how much room there is.
+    """Show the log directories of brokers: how much they hold, and how much space is free.
 
     \b
     Examples:
@@ -165,13 +167,13 @@ def log_dirs_command(
         fail("a directory is offline; the broker's log says why")
 
 
-@cluster.command("elect-leaders", short_help="Let the preferred replicas lead.")
+@cluster.command("elect-leaders", short_help="Elect the preferred replicas as leaders.")
 @click.argument("places", metavar="[TOPIC[:PARTITION]]...", nargs=-1, type=PLACE)
-@click.option("--all", "everything", is_flag=True, help="Every partition there is.")
+@click.option("--all", "everything", is_flag=True, help="Elect leaders for all partitions.")
 @click.option("--unclean", is_flag=True, help="Allow unclean leader election. May lose records.")
 @broker_options
 def elect_leaders_command(places: tuple[Place, ...], everything: bool, unclean: bool, broker: Broker) -> None:
-    """Let the preferred replica of each partition lead again. A partition that it leads already stays as it is.
+    """Elect the preferred replica of each partition as its leader. A partition that it leads already does not change.
 
     \b
     Examples:
@@ -203,7 +205,7 @@ def elect_leaders_command(places: tuple[Place, ...], everything: bool, unclean: 
 @cluster.command("reassignments")
 @broker_options
 def reassignments_command(broker: Broker) -> None:
-    """List partitions whose replicas are being moved from broker to broker.
+    """List partitions whose replicas are being reassigned.
 
     \b
     Example:

@@ -39,10 +39,10 @@ def _subject(kind: str, name: str) -> Subject:
 
 @click.group()
 def config() -> None:
-    """Look at settings and change them: of topics, of brokers, of groups.
+    """Show and change settings of topics, brokers and groups.
 
-    A setting of a topic that is not set on it is taken from the broker: what was set at run time for that broker, then
-    for all brokers (`broker all`), then what the broker was started with, then the default. `get` shows which it is.
+    A topic without a value of its own takes the broker's: what was set at run time for that broker, then for all
+    brokers (`broker all`), then what the broker was started with, then the default. `get` shows which it is.
 
     \b
     What is set, and where does it come from?
@@ -57,8 +57,8 @@ def config() -> None:
       fencepost config list
       fencepost config list --kind broker --all --explain
 
-    All commands speak Kafka's protocol and work against Apache Kafka, too. Exit code 0: done, 1: it failed or was
-    refused, 2: wrong usage.
+    All commands speak Kafka's protocol and work with Apache Kafka too. Exit code 0: done; 1: failed or refused; 2:
+    wrong usage.
     """
 
 
@@ -74,8 +74,9 @@ def get_command(
 ) -> None:
     """Show settings with the place each comes from. KIND is topic, broker or group; `broker all` is every broker.
 
-    Without SETTINGs those that somebody has set; with --all every one there is. A SETTING may hold * and ?. FROM says
-    who has set it: the topic, the broker at run time, all brokers at run time, the broker's start, or nobody (default).
+    Without SETTING it shows what somebody set, with --all every setting. A SETTING may hold * and ?. FROM says where
+    the value was set: on the topic, on the broker or all brokers at run time, at the broker's start, or nowhere
+    (default).
 
     \b
     Examples:
@@ -111,13 +112,15 @@ def _chosen(found: "Mapping[str, ConfigEntry]", names: tuple[str, ...], everythi
     return [found[key] for key in sorted(found) if everything or found[key].source != ConfigSource.DEFAULT]
 
 
-@config.command("set", short_help="Change settings; the others stay.")
+@config.command("set", short_help="Change settings. The others do not change.")
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
 @click.argument("name", metavar="NAME")
 @click.argument("settings", metavar="[SETTING=VALUE]...", nargs=-1, type=SETTING)
-@click.option("--append", multiple=True, type=SETTING, metavar="NAME=VALUE", help="Add to a list; repeatable.")
-@click.option("--subtract", multiple=True, type=SETTING, metavar="NAME=VALUE", help="Take from a list; repeatable.")
-@click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
+@click.option("--append", multiple=True, type=SETTING, metavar="NAME=VALUE", help="Add a value to a list; repeatable.")
+@click.option(
+    "--subtract", multiple=True, type=SETTING, metavar="NAME=VALUE", help="Remove a value from a list; repeatable."
+)
+@click.option("--dry-run", is_flag=True, help="Check the request on the broker. Change nothing.")
 @broker_options
 def set_command(
     kind: str,
@@ -128,9 +131,9 @@ def set_command(
     dry_run: bool,
     broker: Broker,
 ) -> None:
-    """Change settings of one topic, broker or group: all that are named, or none. The others stay as they are.
+    """Change settings of one topic, broker or group: all that are named, or none. The others do not change.
 
-    Of a broker those can be changed that are not read-only; they hold at once, and after a restart, too.
+    Read-only settings of a broker cannot be changed. A change holds at once, and after a restart too.
 
     \b
     Examples:
@@ -148,14 +151,14 @@ def set_command(
     _change(_subject(kind, name), changes, lists, dry_run, broker)
 
 
-@config.command("unset", short_help="Give settings back to what holds without them.")
+@config.command("unset", short_help="Remove settings, so that the broker's value or the default holds.")
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
 @click.argument("name", metavar="NAME")
 @click.argument("settings", metavar="SETTING...", nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the request on the broker. Change nothing.")
 @broker_options
 def unset_command(kind: str, name: str, settings: tuple[str, ...], dry_run: bool, broker: Broker) -> None:
-    """Take settings away, so that what stands behind them holds again: the broker's value, or the default.
+    """Remove settings, so that the broker's value or the default holds again.
 
     \b
     Example:

@@ -27,7 +27,7 @@ KINDS = ("classic", "consumer")
 
 @click.group()
 def group() -> None:
-    """Look at consumer groups, and move or forget what they have committed.
+    """Show consumer groups, and move or delete their committed offsets.
 
     A group is a name under which consumers share the partitions of their topics; its committed offsets say where they
     go on after a restart.
@@ -42,8 +42,8 @@ def group() -> None:
     What is there, and what is nobody's any more?
       fencepost group list --state Empty
 
-    All commands speak Kafka's protocol and work against Apache Kafka, too. Exit code 0: done, 1: it failed or was
-    refused, 2: wrong usage.
+    All commands speak Kafka's protocol and work with Apache Kafka too. Exit code 0: done; 1: failed or refused; 2:
+    wrong usage.
     """
 
 
@@ -72,7 +72,7 @@ def list_command(states: tuple[str, ...], kinds: tuple[str, ...], broker: Broker
     click.echo(counted(len(found), "group"), err=True)
 
 
-@group.command("describe", short_help="Show one group: its state, who is in it, who reads what.")
+@group.command("describe", short_help="Show one group: its state, its members and their partitions.")
 @click.argument("group_id", metavar="GROUP")
 @broker_options
 def describe_command(group_id: str, broker: Broker) -> None:
@@ -93,7 +93,7 @@ def describe_command(group_id: str, broker: Broker) -> None:
     )
 
 
-@group.command("delete", short_help="Delete empty groups, or some committed offsets only.")
+@group.command("delete", short_help="Delete empty groups, or some of their committed offsets.")
 @click.argument("group_ids", metavar="GROUP...", nargs=-1, required=True)
 @click.option(
     "--offsets",
@@ -101,15 +101,15 @@ def describe_command(group_id: str, broker: Broker) -> None:
     multiple=True,
     type=PLACE,
     metavar="TOPIC[:PARTITION]",
-    help="Forget only the positions there, and keep the group; repeatable.",
+    help="Delete only the offsets of these partitions, and keep the group; repeatable.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen. Change nothing.")
 @broker_options
 def delete_command(group_ids: tuple[str, ...], places: tuple[Place, ...], dry_run: bool, broker: Broker) -> None:
-    """Delete empty groups with all their committed offsets; or, with --offsets, some offsets only.
+    """Delete empty groups with all their committed offsets. With --offsets delete only some offsets.
 
-    Whoever starts again under that name starts where auto.offset.reset says. A group with members is refused: stop
-    them first. With --offsets the group may be alive, but not read the topic.
+    A consumer that joins the group again starts where its auto.offset.reset says. Stop the members first: a group with
+    members is refused. With --offsets the group may have members, if they do not read the topic.
 
     \b
     Examples:

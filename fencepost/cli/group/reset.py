@@ -15,29 +15,34 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
 
-@click.command(short_help="Let a group go on somewhere else: read again, or skip.")
+@click.command(short_help="Move the committed offsets of a group.")
 @click.argument("group_id", metavar="GROUP")
 @click.argument("places", metavar="[TOPIC[:PARTITION]]...", nargs=-1, type=PLACE)
-@click.option("--all", "everywhere", is_flag=True, help="Every partition the group has committed something for.")
-@click.option("--to-earliest", is_flag=True, help="To the first record there is.")
-@click.option("--to-latest", is_flag=True, help="Behind the last visible record (the last stable offset).")
-@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
-@click.option("--shift-by", type=int, metavar="N", help="So many offsets on, or back with a minus.")
-@click.option("--to-datetime", type=MomentType(), metavar="ISO", help="To the first record of that time or later; UTC.")
-@click.option("--by-duration", type=DurationType(), metavar="2h30m", help="The same, so long ago.")
-@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@click.option(
+    "--all", "everywhere", is_flag=True, help="Move every partition that the group has committed an offset for."
+)
+@click.option("--to-earliest", is_flag=True, help="Go to the first record.")
+@click.option("--to-latest", is_flag=True, help="Go to the last stable offset, behind the last visible record.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Go to this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="Go this many offsets forward, or back if negative.")
+@click.option(
+    "--to-datetime", type=MomentType(), metavar="ISO", help="Go to the first record of this time or later; UTC."
+)
+@click.option(
+    "--by-duration", type=DurationType(), metavar="2h30m", help="Go to the first record of this long ago or later."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would happen. Change nothing.")
 @broker_options
 def reset(
     group_id: str, places: tuple[Place, ...], everywhere: bool, dry_run: bool, broker: Broker, **how: Any
 ) -> None:
-    """Let a group go on somewhere else: read again, or leave something out.
+    """Move the committed offsets of a group, so that it reads records again or skips some.
 
-    Say which partitions (TOPIC means all of it) and one of the ways to name the new place. The group must have no
-    members, for they would go on where they are: stop them first. It is refused as long as an open transaction holds
-    one of the positions, too.
+    Name the partitions (TOPIC means all of its partitions) and one way to choose the new offset. Stop the members of
+    the group first: a group with members is refused. So is one whose offsets an open transaction holds.
 
-    No new place is before the first record or behind the last stable offset: what an open transaction has written is
-    not skipped. Markers have offsets, so --shift-by -10 may be less than ten records.
+    The new offset lies between the first record and the last stable offset, so records of an open transaction are not
+    skipped. Markers have offsets too: --shift-by -10 may be fewer than ten records.
 
     \b
     Examples:

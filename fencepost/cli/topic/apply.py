@@ -25,17 +25,17 @@ RULES_ASLEEP = (
 )
 
 
-@click.command(short_help="Make topics, settings and access rules as a file says, all or none.")
+@click.command(short_help="Bring topics, settings and access rules to the state of a file, all or none.")
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False, allow_dash=True))
-@click.option("--dry-run", is_flag=True, help="Show what differs, let the broker check it, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the changes and check them on the broker. Change nothing.")
 @click.option(
     "--not-atomic",
     is_flag=True,
-    help="Change thing by thing, as Apache Kafka needs it: an error in between leaves a part done.",
+    help="Change one thing after the other, as Apache Kafka requires. An error leaves a part done.",
 )
 @broker_options
 def apply(file: Path, dry_run: bool, not_atomic: bool, broker: Broker) -> None:
-    """Make topics, their partitions and settings, settings of brokers and groups, and access rules as FILE says.
+    """Bring topics, settings of brokers and groups, and access rules to the state that FILE describes.
 
     Everything that differs is changed as one transaction of the metadata: all of it at the same moment, or, if one
     thing is refused or the broker crashes, nothing. What is already so is not touched, what FILE does not name stays.

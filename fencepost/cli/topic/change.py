@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
 
-@click.command("add-partitions", short_help="Give a topic more partitions.")
+@click.command("add-partitions", short_help="Add partitions to a topic.")
 @click.argument("name", metavar="TOPIC")
-@click.option("--to", "total", type=click.IntRange(min=1), metavar="N", help="So many in all.")
-@click.option("--by", "more", type=click.IntRange(min=1), metavar="N", help="So many more.")
-@click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
+@click.option("--to", "total", type=click.IntRange(min=1), metavar="N", help="Grow to this number of partitions.")
+@click.option("--by", "more", type=click.IntRange(min=1), metavar="N", help="Add this number of partitions.")
+@click.option("--dry-run", is_flag=True, help="Check the request on the broker. Change nothing.")
 @broker_options
 def add_partitions(name: str, total: int | None, more: int | None, dry_run: bool, broker: Broker) -> None:
-    """Give a topic more partitions; there is no way back.
+    """Add partitions to a topic. This cannot be undone.
 
-    Records stay where they are, but from then on a key may go to another partition than its older records: readers
-    that rely on the order within a key see two orders. Compaction keeps the last value of a key in each partition.
+    Records stay where they are. New records of a key may go to another partition than its older records, so readers
+    lose the order within a key. Compaction keeps the last value of a key in each partition.
 
     \b
     Examples:
@@ -48,17 +48,19 @@ def add_partitions(name: str, total: int | None, more: int | None, dry_run: bool
     click.echo(f"Topic {name!r} {grown} from {before} to {counted(after, 'partition')}.")
 
 
-@click.command(short_help="Change what is set on topics.")
+@click.command(short_help="Change settings of topics.")
 @click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
-@click.option("--set", "settings", multiple=True, type=SETTING, metavar="NAME=VALUE", help="Set it; repeatable.")
-@click.option("--unset", multiple=True, metavar="NAME", help="Let the broker's value hold again; repeatable.")
-@click.option("--dry-run", is_flag=True, help="Let the broker check it, and change nothing.")
+@click.option("--set", "settings", multiple=True, type=SETTING, metavar="NAME=VALUE", help="Set a setting; repeatable.")
+@click.option(
+    "--unset", multiple=True, metavar="NAME", help="Remove a setting, so that the broker's value holds; repeatable."
+)
+@click.option("--dry-run", is_flag=True, help="Check the request on the broker. Change nothing.")
 @broker_options
 def alter(
     names: tuple[str, ...], settings: tuple[Setting, ...], unset: tuple[str, ...], dry_run: bool, broker: Broker
 ) -> None:
-    """Change what is set on topics; settings that are not named stay. On each topic it is all or nothing; the first
-    topic that is refused ends it.
+    """Change settings of topics. Settings that are not named do not change. Each topic gets all changes or none; the
+    first topic that is refused ends the command.
 
     More about settings, also of brokers and groups, and how lists are changed: fencepost config.
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fencepost.cli.connect import Broker, broker_options, fail, fail_with, tell_json
+from fencepost.cli.connect import Broker, broker_options, command_for, fail, fail_with, tell_json
 from fencepost.cli.hints import hints_for
 from fencepost.cli.parameters import SETTING, Setting, as_mapping
 from fencepost.cli.plain_text import counted
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def topic() -> None:
-    """Make topics, look at them, change them, empty them, remove them.
+    """Create, show, change, trim and delete topics.
 
     \b
     What is there?
@@ -39,14 +39,14 @@ def topic() -> None:
     Too much in it?
       fencepost topic trim orders --before 2026-11-01T00:00:00 --dry-run
 
-    All commands speak Kafka's protocol and work against Apache Kafka, too. Exit code 0: done, 1: it failed or was
-    refused, 2: wrong usage.
+    All commands speak Kafka's protocol and work with Apache Kafka too. Exit code 0: done; 1: failed or refused; 2:
+    wrong usage.
     """
 
 
 @topic.command("list")
 @click.argument("pattern", required=False)
-@click.option("--internal", is_flag=True, help="Also the broker's own topics, such as __consumer_offsets.")
+@click.option("--internal", is_flag=True, help="Show internal topics too, such as __consumer_offsets.")
 @broker_options
 def list_command(pattern: str | None, internal: bool, broker: Broker) -> None:
     """List topics, or only those whose names match PATTERN, which may hold * and ?.
@@ -96,14 +96,18 @@ def _matching(found: "Mapping[str, TopicDescription]", pattern: str | None) -> "
     return [found[name] for name in sorted(found) if pattern is None or fnmatchcase(name, pattern)]
 
 
-@topic.command("describe", short_help="Show topics: their partitions, and what is set on them.")
+@topic.command("describe", short_help="Show the partitions and settings of topics.")
 @click.argument("names", metavar="TOPIC...", nargs=-1)
 @click.option(
-    "--id", "ids", multiple=True, metavar="ID", help="By its id, as `topic list --json` shows it; repeatable."
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="ID",
+    help="Name a topic by its id, as `topic list --json` shows it; repeatable.",
 )
 @broker_options
 def describe_command(names: tuple[str, ...], ids: tuple[str, ...], broker: Broker) -> None:
-    """Show topics: id, partitions with leader and replicas, and what is set on them and not taken from the broker.
+    """Show topics: id, partitions with leader and replicas, and the settings that are set on the topic itself.
 
     \b
     Examples:
@@ -137,7 +141,14 @@ def references(names: "Sequence[str]", ids: "Sequence[str]") -> "list[str | byte
 @click.argument("names", metavar="TOPIC...", nargs=-1, required=True)
 @click.option("--partitions", "-p", type=click.IntRange(min=1), metavar="N", help="[default: the broker's]")
 @click.option("--replication-factor", "-r", type=click.IntRange(min=1), metavar="N", help="[default: the broker's]")
-@click.option("--set", "settings", multiple=True, type=SETTING, metavar="NAME=VALUE", help="A setting; repeatable.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    type=SETTING,
+    metavar="NAME=VALUE",
+    help="Set a setting on the topic; repeatable.",
+)
 @click.option("--if-not-exists", is_flag=True, help="Do not fail if the topic exists, whatever its settings.")
 @click.option("--dry-run", is_flag=True, help="Check the request on the broker. Create nothing.")
 @broker_options
@@ -174,12 +185,19 @@ def create_command(
     made, refused = broker.ask(talk)
     outcomes = [topic_text.creation(name, made.get(name), refused.get(name), if_not_exists) for name in names]
     _report(outcomes, "created", dry_run, broker.as_json, broker.bootstrap)
+    if len(made) == 1 and not dry_run and not broker.as_json:
+        show = command_for(broker.bootstrap, "topic", "describe", next(iter(made)))
+        click.echo(f"Show its partitions and settings:\n  {show}", err=True)
 
 
 @topic.command("delete", short_help="Delete topics with all their records.")
 @click.argument("names", metavar="TOPIC...", nargs=-1)
 @click.option(
-    "--id", "ids", multiple=True, metavar="ID", help="By its id, as `topic list --json` shows it; repeatable."
+    "--id",
+    "ids",
+    multiple=True,
+    metavar="ID",
+    help="Name a topic by its id, as `topic list --json` shows it; repeatable.",
 )
 @click.option("--if-exists", is_flag=True, help="Do not fail if the topic does not exist.")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted. Delete nothing.")
@@ -187,9 +205,9 @@ def create_command(
 def delete_command(
     names: tuple[str, ...], ids: tuple[str, ...], if_exists: bool, dry_run: bool, broker: Broker
 ) -> None:
-    """Delete topics with all their records, and the positions that groups have in them. Nothing brings them back.
+    """Delete topics with all their records and the offsets that groups committed for them. This cannot be undone.
 
-    By --id it is this very topic that goes, and never a new one of the same name.
+    --id deletes the topic with this id, and never a newer topic of the same name.
 
     \b
     Examples:

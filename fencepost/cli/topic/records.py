@@ -21,7 +21,9 @@ NONE_SO_LATE = -1
 
 @click.command(short_help="Show where partitions begin and end.")
 @click.argument("places", metavar="TOPIC[:PARTITION]...", nargs=-1, required=True, type=PLACE)
-@click.option("--at", "moment", type=MomentType(), metavar="ISO", help="Also the first record of that time or later.")
+@click.option(
+    "--at", "moment", type=MomentType(), metavar="ISO", help="Show the first record of this time or later too."
+)
 @broker_options
 def offsets(places: tuple[Place, ...], moment: int | None, broker: Broker) -> None:
     """Show where partitions begin and end.
@@ -50,13 +52,15 @@ def offsets(places: tuple[Place, ...], moment: int | None, broker: Broker) -> No
     )
 
 
-@click.command(short_help="Drop the oldest records (DeleteRecords).")
+@click.command(short_help="Delete the oldest records (DeleteRecords).")
 @click.argument("places", metavar="TOPIC[:PARTITION]...", nargs=-1, required=True, type=PLACE)
-@click.option("--to", "offset", type=click.IntRange(min=0), metavar="N", help="All below this offset.")
-@click.option("--all", "everything", is_flag=True, help="All there is, up to the high watermark.")
-@click.option("--before", "moment", type=MomentType(), metavar="ISO", help="All that is older; UTC.")
-@click.option("--older-than", "age_ms", type=DurationType(), metavar="2d12h", help="The same, by age.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, and drop nothing.")
+@click.option("--to", "offset", type=click.IntRange(min=0), metavar="N", help="Delete all records below this offset.")
+@click.option("--all", "everything", is_flag=True, help="Delete all records up to the high watermark.")
+@click.option("--before", "moment", type=MomentType(), metavar="ISO", help="Delete all records before this time; UTC.")
+@click.option(
+    "--older-than", "age_ms", type=DurationType(), metavar="2d12h", help="Delete all records that are older than this."
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be deleted. Delete nothing.")
 @broker_options
 def trim(
     places: tuple[Place, ...],
@@ -67,10 +71,10 @@ def trim(
     dry_run: bool,
     broker: Broker,
 ) -> None:
-    """Drop the oldest records of partitions: all before an offset or a time. Nothing brings them back.
+    """Delete the oldest records of partitions: all before an offset or a time. This cannot be undone.
 
-    By time everything before the first record of that time or later goes; where no record is as late, all of it. A
-    topic that is only compacted is refused. It is DeleteRecords in Kafka's protocol.
+    A time deletes everything before the first record of that time or later, and all records where none is as late. A
+    topic that is only compacted is refused. The request is Kafka's DeleteRecords.
 
     \b
     Examples:

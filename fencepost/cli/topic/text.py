@@ -90,7 +90,7 @@ def describe_text(one: "TopicDescription", configs: "Mapping[str, ConfigEntry]",
             "",
             table(("PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC"), rows),
             "",
-            "All settings, and where they come from:",
+            "Show all settings, and where each comes from:",
             f"  {command_for(bootstrap, 'config', 'get', 'topic', one.name, '--all')}",
         ]
     )

@@ -36,7 +36,7 @@ PLACE = PlaceType()
 
 @click.group()
 def txn() -> None:
-    """Look into transactions, and end those that are in the way.
+    """Show transactions, and end those that hold readers back.
 
     \b
     A read_committed reader stands still?
@@ -53,14 +53,20 @@ def txn() -> None:
 
 @txn.command("list")
 @click.option("--state", "states", multiple=True, type=click.Choice(STATES, case_sensitive=False), help="Repeatable.")
-@click.option("--producer-id", "producer_ids", multiple=True, type=int, help="Only ids that have it now; repeatable.")
-@click.option("--pattern", help="A regular expression for the whole id (KIP-1152).")
+@click.option(
+    "--producer-id",
+    "producer_ids",
+    multiple=True,
+    type=int,
+    help="Show only ids that have this producer id now; repeatable.",
+)
+@click.option("--pattern", help="Show only ids that match this regular expression as a whole (KIP-1152).")
 @click.option(
     "--longer-than",
     "seconds",
     type=SecondsType(),
     metavar="DURATION",
-    help="Only transactions open for so many seconds, or for a duration such as 5m.",
+    help="Show only transactions open for so many seconds, or for a duration such as 5m.",
 )
 @broker_options
 def list_command(
@@ -98,7 +104,7 @@ def list_command(
 @click.argument("transactional_id")
 @broker_options
 def describe_command(transactional_id: str, broker: Broker) -> None:
-    """Show one transactional id: identity, open transaction, whose it is, and who was shut out and why.
+    """Show one transactional id: its producer, its open transaction, its client, and who was fenced and why.
 
     The history is kept in the broker's memory: the last eight changes and refusals since it started.
     """
@@ -113,7 +119,7 @@ def describe_command(transactional_id: str, broker: Broker) -> None:
 
 @txn.command("producers")
 @click.argument("partition", type=PLACE)
-@click.option("--open", "only_open", is_flag=True, help="Only those with an open transaction.")
+@click.option("--open", "only_open", is_flag=True, help="Show only producers with an open transaction.")
 @broker_options
 def producers_command(partition: "TopicPartition", only_open: bool, broker: Broker) -> None:
     """Show the producers that a partition remembers, and where their open transactions begin.
@@ -139,7 +145,7 @@ def producers_command(partition: "TopicPartition", only_open: bool, broker: Brok
 @click.argument("partition", type=PLACE)
 @broker_options
 def why_command(partition: "TopicPartition", broker: Broker) -> None:
-    """Say who holds a partition's last stable offset, who waits for it, and what may be done.
+    """Show which transaction holds a partition's last stable offset, which groups wait, and what to do.
 
     read_committed readers stop at the first offset of the oldest open transaction. This names that transaction: its
     producer, its client, how long it is open, what its coordinator says of it; the groups that wait; and the safe

@@ -19,15 +19,16 @@ LIVES = "refused: it lives, or has ended meanwhile"
 
 @click.command()
 @click.argument("transactional_id")
-@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
-@click.option("--even-two-phase", is_flag=True, help="Also where an outside coordinator is to decide (KIP-939).")
+@click.option("--dry-run", is_flag=True, help="Say what would happen. Change nothing.")
+@click.option(
+    "--even-two-phase", is_flag=True, help="Abort even if an outside coordinator decides the outcome (KIP-939)."
+)
 @broker_options
 def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Broker) -> None:
-    """Abort the open transaction of a transactional id, and shut out the producer that holds it.
+    """Abort the open transaction of a transactional id, and fence its producer.
 
-    It is done as a successor does it: the epoch is raised (InitProducerId), all partitions get an ABORT marker,
-    committed positions of groups go back to where they were, and the old producer is fenced. It has to be restarted, or
-    to initialise itself again. A transaction that is decided already cannot be aborted: its outcome stands.
+    The command raises the epoch (InitProducerId). All partitions get an ABORT marker, committed offsets of groups go
+    back, and the old producer is fenced: restart it. A transaction whose outcome is decided cannot be aborted.
 
     For a transaction that no coordinator knows: fencepost txn hanging --repair.
 
@@ -80,10 +81,10 @@ def abort(transactional_id: str, dry_run: bool, even_two_phase: bool, broker: Br
     help="Seconds, or a duration such as 2h; by the timestamps of its records."
     " [default: the broker's transaction.max.timeout.ms]",
 )
-@click.option("--repair", is_flag=True, help="Abort what is found. Without it, nothing is changed.")
+@click.option("--repair", is_flag=True, help="Abort the hanging transactions. Without it, change nothing.")
 @broker_options
 def hanging(topic: str | None, partition: int | None, seconds: float | None, repair: bool, broker: Broker) -> None:
-    """Find transactions that nobody will ever end, and with --repair abort them.
+    """Find hanging transactions, and with --repair abort them.
 
     A transaction hangs when a partition holds it open, it is older than any transaction may get, and its coordinator
     does not know it, or not with this partition. It holds up read_committed readers for ever. The broker looks for them

@@ -31,14 +31,29 @@ class View(NamedTuple):
 
 
 @click.command()
-@click.option("--interval", type=SecondsType(at_least=0.1), default=2.0, show_default=True, metavar="DURATION")
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many looks. [default: go on until Ctrl-C]")
-@click.option("--limit", type=click.IntRange(min=1), default=30, show_default=True, help="Open ones to describe.")
+@click.option(
+    "--interval",
+    type=SecondsType(at_least=0.1),
+    default=2.0,
+    show_default=True,
+    metavar="DURATION",
+    help="Refresh this often.",
+)
+@click.option(
+    "--count", type=click.IntRange(min=1), help="Stop after this many refreshes. [default: go on until Ctrl-C]"
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=30,
+    show_default=True,
+    help="Describe at most this many open transactions.",
+)
 @broker_options
 def watch(interval: float, count: int | None, limit: int, broker: Broker) -> None:
     """Watch the open transactions: how many ids are in which state, and the oldest of those that are open.
 
-    With --json each look is one line. Ctrl-C ends it.
+    With --json each refresh is one line. Press Ctrl-C to stop.
     """
     import trio
 

@@ -30,6 +30,9 @@ def test_topics_are_created_described_and_listed(broker: BrokerProcess) -> None:
     """Row D1: partitions, settings and an id, each topic with its own answer."""
     made = topic(broker, "create", "orders", "-p", "3", "--set", "retention.ms=86400000")
     assert (made.exit_code, made.stdout) == (0, "Created: topic 'orders' with 3 partitions.\n")
+    assert made.stderr == (
+        f"Show its partitions and settings:\n  fencepost topic describe orders --bootstrap {broker.address}\n"
+    ), "what to do next, as a command to copy"
     assert topic(broker, "create", "orders-two").exit_code == 0
     (one,) = told(broker, "describe", "orders")
     assert (one["name"], len(one["partitions"]), one["configs"]) == ("orders", 3, {"retention.ms": "86400000"})
