@@ -83,10 +83,10 @@ async def _sizes(admin: "Admin", topics: "Sequence[TopicDescription]") -> dict[s
         if error.code not in (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, ErrorCode.UNSUPPORTED_VERSION):
             raise
         return {}
-    sizes = {one.name: 0 for one in topics}
+    sizes: dict[str, int] = {}
     for replicas in (one.replicas for found in directories.values() for one in found):
         for partition, replica in replicas.items():
-            sizes[partition.topic] += replica.size_bytes
+            sizes[partition.topic] = sizes.get(partition.topic, 0) + replica.size_bytes
     return sizes
 
 
