@@ -75,6 +75,6 @@ def _deleting_segments(log: PartitionLog, now_ms: int) -> Steps[None]:
     log.later(log.snapshots.remove_before(first_offset))
     moved = first_offset > log.log_start_offset
     log.raise_log_start(first_offset)
-    logger.info("deleted %d segments of %s below offset %d", len(ends), log.tp, first_offset)
+    logger.info("deleted segments partition=%s count=%d below_offset=%d", log.tp, len(ends), first_offset)
     if moved:
         log.wake()

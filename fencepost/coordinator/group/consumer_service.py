@@ -16,6 +16,7 @@ from fencepost.coordinator.group.consumer.refused import Refused
 from fencepost.coordinator.group.consumer.requests import Heartbeat, HeartbeatReply, check
 from fencepost.coordinator.group.decision import GroupDecision
 from fencepost.coordinator.group.effects import Effects
+from fencepost.coordinator.group.notes import counted_members
 from fencepost.coordinator.group.parking import settled
 from fencepost.coordinator.group.records import GroupRemoved
 from fencepost.coordinator.group.shards import GroupShard, GroupShards
@@ -265,7 +266,7 @@ class ConsumerGroups:
             if change.refresh is not None:
                 group.refresh_at_ms, group.refresh_epoch = change.refresh
             if group.epoch != before or why.startswith("member"):
-                logger.info("group %s: epoch %d, %d members: %s", group_id, group.epoch, len(group.members), why)
+                logger.info("group %s: epoch %d, %s: %s", group_id, group.epoch, counted_members(group.members), why)
         if group is not None and change.resolve:
             self._resolve(shard, group, change.resolve)
         return shard.log.newest

@@ -42,7 +42,8 @@ def goes_on(before: Group, after: Group) -> bool:
     return before.generation == after.generation and len(after.members) >= len(before.members)
 
 
-def _members(members: Sized) -> str:
+def counted_members(members: Sized) -> str:
+    """`1 member`, `3 members`."""
     return "1 member" if len(members) == 1 else f"{len(members)} members"
 
 
@@ -54,16 +55,18 @@ def story(before: Group, after: Group, why: str) -> str | None:
     generation = _generation(before)
     was = f"generation {generation}" if generation else "a new group"
     if isinstance(after, PreparingRebalance) and not isinstance(before, PreparingRebalance):
-        return f"{was} prepares a rebalance of {_members(after.members)}: {why}"
+        return f"{was} prepares a rebalance of {counted_members(after.members)}: {why}"
     if isinstance(after, PreparingRebalance) and len(after.members) < len(group_members(before)):
-        return f"{was} goes on with its rebalance, of {_members(after.members)} now: {why}"
+        return f"{was} goes on with its rebalance, of {counted_members(after.members)} now: {why}"
     if isinstance(after, CompletingRebalance) and after.generation != generation:
         gone = [member_id for member_id in group_members(before) if member_id not in after.members]
         dropped = f", dropped: {named(gone)}" if gone else ""
         told = "" if isinstance(before, PreparingRebalance) and not gone else f" ({why})"
-        return f"generation {after.generation} with {_members(after.members)} waits for its leader{dropped}{told}"
+        return (
+            f"generation {after.generation} with {counted_members(after.members)} waits for its leader{dropped}{told}"
+        )
     if isinstance(after, Stable) and isinstance(before, CompletingRebalance):
-        return f"generation {after.generation} is stable: {_members(after.members)}, {after.protocol}"
+        return f"generation {after.generation} is stable: {counted_members(after.members)}, {after.protocol}"
     if isinstance(after, Empty) and isinstance(before, Active):
         return f"generation {after.generation} is empty: {why}"
     return None

@@ -107,7 +107,7 @@ class TransactionService:
     async def start(self) -> None:
         """Load every partition that has a log; transactions whose log cannot be read are left as they are."""
         await self.runtime.load_all()
-        logger.info("transactions: %d ids loaded, %d open", len(self.store), len(self.runtime.timers))
+        logger.info("transactions loaded ids=%d open=%d", len(self.store), len(self.runtime.timers))
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Finish what a crash left undone, then watch timeouts and expiry until cancelled.
