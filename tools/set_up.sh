@@ -4,9 +4,9 @@
 #   tools/set_up.sh [DIRECTORY]          default .venv
 #
 # It needs nothing but a Python >= 3.11 with the venv module; where a C compiler is there as well, the optional compiled
-# part is built. Every dependency comes from constraints.txt, by hash; the project itself is installed in place. The stamp
-# holds the digest of what was installed, so that a changed pin, a changed pyproject.toml or a change in C installs again,
-# and a mere new time stamp on a file does not (nor does it need a network).
+# part is built. Every dependency comes from constraints.txt, by hash, and so does setuptools, which then installs the
+# project in place. The stamp holds the digest of what was installed, so that a changed pin, a changed pyproject.toml or a
+# change in C installs again, and a mere new time stamp on a file does not (nor does it need a network).
 set -eu
 cd "$(dirname "$0")/.."
 venv=${1:-.venv}
@@ -43,7 +43,7 @@ if ! [ -x "$venv/bin/python" ]; then
     "$python" -m venv "$venv"
 fi
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r constraints.txt
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 "$venv/bin/python" -c '
 from fencepost.protocol.compiled import record_code
 if record_code() == "pure Python":
