@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from fencepost.spark_pipelines.errors import MissingPart
+from fencepost.spark_pipelines.errors import INSTALL_SPARK, MissingPart
 
 LEAST_JAVA = 17
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
@@ -22,9 +22,7 @@ def need_spark() -> None:
     """Raises MissingPart, with what to install, unless PySpark, Arrow and a Java that they run on are there."""
     missing = [name for name in ("pyspark", "pyarrow", "numpy") if find_spec(name) is None]
     if missing:
-        raise MissingPart(
-            f"{' and '.join(missing)} is not installed here. Install it with: pip install 'fencepost[spark]'"
-        )
+        raise MissingPart(f"{' and '.join(missing)} is not installed here. Install it with: {INSTALL_SPARK}")
     java = java_command()
     if java is None:
         raise MissingPart(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.project_files import MARKDOWN_FILES, PROJECT_FILES, ROOT, name_of
+from tests.architecture.project_files import MARKDOWN_FILES, PROJECT_FILES, PYTHON_FILES, ROOT, name_of
 
 LINK = re.compile(r"(?<!\!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -99,6 +99,18 @@ def test_nothing_of_one_machine_is_in_the_project() -> None:
         if OF_ONE_MACHINE.search(line)
     ]
     assert not found
+
+
+def test_nobody_is_told_to_install_what_is_not_published() -> None:
+    """It is installed from a clone or a wheel; how to get Spark's part stands once in the code and once in a guide."""
+    unpublished = re.compile(r"pip install (?:-\S+ )*['\"]?fencepost(?![\w.-])")
+    spark_part = re.compile(re.escape("'.[spa" + "rk]'"))
+    texts = {name_of(path): path.read_text(encoding="utf-8") for path in PYTHON_FILES + MARKDOWN_FILES}
+    assert [name for name, text in texts.items() if unpublished.search(text)] == []
+    assert [name for name, text in texts.items() for _ in spark_part.findall(text)] == [
+        "fencepost/spark_pipelines/errors.py",
+        "docs/spark.md",
+    ]
 
 
 def test_every_pin_has_a_hash_and_none_has_an_address() -> None:

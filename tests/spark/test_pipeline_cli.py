@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import stat
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,6 @@ import trio
 from click.testing import CliRunner, Result
 
 from fencepost.cli.main import cli
-from fencepost.cli.spark import options as spark_options
 from fencepost.spark_pipelines import MissingPart, need_spark, session
 from tests.kit import damage
 from tests.spark.conftest import Transact
@@ -80,6 +81,26 @@ def test_what_goes_wrong_is_said_with_what_to_do(directory: Path, words: tuple[s
     assert "Traceback" not in result.output
 
 
+WITHOUT = "import sys; sys.modules.update(dict.fromkeys(sys.argv[1].split(','))); from fencepost.cli.main import cli; "
+
+
+def test_a_local_audit_needs_rich_for_its_picture_and_nothing_of_spark(directory: Path) -> None:
+    def audit_without(modules: str, *words: str) -> subprocess.CompletedProcess[str]:
+        audit = ["spark", "audit", "--local", "--data", str(directory), *words]
+        command = [sys.executable, "-c", f"{WITHOUT}cli({audit!r})", modules]
+        return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+    of_spark = "pyspark,pyarrow,numpy,pandas"
+    assert "Exactly once: 98 committed records" in audit_without(of_spark).stdout
+    assert json.loads(audit_without(f"{of_spark},rich", "--json").stdout)["sound"] is True
+    refused = audit_without(f"{of_spark},rich")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr.splitlines() == [
+        "fencepost: rich, which draws the report, is not installed here.",
+        "  Install it (pip install rich), or say --json",
+    ]
+
+
 def a_java(folder: Path, version: str) -> Path:
     """A program that says it is such a Java."""
     (folder / "bin").mkdir(parents=True)
@@ -109,9 +130,6 @@ def test_where_java_or_pyspark_is_missing_or_too_old_it_is_said_how_to_get_it(
     monkeypatch.setattr(session, "find_spec", lambda name: None)
     with pytest.raises(MissingPart, match=r"pyspark and pyarrow and numpy is not installed.*pip install"):
         need_spark()
-    monkeypatch.setattr(spark_options, "find_spec", lambda name: None)
-    missing = fencepost("audit", "--local")
-    assert (missing.exit_code, "rich is not installed here" in missing.output) == (1, True)
 
 
 @pytest.mark.spark

@@ -39,8 +39,8 @@ def spark() -> None:
     Only committed records are read. Kill any of them at any moment and start it again with the same words: it goes on
     where it was, and nothing is there twice. They work against Apache Kafka, too.
 
-    Needs PySpark and Java 17 (`pip install 'fencepost[spark]'`). Exit code 0: done, 1: it failed, was refused or found
-    faults, 2: wrong usage, 130: stopped by Ctrl-C.
+    They need PySpark and Java 17, and say how to get what is missing. Exit code 0: done, 1: it failed, was refused or
+    found faults, 2: wrong usage, 130: stopped by Ctrl-C.
     """
 
 
@@ -90,7 +90,8 @@ def audit_command(
     """
     from fencepost.spark_pipelines import audit, spark_session
 
-    need_rich()
+    if not as_json:
+        need_rich()
     with told_well(bootstrap):
         session = None if local else spark_session("audit", master=master, conf=dict(conf))
         where: dict[str, Any] = {"directories": directories} if directories else {"kafka": kafka_settings(bootstrap)}

@@ -129,15 +129,15 @@ def _of_spark(error: Exception, bootstrap: str) -> str | None:
 
 
 def need_rich() -> None:
-    """Bars and pictures are drawn by rich; say so where it is not there."""
+    """End the command where rich is missing, which draws the audit's report on a terminal."""
     if find_spec("rich") is None:
-        fail("rich is not installed here. Install it with: pip install 'fencepost[spark]'")
+        fail("rich, which draws the report, is not installed here.\n  Install it (pip install rich), or say --json")
 
 
 @contextmanager
 def bar(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar of progress on a terminal, told (done, total); elsewhere nothing is printed."""
-    if not sys.stderr.isatty():
+    """A bar of progress, told (done, total); without a terminal, or without rich, nothing is printed."""
+    if not sys.stderr.isatty() or find_spec("rich") is None:
         yield lambda done, total: None
         return
     from rich.console import Console
