@@ -4,12 +4,15 @@ Each case on our broker and on a real Kafka; twoPhase on ours.
 """
 
 import pickle
+import re
 import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +39,8 @@ from tests.spark.sink_points import LANE_POINTS, POINTS
 from tests.spark.sink_tasks import COLUMNS, Context, Sink
 
 pytestmark = pytest.mark.timeout(600)
+AT_ONCE_SECONDS = 30
+"""Half of the time for which a client tries again."""
 
 
 @pytest.fixture(scope="module")
@@ -174,9 +179,22 @@ def test_what_can_not_be_written_is_told_before_anything_is(ours: str) -> None:
         commit_batch(sink.options(), parts, None)
     with pytest.raises(SinkError, match=r"spark\.speculation is on"):
         sink.task(range(5), None, spark_speculation="true")
+
+
+def test_a_topic_that_does_not_exist_is_named_at_once_also_by_a_batch_without_rows(ours: str) -> None:
+    """The client looks for a topic for a minute, since topics come into being; a sink has one to begin with."""
+    sink = Sink(ours)
     sink.topic = "nowhere"
-    with pytest.raises(SinkError, match="there is no topic nowhere: create it"):
+    command = f"fencepost topic create nowhere --bootstrap {ours}"
+    says = re.escape(f"topic nowhere does not exist: create the topic first, by `{command}`")
+    began = time.monotonic()
+    with pytest.raises(SinkError, match=says):
         sink.task(range(5), None)
+    with pytest.raises(SinkError, match=says):
+        sink.write(range(0), BatchId("q", 0))
+    with pytest.raises(SinkError, match=says):
+        sink.claim()
+    assert time.monotonic() - began < AT_ONCE_SECONDS
 
 
 def test_a_record_that_the_topic_does_not_take_ends_the_batch_with_the_reason(ours: str) -> None:
@@ -192,9 +210,21 @@ def test_a_record_that_the_topic_does_not_take_ends_the_batch_with_the_reason(ou
     assert sink.numbers() == []
 
 
-def test_a_broker_without_two_phase_commit_is_told_apart(kafka: str) -> None:
-    with pytest.raises(SinkError, match=r"needs a broker that keeps prepared transactions \(KIP-939\)"):
+def test_a_kafka_that_cannot_keep_prepared_transactions_is_told_apart(kafka: str) -> None:
+    with pytest.raises(SinkError, match="Apache Kafka cannot keep prepared transactions"):
         Sink(kafka).claim()
+
+
+@pytest.mark.parametrize("settings", [{}, {"unstable.api.versions.enable": "true"}], ids=["neither", "one"])
+def test_a_fencepost_without_the_settings_of_two_phase_commit_is_told_both(
+    tmp_path: Path, settings: dict[str, str]
+) -> None:
+    with BrokerProcess(tmp_path, settings=settings) as broker, pytest.raises(SinkError) as refused:
+        Sink(broker.address).claim()
+    assert "--set unstable.api.versions.enable=true --set transaction.two.phase.commit.enable=true" in str(
+        refused.value
+    )
+    assert "0..5" not in str(refused.value)
 
 
 def test_prepared_tasks_are_seen_together_once_they_are_decided(ours: str) -> None:

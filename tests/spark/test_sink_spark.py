@@ -122,8 +122,12 @@ def test_foreach_batch_writes_each_batch_once(
         ("cast(id AS string) AS value", {"topik": "t"}, r"did you mean topic\?"),
         ("id AS value", {"topic": "t"}, "column value is bigint, but the sink takes string or binary"),
         ("cast(id AS string) AS value", {}, "needs a topic"),
-        ("cast(id AS string) AS value", {"topic": "nowhere"}, "there is no topic nowhere: create it"),
-        ("cast(id AS string) AS value", {"topic": "nowhere", "twoPhase": "true"}, "needs a broker that keeps prepared"),
+        ("cast(id AS string) AS value", {"topic": "nowhere"}, "topic nowhere does not exist: create the topic first"),
+        (
+            "cast(id AS string) AS value",
+            {"topic": "nowhere", "twoPhase": "true"},
+            "--set transaction.two.phase.commit.enable=true",
+        ),
     ],
 )
 def test_what_can_not_be_written_says_why(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -93,17 +94,19 @@ def commit_batch(options: SinkOptions, parts: Sequence[Packed], batch: BatchId |
         for part in parts:
             txn.send_batches(part.topic, part.partition, part.unpacked())
 
-    with translate_client_errors(options), connect(options) as kafka, main_producer(kafka, options) as producer:
-        if batch is None:
-            transact(producer, send)
+    with translate_client_errors(options), connect(options) as kafka:
+        need_topic(kafka, options)
+        with main_producer(kafka, options) as producer:
+            if batch is None:
+                transact(producer, send)
+                return True
+            marker = read_marker(kafka, options)
+            if is_done(options.transactional_id, marker, batch, options.first_batch):
+                log.info("batch %s of query %s was written before", batch.batch_id, batch.query_id)
+                return False
+            place = marker_place(options, marker, (part.topic for part in parts))
+            transact(producer, send, options.group, Marker(place, batch.query_id, batch.batch_id))
             return True
-        marker = read_marker(kafka, options)
-        if is_done(options.transactional_id, marker, batch, options.first_batch):
-            log.info("batch %s of query %s was written before", batch.batch_id, batch.query_id)
-            return False
-        place = marker_place(options, marker, (part.topic for part in parts))
-        transact(producer, send, options.group, Marker(place, batch.query_id, batch.batch_id))
-        return True
 
 
 def transact(producer: Any, send: Send, group: str = "", marker: Marker | None = None) -> None:
@@ -148,7 +151,13 @@ def marker_place(options: SinkOptions, marker: Marker | None, topics: Iterable[s
     return _WITHOUT_A_TOPIC if first is None else TopicPartition(first, 0)
 
 
-def partitions_of(kafka: Any, topic: str) -> int:
+def need_topic(kafka: Any, options: SinkOptions) -> None:
+    """Raises SinkError where the option `topic` names none that exists: the client would look for it for a minute."""
+    if options.topic is not None:
+        partitions_of(kafka, options, options.topic)
+
+
+def partitions_of(kafka: Any, options: SinkOptions, topic: str) -> int:
     """How many partitions a topic has. Raises SinkError where there is no such topic."""
     try:
         with kafka.admin() as admin:
@@ -156,7 +165,8 @@ def partitions_of(kafka: Any, topic: str) -> int:
     except KafkaError as error:
         codes: Collection[Any] = [one.code for one in getattr(error, "errors", {}).values()] or [error.code]
         if ErrorCode.UNKNOWN_TOPIC_OR_PARTITION in codes:
-            raise SinkError(f"there is no topic {topic}: create it first") from None
+            command = shlex.join(["fencepost", "topic", "create", topic, "--bootstrap", options.bootstrap])
+            raise SinkError(f"topic {topic} does not exist: create the topic first, by `{command}`") from None
         if ErrorCode.INVALID_TOPIC_EXCEPTION in codes:
             raise SinkError(f"{topic!r} can not be a topic's name") from None
         raise

@@ -28,6 +28,7 @@ from fencepost.protocol.topics import IsolationLevel, TopicPartition
 from fencepost.spark_connector.sink.commit import (
     main_producer,
     marker_place,
+    need_topic,
     read_marker,
     transact,
     translate_client_errors,
@@ -75,6 +76,7 @@ def claim(kafka: Any, options: SinkOptions) -> Claim:
     """
     with translate_client_errors(options), main_producer(kafka, options) as producer:
         _probe(kafka, options)
+        need_topic(kafka, options)
         _make_decision_topic(kafka, options)
         before = read_marker(kafka, options)
         place = marker_place(options, before, ())
@@ -220,17 +222,15 @@ def _probe(kafka: Any, options: SinkOptions) -> None:
     try:
         with _two_phase(kafka, options, f"{options.transactional_id}.probe"):
             return
-    except AuthorizationError as error:
-        reason: Exception = error
-    except FatalError as error:
-        if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+    except (AuthorizationError, FatalError) as error:
+        if not isinstance(error, AuthorizationError) and error.code is not ErrorCode.UNSUPPORTED_VERSION:
             raise
-        reason = error
-    raise SinkError(
-        "twoPhase needs a broker that keeps prepared transactions (KIP-939), and lets this user prepare them: fencepost"
-        " with transaction.two.phase.commit.enable and unstable.api.versions.enable. This one says:"
-        f" {reason}. Without twoPhase the sink works with every broker"
-    ) from reason
+        raise SinkError(
+            "twoPhase needs two settings of the broker, both off by default: fencepost serve --set"
+            " unstable.api.versions.enable=true --set transaction.two.phase.commit.enable=true. Where both are on, this"
+            f" user has no right to transactional id {options.transactional_id!r}. Apache Kafka cannot keep prepared"
+            " transactions (KIP-939). Without twoPhase the sink works with every broker"
+        ) from error
 
 
 def _make_decision_topic(kafka: Any, options: SinkOptions) -> None:

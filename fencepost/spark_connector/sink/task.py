@@ -101,7 +101,7 @@ class Task:
                 if not opened:
                     opened.append(stack.enter_context(connect(self.options)))
                 with translate_client_errors(self.options):
-                    known[topic] = partitions_of(opened[0], topic)
+                    known[topic] = partitions_of(opened[0], self.options, topic)
             return known[topic]
 
         return count
