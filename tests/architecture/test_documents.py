@@ -59,6 +59,15 @@ def test_python_in_documents_is_python(document: Path) -> None:
         compile(block, f"{name_of(document)}, block {number}", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
+@pytest.mark.parametrize("document", MARKDOWN_FILES, ids=name_of)
+def test_python_in_documents_imports_nothing_that_a_wheel_lacks(document: Path) -> None:
+    only_in_a_clone = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"fencepost", "pyspark_fencepost"}
+    assert {"examples", "tests"} <= only_in_a_clone
+    for block in PYTHON_BLOCK.findall(document.read_text(encoding="utf-8")):
+        imports = re.findall(r"^\s*(?:from|import) (\w+)", block, re.MULTILINE)
+        assert only_in_a_clone.isdisjoint(imports), f"{name_of(document)}: a reader who installed fencepost has no such"
+
+
 def test_decisions_named_in_the_code_are_written_down() -> None:
     named = {
         (found, name_of(path))

@@ -1,7 +1,9 @@
 """The recipe of docs/recipes/two_phase_commit.md, killed at each of its steps (rows T22, T23; KIP-939)."""
 
 import os
+import re
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -148,6 +150,20 @@ def test_database_and_topic_agree_whatever_dies_at_whatever_step(
     assert sorted(values) == [number for number in expected for _ in range(8)], "all of a payment, or nothing"
     ends = [(wire.offset_of(TOPIC, -1, isolation=i, partition=p).offset) for p in range(PARTITIONS) for i in (0, 1)]
     assert ends[::2] == ends[1::2], "nothing is left open"
+
+
+def test_the_recipe_runs_as_it_stands_there(broker: BrokerProcess, connections: Connections, tmp_path: Path) -> None:
+    recipe = (ROOT / "docs" / "recipes" / "two_phase_commit.md").read_text(encoding="utf-8")
+    bridge, bank, *_ = re.findall(r"^```python\n(.*?)^```", recipe, re.MULTILINE | re.DOTALL)
+    assert bridge == (ROOT / "examples" / "two_phase_commit.py").read_text(encoding="utf-8")
+    (tmp_path / "two_phase_commit.py").write_text(bridge)
+    (tmp_path / "bank.py").write_text(bank.replace("127.0.0.1:9092", broker.address))
+    for _ in range(2):
+        subprocess.run([sys.executable, "bank.py"], cwd=tmp_path, timeout=100, check=True)
+    with closing(sqlite3.connect(tmp_path / "bank.db")) as database:
+        assert database.execute("SELECT balance FROM accounts WHERE name = 'ann'").fetchall() == [(-20,)]
+    wire = connections.new()
+    assert committed_values(wire.fetch("bookings", partition=0, isolation=1)) == [b"-10", b"-10"]
 
 
 class Deciding:
