@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fencepost.cli.parameters import SecondsType
 from fencepost.cli.spark.options import (
     SETTING,
     bar,
@@ -126,7 +127,13 @@ def _tell(report: AuditReport, page: Path | None, as_json: bool) -> None:
     help="About so many in each batch.",
 )
 @click.option("--headers", is_flag=True, help="The records' headers as well.")
-@click.option("--follow", "seconds", type=click.FloatRange(min=0.1), help="Go on, looking for more every SECONDS.")
+@click.option(
+    "--follow",
+    "seconds",
+    type=SecondsType(at_least=0.1),
+    metavar="DURATION",
+    help="Go on, and look for more records this often.",
+)
 @click.option(
     "--allow-data-loss", is_flag=True, help="Go on where retention removed records before they were exported."
 )
