@@ -150,7 +150,7 @@ def measure(options: argparse.Namespace, bootstrap: str, jars: dict[str, str]) -
 
 
 def jars_by_format(options: argparse.Namespace) -> dict[str, str]:
-    """Who takes part, with the jars that each needs; the anchor stays away, with a word, where its can not be had."""
+    """Who takes part, with the jars that each needs; the anchor stays away, with a word, where its cannot be had."""
     jars: dict[str, str] = {}
     for form in options.formats.split(","):
         if form != ANCHOR:

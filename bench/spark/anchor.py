@@ -17,7 +17,7 @@ FETCH_TIMEOUT_SECONDS = 600
 
 
 class Unavailable(Exception):
-    """The jars can not be had; the message says why."""
+    """The jars cannot be had; the message says why."""
 
 
 def jars_of(version: str, cache: Path) -> str:

@@ -149,7 +149,7 @@ class PartitionCoordinatorLog:
                 raise LogNotHere(why, self._until_settled)
             result = read_batches(self._log, offset, REPLAY_BYTES, IsolationLevel.READ_UNCOMMITTED, True)
             if result.error is not ErrorCode.NONE:
-                raise CorruptBatch(f"the log can not be read: {result.error.name}")
+                raise CorruptBatch(f"the log cannot be read: {result.error.name}")
             if result.missing is not None:
                 why = f"{self._log.tp}: bytes at offset {offset} are on their way"
                 raise LogNotHere(why, partial(_arrived, self._log, result.missing))

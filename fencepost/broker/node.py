@@ -311,7 +311,7 @@ class Node:
         try:
             await self.metadata.register_broker(Registration(self._entropy(16), (end_point,), rack))
         except LogWriteFailed as error:
-            logger.error("the broker can not be registered in the metadata: %s", error)
+            logger.error("the broker cannot be registered in the metadata: %s", error)
 
     async def _serve_metrics(self, services: trio.Nursery) -> None:
         if self.config.metrics_listen is None:
@@ -373,7 +373,7 @@ class Node:
         try:
             self.logs.delete(tp)
         except OSError as error:
-            logger.error("files of a deleted partition can not be removed partition=%s cause=%s", tp, error)
+            logger.error("files of a deleted partition cannot be removed partition=%s cause=%s", tp, error)
 
     def _settings_changed(self) -> None:
         """Hand the settings that may change at run time to those who live by them."""

@@ -33,7 +33,7 @@ class KafkaError(Exception):
 
 
 class ConfigError(KafkaError, ValueError):
-    """An option that does not exist, or a value it can not take."""
+    """An option that does not exist, or a value it cannot take."""
 
 
 class RetriableError(KafkaError):
@@ -60,11 +60,11 @@ class DeliveryError(RetriableError):
 
 
 class AbortableError(KafkaError):
-    """The transaction can not commit and was (or must be) aborted; the producer lives on (KIP-890, KIP-1050)."""
+    """The transaction cannot commit and was (or must be) aborted; the producer lives on (KIP-890, KIP-1050)."""
 
 
 class FatalError(KafkaError):
-    """This producer or client can not go on as it is."""
+    """This producer or client cannot go on as it is."""
 
 
 class FencedError(FatalError):

@@ -19,7 +19,7 @@ Header = tuple[str, bytes | None]
 
 
 class SerializationError(KafkaError, ValueError):
-    """A key or value that its serializer or deserializer can not take; the cause is what that raised."""
+    """A key or value that its serializer or deserializer cannot take; the cause is what that raised."""
 
 
 @runtime_checkable
@@ -79,7 +79,7 @@ class _Packed(Generic[T]):
     _layout: struct.Struct
 
     def serialize(self, topic: str, headers: list[Header], value: T) -> bytes:
-        """So many bytes, big-endian. Raises struct.error for a number that they can not hold."""
+        """So many bytes, big-endian. Raises struct.error for a number that they cannot hold."""
         return self._layout.pack(value)
 
     def deserialize(self, topic: str, headers: Sequence[Header], data: bytes) -> T:
@@ -146,7 +146,7 @@ class Json(Generic[T]):
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(kind)
 
     def serialize(self, topic: str, headers: list[Header], value: T) -> bytes:
-        """JSON without spaces. Raises TypeError for what JSON can not say."""
+        """JSON without spaces. Raises TypeError for what JSON cannot say."""
         return self._encoder.encode(value)
 
     def deserialize(self, topic: str, headers: Sequence[Header], data: bytes) -> T:
@@ -171,7 +171,7 @@ def serialize_call(given: AnySerializer[Any] | None, what: str) -> SerializeCall
         try:
             return inner(topic, headers, value)
         except Exception as error:
-            raise SerializationError(f"a {what} for {topic!r} can not be serialized: {error}") from error
+            raise SerializationError(f"a {what} for {topic!r} cannot be serialized: {error}") from error
 
     return call
 
@@ -193,6 +193,6 @@ def deserialize_call(given: AnyDeserializer[Any] | None, what: str) -> Deseriali
         try:
             return inner(topic, headers, data)
         except Exception as error:
-            raise SerializationError(f"a {what} of {topic!r} can not be read: {error}") from error
+            raise SerializationError(f"a {what} of {topic!r} cannot be read: {error}") from error
 
     return call

@@ -39,7 +39,7 @@ _PRODUCER_AT = 43
 
 
 class CorruptBatch(ValueError):
-    """Bytes that can not be a record batch of format v2; the text names the place and what is wrong there."""
+    """Bytes that cannot be a record batch of format v2; the text names the place and what is wrong there."""
 
 
 class InvalidBatch(CorruptBatch):
@@ -124,7 +124,7 @@ def read_header(buffer: Buffer, start: int = 0, *, whole: bool = True) -> BatchH
     if magic != MAGIC:
         raise CorruptBatch(f"batch at byte {start}: magic is {magic}, only {MAGIC} is spoken here")
     if length < _LEAST_LENGTH:
-        raise CorruptBatch(f"batch at byte {start}: length {length} can not hold a header")
+        raise CorruptBatch(f"batch at byte {start}: length {length} cannot hold a header")
     if whole and length + LOG_OVERHEAD > room:
         raise CorruptBatch(f"batch at byte {start}: {header.size_bytes} bytes long, but only {room} are there")
     if not 0 <= record_count <= last_offset_delta + 1 or last_offset_delta < 0:
@@ -149,7 +149,7 @@ def crc_fits(view: memoryview, start: int, header: BatchHeader) -> bool:
 def iter_headers(buffer: Buffer, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
     """Every whole batch between `start` and `stop` as (position, header).
 
-    Ends before an incomplete last batch: a fetch may cut one off. Raises CorruptBatch where bytes can not be a batch.
+    Ends before an incomplete last batch: a fetch may cut one off. Raises CorruptBatch where bytes cannot be a batch.
     """
     end = len(buffer) if stop is None else min(stop, len(buffer))
     unpack, new = _HEADER.unpack_from, tuple.__new__

@@ -20,7 +20,7 @@ class Compression(IntEnum):
 
 
 class DecompressionFailed(ValueError):
-    """Bytes that their codec can not unpack."""
+    """Bytes that their codec cannot unpack."""
 
 
 class DecompressionLimit(DecompressionFailed):

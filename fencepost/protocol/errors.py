@@ -155,7 +155,7 @@ class ErrorCode(IntEnum):
 
     @property
     def fatal(self) -> bool:
-        """This producer or client can not go on: another one took its place, or it lacks a right."""
+        """This producer or client cannot go on: another one took its place, or it lacks a right."""
         return self in _FATAL
 
 

@@ -87,7 +87,7 @@ class LengthPrefixed(Construct):
         length = self.length_field._parse(stream, context, path) - (1 if self.compact else 0)
         if length < 0:
             if length < -1 or not self.nullable:
-                raise ValidationError(f"a length of {length} in a field that can not be null", path=path)
+                raise ValidationError(f"a length of {length} in a field that cannot be null", path=path)
             return None
         data: bytes = stream_read(stream, length, path)
         if self.kind != "string":
@@ -100,7 +100,7 @@ class LengthPrefixed(Construct):
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
         if obj is None:
             if not self.nullable:
-                raise ValidationError("null in a field that can not be null", path=path)
+                raise ValidationError("null in a field that cannot be null", path=path)
             self.length_field._build(0 if self.compact else -1, stream, context, path)
             return obj
         data = obj.encode() if self.kind == "string" else bytes(obj)
@@ -125,17 +125,17 @@ class ArrayOf(Construct):
             count = Int32._parse(stream, context, path)
         if count < 0:
             if count < -1 or not self.nullable:
-                raise ValidationError(f"a count of {count} in an array that can not be null", path=path)
+                raise ValidationError(f"a count of {count} in an array that cannot be null", path=path)
             return None
         if count * minimum_size(self.subcon) > bytes_left(stream):
-            raise ValidationError(f"{count} elements can not fit the {bytes_left(stream)} bytes left", path=path)
+            raise ValidationError(f"{count} elements cannot fit the {bytes_left(stream)} bytes left", path=path)
         return ListContainer(self.subcon._parsereport(stream, context, f"{path}[{i}]") for i in range(count))
 
     def _build(self, obj: Any, stream: Any, context: Any, path: str) -> Any:
         length_field = UVarint if self.compact else Int32
         if obj is None:
             if not self.nullable:
-                raise ValidationError("null in an array that can not be null", path=path)
+                raise ValidationError("null in an array that cannot be null", path=path)
             length_field._build(0 if self.compact else -1, stream, context, path)
             return obj
         length_field._build(len(obj) + (1 if self.compact else 0), stream, context, path)

@@ -119,7 +119,7 @@ def decode_unpacked(unpacked: bytes | bytearray, header: BatchHeader) -> list[Re
     data = bytes(unpacked)
     if header.record_count * MIN_RECORD_BYTES > len(data):
         raise CorruptBatch(
-            f"batch at offset {header.base_offset}: {header.record_count} records can not fit {len(data)} bytes"
+            f"batch at offset {header.base_offset}: {header.record_count} records cannot fit {len(data)} bytes"
         )
     out: list[Record] = []
     try:
@@ -217,7 +217,7 @@ def decode_headers(data: bytes, at: int, end: int) -> tuple[Headers, int]:
     """
     count, at = _zigzag_at(data, at)
     if not 0 <= count <= (end - at) >> 1:
-        raise CorruptBatch(f"{count} headers can not fit the {end - at} bytes from byte {at}")
+        raise CorruptBatch(f"{count} headers cannot fit the {end - at} bytes from byte {at}")
     headers: list[tuple[str, bytes | None]] = []
     for _ in range(count):
         length, at = _zigzag_at(data, at)

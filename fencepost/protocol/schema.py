@@ -51,7 +51,7 @@ class DecodeError(ValueError):
 
 
 class EncodeError(ValueError):
-    """A value that can not be written as this API and version."""
+    """A value that cannot be written as this API and version."""
 
 
 def Array(element: Any) -> ArrayOf:
@@ -218,7 +218,7 @@ class MessageValue(Value):
     def encode_parts(cls, value: Self, version: int) -> list[Any]:
         """The bytes of `value` as a list of buffers; `records` fields stand in it as they were given, uncopied.
 
-        Raises EncodeError where a field can not be written.
+        Raises EncodeError where a field cannot be written.
         """
         try:
             return (cls._encoders.get(version) or cls.encoder(version))(value)

@@ -17,7 +17,7 @@ OF_JAVAS_CLIENTS = (
 
 
 class OptionError(ValueError):
-    """An option that does not exist, does not fit the others, or has a value it can not take."""
+    """An option that does not exist, does not fit the others, or has a value it cannot take."""
 
 
 def canonical(

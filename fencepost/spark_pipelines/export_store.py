@@ -71,7 +71,7 @@ class ExportStore:
         """
         if "://" in str(target):
             raise PipelineError(
-                f"{target}: files and position are published by renaming a directory, which object stores can not do."
+                f"{target}: files and position are published by renaming a directory, which object stores cannot do."
                 " Export to a local or mounted directory, and copy finished batch=... directories from there"
             )
         path = Path(target).resolve()
@@ -136,7 +136,7 @@ def read_manifest(batch: Path) -> Manifest:
             raise PipelineError(f"{batch / MANIFEST} was written by another version of fencepost")
         return Manifest(**tree)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise PipelineError(f"{batch / MANIFEST} can not be read ({error}): restore it from a backup") from error
+        raise PipelineError(f"{batch / MANIFEST} cannot be read ({error}): restore it from a backup") from error
 
 
 def manifests(target: Path | str) -> list[Manifest]:

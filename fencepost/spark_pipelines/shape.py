@@ -101,7 +101,7 @@ def function_of(text: str) -> Callable[[Any], Any]:
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
-        raise PipelineError(f"{place} can not be imported: {error}; modules are looked for in {folder}, too") from error
+        raise PipelineError(f"{place} cannot be imported: {error}; modules are looked for in {folder}, too") from error
     function = getattr(module, name, None)
     if not callable(function):
         there = ", ".join(key for key, value in vars(module).items() if callable(value) and not key.startswith("_"))

@@ -47,7 +47,7 @@ class _Hand:
         self._partition, self._records = self._runs[0]
 
     def next(self) -> ConsumerRecord[Any, Any] | None:
-        """The next record, None at the end. One that can not be deserialized raises, and is the next one still."""
+        """The next record, None at the end. One that cannot be deserialized raises, and is the next one still."""
         while self._at >= len(self._records):
             if self._run + 1 >= len(self._runs):
                 return None

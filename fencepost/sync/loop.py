@@ -42,7 +42,7 @@ def fail_after(seconds: float) -> Iterator[None]:
 
 
 class _Gate:
-    """Opens once. As an Event, but Ctrl-C can not come between two steps of its own and leave it broken."""
+    """Opens once. As an Event, but Ctrl-C cannot come between two steps of its own and leave it broken."""
 
     __slots__ = ("_is_open", "_lock")
 

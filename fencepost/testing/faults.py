@@ -213,7 +213,7 @@ def refusing(name: str, code: ErrorCode | str | int, took_effect: bool) -> tuple
     if action.code is ErrorCode.NONE:
         raise ValueError("NONE is no error: say which one is to be answered")
     if not took_effect and not may_refuse(api):
-        raise ValueError(f"{api.name} can not be refused without taking effect: set took_effect, or use drop()")
+        raise ValueError(f"{api.name} cannot be refused without taking effect: set took_effect, or use drop()")
     return api, action
 
 

@@ -125,7 +125,7 @@ class LogView(Sequence[Batch]):
 
 
 def view_of(log: PartitionLog) -> LogView:
-    """The log as it stands; in the broker's thread. Raises OSError where it can not be read."""
+    """The log as it stands; in the broker's thread. Raises OSError where it cannot be read."""
     return LogView(
         log.tp.topic,
         log.tp.partition,
@@ -143,7 +143,7 @@ def _all_bytes(log: PartitionLog) -> bytes:
     while offset < log.high_watermark:
         read = read_batches(log, offset, READ_BYTES, IsolationLevel.READ_UNCOMMITTED)
         if read.error is not ErrorCode.NONE:
-            raise OSError(f"{log.tp} can not be read at {offset}: {read.error.name}")
+            raise OSError(f"{log.tp} cannot be read at {offset}: {read.error.name}")
         data = b"".join(map(_bytes_of, read.parts))
         ends = [header.next_offset for _, header in iter_headers(data)]
         if not ends:

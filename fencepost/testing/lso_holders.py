@@ -19,7 +19,7 @@ class HeldPartition:
 
     @property
     def hidden(self) -> int:
-        """How many offsets consumers of committed data can not get past, because of this transaction."""
+        """How many offsets consumers of committed data cannot get past, because of this transaction."""
         blocks = self.first_offset is not None and self.lso == self.first_offset
         return self.high_watermark - self.lso if blocks else 0
 

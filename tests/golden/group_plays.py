@@ -176,7 +176,7 @@ def who_never_syncs(stage: Stage) -> None:
     c = stage.member("late").settle("C")
     d = stage.member("late", protocols=(("range", b"d"),))
     d.joined("D is promised an id", "D", d.send_join())
-    d.beat("a promised id can not beat", generation=c.generation)
+    d.beat("a promised id cannot beat", generation=c.generation)
     d.send_join(rebalance_ms=AWAY_S * 1000)
     c.joined("C again", "C", c.send_join(rebalance_ms=AWAY_S * 1000))
     d.joined("D", "D")

@@ -63,7 +63,7 @@ def test_produce_is_refused_reads_go_on_and_writes_recover(broker: BrokerProcess
             assert wire.produce("t", batch_of(VALUE)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
         assert values_in(wire.fetch("t", partition_max_bytes=50 << 20)) == kept
         refused = wire.produce("idle", batch_of(VALUE))
-        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR, "a new log can not be founded either"
+        assert refused.error_code == ErrorCode.KAFKA_STORAGE_ERROR, "a new log cannot be founded either"
         disk.free()
         assert wire.produce("t", batch_of(b"again")).base_offset == len(kept)
         assert wire.produce("idle", batch_of(b"again")).base_offset == 0

@@ -206,7 +206,7 @@ def test_a_broker_killed_in_the_middle_of_a_rebalance_gets_all_members_together(
 
 
 def test_generations_go_on_though_everybody_had_left(file_broker: BrokerProcess) -> None:
-    """An empty group is remembered with its generation: an old member's commit can not fit a new one by chance."""
+    """An empty group is remembered with its generation: an old member's commit cannot fit a new one by chance."""
     make_topic(file_broker, "t", 1)
 
     def generation() -> int:

@@ -39,7 +39,7 @@ PYTHON_MODULES = {
 
 
 def command_of(client: str) -> list[str]:
-    """How a member of this kind is started; skips where it can not be."""
+    """How a member of this kind is started; skips where it cannot be."""
     try:
         if client == "kafkajs":
             return [node(), str(HERE / "with_kafkajs.js")]

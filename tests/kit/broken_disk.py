@@ -11,7 +11,7 @@ ATTACH_TIMEOUT_SECONDS = 100.0
 
 
 def why_not() -> str | None:
-    """Why flushes can not be made to fail on this machine; None where they can."""
+    """Why flushes cannot be made to fail on this machine; None where they can."""
     strace = shutil.which("strace")
     if strace is None:
         return "strace is not installed"

@@ -39,7 +39,7 @@ def why_not() -> str | None:
     if shutil.which("mount") is None or os.geteuid() != 0:
         return "mounting a tmpfs needs root"
     probe = subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "probe", "/mnt"], capture_output=True, check=False)
-    return None if probe.returncode == 0 else f"a tmpfs can not be mounted here: {probe.stderr.decode().strip()[-200:]}"
+    return None if probe.returncode == 0 else f"a tmpfs cannot be mounted here: {probe.stderr.decode().strip()[-200:]}"
 
 
 @contextmanager

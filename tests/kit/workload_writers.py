@@ -22,7 +22,7 @@ from tests.kit.history import Journal
 from tests.kit.wire import ConnectionEnded, Wire
 
 FENCED = 3
-"""Exit code of a producer that can not go on; the run starts its next incarnation."""
+"""Exit code of a producer that cannot go on; the run starts its next incarnation."""
 WAIT_SECONDS = 20.0
 TRANSACTION_TOPIC, LOOSE_TOPIC = "t", "in"
 TRIMMED_TOPICS = RETAINED_TOPIC, COMPACTED_TOPIC = "retained", "compacted"

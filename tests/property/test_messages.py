@@ -47,7 +47,7 @@ def kio_versions(api: Api, side: str) -> list[int]:
 
 
 def test_kio_knows_every_advertised_version() -> None:
-    """So that the comparison below can not pass by comparing nothing."""
+    """So that the comparison below cannot pass by comparing nothing."""
     for api, side in SIDES:
         first = max(api.advertised[0], api.served[0])
         wanted = set(range(first, api.with_unstable().advertised[1] + 1)) - NEWER_THAN_KIO.get(api.name, set())

@@ -1,4 +1,4 @@
-"""What members of a group of either protocol own, committed and wrote, by what they were told; what can not be right.
+"""What members of a group of either protocol own, committed and wrote, by what they were told; what cannot be right.
 
 1. No partition is owned by two members at once. A member owns from the answer that gives until it puts down, which it
    does before it says so. Only one that was silent for a session or a rebalance timeout can have been put out.

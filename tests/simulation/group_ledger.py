@@ -1,4 +1,4 @@
-"""What members of a group were told and gave up, what they committed and read back; and what of it can not be right.
+"""What members of a group were told and gave up, what they committed and read back; and what of it cannot be right.
 
 Three rules, each by what clients know, not by what the broker thinks:
 

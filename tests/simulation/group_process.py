@@ -163,7 +163,7 @@ class Process:
     ) -> ErrorCode | None:
         """Commit in a transaction of this process's own, with outputs: the group alone shuts a zombie out (KIP-447).
 
-        None where nobody knows, or where it can not count.
+        None where nobody knows, or where it cannot count.
         """
         member_id = self.member_id  # as the program knew it when it read these records
         try:

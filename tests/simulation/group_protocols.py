@@ -116,7 +116,7 @@ class ProtocolWorld(BaseWorld[Machine]):
         """Two processes of different protocols put each other out of a static place without end.
 
         Nobody's epoch changes by that, so the one that comes back under its old member id may commit what it had read
-        before the other one was there: Kafka and this broker can not know better.
+        before the other one was there: Kafka and this broker cannot know better.
         """
         ways = super().ways_to_go()
         return ways[:2] if self.plan.static and self.plan.classic else ways

@@ -128,7 +128,7 @@ def test_the_mark_of_a_clean_stop_does_not_come_back():
 
 
 def test_an_append_whose_batch_is_written_can_not_fail_any_more():
-    """The last entry of an index on a disk that can not be read: refused, the batch would stand there all the same, and
+    """The last entry of an index on a disk that cannot be read: refused, the batch would stand there all the same, and
     the next one get its offset.
     """
     world = World("os")

@@ -35,7 +35,7 @@ def test_no_rule_is_broken_in_any_of_these_worlds() -> None:
 
 @pytest.mark.timeout(900)
 def test_the_hazard_of_the_first_protocol_is_found_when_everybody_speaks_it() -> None:
-    """KAFKA-17754: a late EndTxn ends the next transaction. A search that can not find this would find nothing."""
+    """KAFKA-17754: a late EndTxn ends the next transaction. A search that cannot find this would find nothing."""
     run = simulate("--tv1", "--seeds", "200", "--keep-going", "--stop-after", "1")
     assert run.returncode == 1, run.stderr
     assert any(form in run.stdout for form in HAZARD), run.stdout

@@ -199,7 +199,7 @@ class World:
 
 
 def committed(bootstrap: str, topic: str, partitions: int) -> list[bytes]:
-    """All committed values, read by librdkafka up to the high watermark; TimeoutError if it can not get there."""
+    """All committed values, read by librdkafka up to the high watermark; TimeoutError if it cannot get there."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
     settings = {"bootstrap.servers": bootstrap, "group.id": "none", "isolation.level": "read_committed"}

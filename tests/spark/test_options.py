@@ -160,10 +160,10 @@ def test_what_steers_micro_batches_has_no_effect_in_a_batch_query_which_is_told(
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"startingOffsets": "latest"}, "a batch query can not start at latest"),
-        ({"startingOffsets": '{"t": {"0": -1}}'}, "a batch query can not start at latest"),
-        ({"endingOffsets": "earliest"}, "a query can not end at earliest"),
-        ({"endingOffsets": '{"t": {"0": -2}}'}, "a query can not end at earliest"),
+        ({"startingOffsets": "latest"}, "a batch query cannot start at latest"),
+        ({"startingOffsets": '{"t": {"0": -1}}'}, "a batch query cannot start at latest"),
+        ({"endingOffsets": "earliest"}, "a query cannot end at earliest"),
+        ({"endingOffsets": '{"t": {"0": -2}}'}, "a query cannot end at earliest"),
         ({"isolation": "read_committed", "kafka.isolation.level": "read_uncommitted"}, "but kafka.isolation.level is"),
         ({"columns": "value", "includeHeaders": "true"}, "includeHeaders is true, but columns says value"),
         ({"columns": "headers", "includeHeaders": "false"}, "includeHeaders is false, but columns says headers"),
@@ -269,7 +269,7 @@ def test_security_is_said_in_the_words_of_java_or_of_librdkafka(names: dict[str,
         ({"kafka.sasl.mechanism": "GSSAPI"}, r"option kafka\.sasl\.mechanism: 'GSSAPI' must be one of PLAIN, SCRAM"),
         ({"kafka.sasl.username": "me"}, r"SASL options need kafka\.security\.protocol"),
         ({"kafka.ssl.truststore.type": "JKS"}, "only PEM can be read"),
-        ({"kafka.security.protocol": "SSL", "kafka.ssl.ca.location": "/nowhere"}, "can not be used: No such file"),
+        ({"kafka.security.protocol": "SSL", "kafka.ssl.ca.location": "/nowhere"}, "cannot be used: No such file"),
         ({"kafka.sasl.kerberos.service.name": "kafka"}, "GSSAPI is not spoken here"),
         ({"kafka.sasl.oauthbearer.token.endpoint.url": "https://x"}, "tokens come from a function of yours"),
         (

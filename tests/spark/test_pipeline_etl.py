@@ -1,4 +1,4 @@
-"""ETL between topics: exactly once through a kill -9, and shapes that can not become records are refused at once."""
+"""ETL between topics: exactly once through a kill -9, and shapes that cannot become records are refused at once."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_functions_are_found_in_modules_and_files_and_what_is_missing_is_named(
         ("nothing", "write it as MODULE:FUNCTION or FILE.py:FUNCTION"),
         (f"{tmp_path}/missing.py:f", "there is no file"),
         (f"{tmp_path}/shaping_of_test.py:invoice", "has no function invoice; there are: invoices"),
-        ("no_such_module_here:f", "can not be imported"),
+        ("no_such_module_here:f", "cannot be imported"),
     ):
         with pytest.raises(PipelineError, match=says):
             function_of(text)

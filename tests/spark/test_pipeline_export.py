@@ -114,10 +114,10 @@ def test_directories_of_others_and_damaged_manifests_are_refused(tmp_path: Path)
     batch = tmp_path / "batch=00000003"
     batch.mkdir()
     (batch / MANIFEST).write_text("{}")
-    with pytest.raises(PipelineError, match="can not be read"):
+    with pytest.raises(PipelineError, match="cannot be read"):
         store.last()
     store.close()
-    with pytest.raises(PipelineError, match="which object stores can not do"):
+    with pytest.raises(PipelineError, match="which object stores cannot do"):
         ExportStore.open("s3a://bucket/lake")
 
 

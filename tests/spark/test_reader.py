@@ -211,7 +211,7 @@ def test_a_topic_made_anew_that_ends_before_the_range_is_data_loss() -> None:
 
 
 def test_a_range_that_never_becomes_readable_ends_in_an_error_that_says_why() -> None:
-    """An end beyond the last stable offset can not be planned; a log that fell back behind a plan is named."""
+    """An end beyond the last stable offset cannot be planned; a log that fell back behind a plan is named."""
     log = BatchLog().data(b"a").data(b"open", producer_id=2)
     log.stable = 1
     with pytest.raises(BrokerError, match="the last stable offset is 1, the high watermark 2"):

@@ -53,7 +53,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A real Kafka; skipped where it can not be had."""
+    """A real Kafka; skipped where it cannot be had."""
     with started(RealKafka(tmp_path_factory.mktemp("sink-kafka"))) as kafka:
         yield kafka.address
 

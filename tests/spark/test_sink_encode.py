@@ -1,4 +1,4 @@
-"""Rows to record batches: Java's partitions, order, sizes, and rows that can not be written."""
+"""Rows to record batches: Java's partitions, order, sizes, and rows that cannot be written."""
 
 import random
 from collections.abc import Iterator

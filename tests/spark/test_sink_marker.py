@@ -1,4 +1,4 @@
-"""The mark: what it says, and when a batch is written, was written, or can not be told."""
+"""The mark: what it says, and when a batch is written, was written, or cannot be told."""
 
 import pytest
 

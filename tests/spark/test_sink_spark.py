@@ -142,7 +142,7 @@ def test_what_can_not_be_written_says_why(
 def test_a_topic_is_not_overwritten_and_speculation_is_refused(spark: Any, bootstrap: str, output: str) -> None:
     frame = spark.range(1).selectExpr("cast(id AS string) AS value")
     writer = frame.write.format("fencepost").options(**{"kafka.bootstrap.servers": bootstrap, "topic": output})
-    with pytest.raises(Exception, match="can not be overwritten"):
+    with pytest.raises(Exception, match="cannot be overwritten"):
         writer.mode("overwrite").save()
     spark._jsparkSession.sessionState().conf().setConfString("spark.speculation", "true")
     try:

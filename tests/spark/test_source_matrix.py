@@ -30,7 +30,7 @@ KINDS = ("fencepost", "kafka")
 
 @pytest.fixture(scope="module", params=KINDS)
 def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """Our broker on files, then a real Kafka; skipped where that can not be had."""
+    """Our broker on files, then a real Kafka; skipped where that cannot be had."""
     where = tmp_path_factory.mktemp(f"matrix-{request.param}")
     if request.param == "fencepost":
         with BrokerProcess(where, data_dir=where / "data", settings=CLEANING) as broker:

@@ -1,4 +1,4 @@
-"""The source reaches a real Kafka by every kind of listener, and says at once what is wrong where it can not."""
+"""The source reaches a real Kafka by every kind of listener, and says at once what is wrong where it cannot."""
 
 import pickle
 from collections.abc import Iterator

@@ -20,7 +20,7 @@ def _assignors_problem(names: tuple[str, ...]) -> str | None:
 
 
 def _protocols_problem(names: tuple[str, ...]) -> str | None:
-    return None if "classic" in names else "must contain classic: that protocol can not be switched off"
+    return None if "classic" in names else "must contain classic: that protocol cannot be switched off"
 
 
 def _policy_problem(policy: str) -> str | None:

@@ -139,7 +139,7 @@ def _answer(
             raise
         return _refuse(ask, ErrorCode.REQUEST_TIMED_OUT)
     except (OSError, CorruptLogFile) as failure:
-        logger.error("offsets of %s can not be looked up cause=%s", tp, failure)
+        logger.error("offsets of %s cannot be looked up cause=%s", tp, failure)
         return _refuse(ask, ErrorCode.KAFKA_STORAGE_ERROR)
     return ListOffsetsPartitionResponse(
         partition_index=ask.partition_index, timestamp=timestamp, offset=offset, leader_epoch=epoch

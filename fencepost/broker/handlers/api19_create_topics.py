@@ -38,7 +38,7 @@ async def _apply(
     from fencepost.broker.metadata.cluster_plan import apply_plan, refused_plan  # here: few clients have one
 
     if request.topics:
-        both = "A plan and topics can not be in one request."
+        both = "A plan and topics cannot be in one request."
         refused = [CreatedTopic(one.name, Outcome(ErrorCode.INVALID_REQUEST, both)) for one in request.topics]
         told = [_answer(node, one, context.api_version, {}) for one in refused]
         return CreateTopicsResponse(topics=told, plan=refused_plan(both))

@@ -52,7 +52,7 @@ async def handle(node: _Broker, request: DescribeLogDirsRequest, _context: Reque
         try:
             size_bytes = node.logs.size_bytes(tp)
         except OSError as error:
-            logger.error("the size of %s can not be told: %s", tp, error)
+            logger.error("the size of %s cannot be told: %s", tp, error)
             return _answer(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=node.logs.place))
         part = DescribeLogDirsPartition(
             partition_index=tp.partition, partition_size=size_bytes, offset_lag=0, is_future_key=False
@@ -89,6 +89,6 @@ def _volume(node: _Broker) -> tuple[int, int]:
     try:
         volume = os.statvfs(directory)
     except OSError as error:
-        logger.warning("the volume of the data directory can not be asked for its size: %s", error)
+        logger.warning("the volume of the data directory cannot be asked for its size: %s", error)
         return UNKNOWN_BYTES, UNKNOWN_BYTES
     return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize

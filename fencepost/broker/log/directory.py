@@ -158,7 +158,7 @@ class LogDirectory:
         if log is not None:
             return log
         if not may_be_partition(tp):
-            raise ValueError(f"{tp!s} can not be a partition's name")
+            raise ValueError(f"{tp!s} cannot be a partition's name")
         return self._open(tp, topic_id, config, only_topic)
 
     def delete(self, tp: TopicPartition) -> None:
@@ -208,7 +208,7 @@ class LogDirectory:
         try:
             return load_topic_id(self.files(tp))
         except CorruptLogFile as error:
-            logger.warning("whose log this is can not be read: %s", error)
+            logger.warning("whose log this is cannot be read: %s", error)
             return NO_TOPIC_ID
 
     def files(self, tp: TopicPartition) -> Store:

@@ -1,7 +1,7 @@
 """What a batch must be before it may enter a log, and what the broker changes in it (rows P2, L7, L8, L9, L15).
 
 The header decides nearly everything. Records are looked into only where a rule asks for it: keys on a compacted topic,
-timestamps that the header can not vouch for, another `compression.type`.
+timestamps that the header cannot vouch for, another `compression.type`.
 """
 
 from collections.abc import Sequence
@@ -195,7 +195,7 @@ def _check_each(records: Sequence[Record], config: LogConfig, now_ms: int) -> Re
 
 
 def _must_rebuild(header: BatchHeader, records: Sequence[Record], config: LogConfig) -> bool:
-    """Whether the batch can not be stored as it is: another codec, or a header or offsets that its records belie."""
+    """Whether the batch cannot be stored as it is: another codec, or a header or offsets that its records belie."""
     if _target_codec(header, config) != header.compression:
         return True
     if any(record.offset != index for index, record in enumerate(records)):

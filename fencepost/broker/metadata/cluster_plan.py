@@ -134,7 +134,7 @@ def _impossible(image: MetadataImage, plan: Plan) -> list[Problem]:
             continue
         factor = max(len(partition.replicas) for partition in topic.assignment)
         if wanted.replication_factor not in (-1, factor):
-            text = f"The topic has {factor} replica(s), and a plan can not move replicas."
+            text = f"The topic has {factor} replica(s), and a plan cannot move replicas."
             found.append(Problem(TOPIC, wanted.name, Outcome(ErrorCode.INVALID_REPLICATION_FACTOR, text)))
     return found
 

@@ -58,7 +58,7 @@ class Server:
         try:
             return self._listen(host, port)
         except OSError as error:
-            where = f"can not listen on {Endpoint(host or '*', port)}: {error.strerror or error}"
+            where = f"cannot listen on {Endpoint(host or '*', port)}: {error.strerror or error}"
             raise OSError(error.errno, where) from error
 
     def _listen(self, host: str, port: int) -> Endpoint:
@@ -132,7 +132,7 @@ class Server:
                 await trio.lowlevel.wait_readable(listening)
             except OSError as error:
                 if error.errno in _NO_DESCRIPTORS:
-                    logger.error("can not accept connections cause=%s", error)
+                    logger.error("cannot accept connections cause=%s", error)
                     await trio.sleep(OUT_OF_DESCRIPTORS_SECONDS)
                 else:  # the client was gone before we accepted (ECONNABORTED and the like)
                     await trio.lowlevel.checkpoint()

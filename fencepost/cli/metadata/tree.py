@@ -39,7 +39,7 @@ class NoSuchPath(Exception):
 
 
 def spelt(name: str) -> str:
-    """A name as part of a path: a slash in it, and what can not be printed, as %XX."""
+    """A name as part of a path: a slash in it, and what cannot be printed, as %XX."""
     from urllib.parse import quote
 
     return (

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fencepost.client.admin import Admin, Applied, ClusterPlan
 
 STEPWISE_ONLY = (
-    "this broker can not change many things at once: only fencepost can. Here a plan is applied thing by thing,"
+    "this broker cannot change many things at once: only fencepost can. Here a plan is applied thing by thing,"
     " and an error in between leaves a part done"
 )
 PERHAPS_DONE = "it may be done or not; apply it again, with a longer --timeout: what is done already is left alone"
@@ -136,7 +136,7 @@ async def _enforces(admin: "Admin") -> bool:
 
 
 def _refused(some: Any, bootstrap: str, as_json: bool, dry_run: bool) -> None:
-    """Say of each thing why it can not be, and what was done all the same; then end with exit code 1."""
+    """Say of each thing why it cannot be, and what was done all the same; then end with exit code 1."""
     changes = [change for step in some.results.values() for change in step]
     if as_json:
         tell_json(plan_text.refused_json(some.errors, changes, dry_run))

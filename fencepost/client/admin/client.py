@@ -117,7 +117,7 @@ class Admin:
 
         Only a fencepost broker can do it at once. With `atomic` False any Kafka is asked thing by thing: each is
         checked before the first is changed, but an error in between leaves a part done. Raises ItemErrors by "topic
-        NAME", "broker ID", "group NAME" or "acl ..."; FatalError (UNSUPPORTED_VERSION) where `atomic` can not be.
+        NAME", "broker ID", "group NAME" or "acl ..."; FatalError (UNSUPPORTED_VERSION) where `atomic` cannot be.
         """
         if atomic:
             return await self._parts.plans.apply_at_once(plan, validate_only)

@@ -252,7 +252,7 @@ def _object(place: str, told: Any) -> Mapping[str, Any]:
     if not isinstance(told, dict):
         raise ConfigError(f"{place}: must be a table, and is {told!r}")
     for key in told:
-        if not isinstance(key, str):  # of a program's mapping; a file can not have it
+        if not isinstance(key, str):  # of a program's mapping; a file cannot have it
             raise ConfigError(f"{place}: {key!r} must be a string")
     return told
 

@@ -190,11 +190,11 @@ async def _there(admin: AdminParts, names: list[str]) -> Mapping[str, TopicDescr
 def _impossible(wanted: WantedTopic, there: TopicDescription) -> KafkaError | None:
     count = len(there.partitions)
     if 0 < wanted.partitions < count:
-        why = f"it has {count} partitions, and they can not become {wanted.partitions}"
+        why = f"it has {count} partitions, and they cannot become {wanted.partitions}"
         return KafkaError(f"topic {wanted.name!r}: {why}", code=ErrorCode.INVALID_PARTITIONS)
     factor = max(len(one.replicas) for one in there.partitions)
     if wanted.replication_factor > 0 and wanted.replication_factor != factor:
-        why = f"it has {factor} replicas; a plan can not move replicas"
+        why = f"it has {factor} replicas; a plan cannot move replicas"
         return KafkaError(f"topic {wanted.name!r}: {why}", code=ErrorCode.INVALID_REPLICATION_FACTOR)
     return None
 

@@ -41,7 +41,7 @@ class PlanAdmin:
             answer = await self._rpc.ask(node, request, at_least=TAGS_SINCE)
             if answer.plan is None:
                 return FatalError(
-                    "this broker can not change several things at once, as it is no fencepost; atomic=False does it"
+                    "this broker cannot change several things at once, as it is no fencepost; atomic=False does it"
                     " step by step",
                     code=ErrorCode.UNSUPPORTED_VERSION,
                     api="CreateTopics",

@@ -178,7 +178,7 @@ class TopicAdmin:
         """Partitions, leaders and replicas of topics, named or (Kafka 2.8) by id; of all, if none is named.
 
         By name, whatever they were asked by. Raises ItemErrors by what was asked: UNKNOWN_TOPIC_OR_PARTITION,
-        UNKNOWN_TOPIC_ID. Where none is named, topics that the broker can not describe now are left out.
+        UNKNOWN_TOPIC_ID. Where none is named, topics that the broker cannot describe now are left out.
         """
 
         async def attempt() -> tuple[dict[str, TopicDescription], dict[str | bytes, KafkaError]]:

@@ -43,7 +43,7 @@ class Chunk:
         self.next_offset = next_offset
         self.frame = frame
         self.aborted: tuple[tuple[int, int], ...] = ()
-        self.damage: CorruptBatch | None = None  # what stands behind the batches and can not be read
+        self.damage: CorruptBatch | None = None  # what stands behind the batches and cannot be read
         self.left = 0  # records which were not given yet
         self.records: list[Record] = []
         self.at = 0

@@ -202,7 +202,7 @@ class PartitionState:
     def take(self, limit: int) -> list[Record]:
         """Up to `limit` records from the position on; the position moves behind them, and behind what follows unseen.
 
-        Raises CorruptBatch where the next record can not be read; the position stays before it.
+        Raises CorruptBatch where the next record cannot be read; the position stays before it.
         """
         taken: list[Record] = []
         while self.chunks and not self.paused and len(taken) < limit:

@@ -363,7 +363,7 @@ class Fetcher:
         elif code in _NEW_LEADER and self._hinted(state, part.current_leader, endpoints):
             state.retry_at = 0.0
         elif code is ErrorCode.CORRUPT_MESSAGE or not (code.retriable or code is ErrorCode.UNKNOWN_SERVER_ERROR):
-            state.trouble = error_for(code, f"{state.partition} can not be read", api="Fetch", node=node)
+            state.trouble = error_for(code, f"{state.partition} cannot be read", api="Fetch", node=node)
         else:
             self._refresh_due = True
 

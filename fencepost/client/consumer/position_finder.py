@@ -146,7 +146,7 @@ class PositionFinder:
         return state.turn == turn and self._states().get(state.partition) is state
 
     def _judge(self, asked: Mapping[TopicPartition, tuple[PartitionState, int]], failed: Failures) -> None:
-        """Leave what can not be retried to the program; raise one of those that can."""
+        """Leave what cannot be retried to the program; raise one of those that can."""
         again: KafkaError | None = None
         for partition, error in failed.items():
             state, turn = asked[partition]

@@ -58,7 +58,7 @@ class LogTruncated(ReadError):
 
 
 class CorruptRecords(ReadError):
-    """The bytes at the position are no batch, fail their CRC, or can not be unpacked; `seek` behind them to go on."""
+    """The bytes at the position are no batch, fail their CRC, or cannot be unpacked; `seek` behind them to go on."""
 
     def __init__(self, partition: TopicPartition, position: int, why: str) -> None:
         super().__init__(f"{partition}: {why}", partition, position, code=ErrorCode.CORRUPT_MESSAGE)

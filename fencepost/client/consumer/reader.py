@@ -143,7 +143,7 @@ class Reader(Generic[K, V]):
             await self.wait_available(1)
 
     def _told(self, state: PartitionState, record: Record) -> ConsumerRecord[K, V]:
-        """The record for the program; if it can not be deserialized, it is the next one again."""
+        """The record for the program; if it cannot be deserialized, it is the next one again."""
         self.fetcher.metrics.records_consumed += 1
         try:
             return deserialized(state.partition, record, self.config)

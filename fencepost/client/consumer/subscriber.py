@@ -98,7 +98,7 @@ class Subscriber:
         """Read nothing any more, and leave the group, as the end of the consumer's block does.
 
         What the program has asked past is committed first, if `enable_auto_commit`; then `on_revoked` is told. What is
-        in hand can not be committed any more.
+        in hand cannot be committed any more.
         """
         self.subscription = None
         self._chosen = False

@@ -1,6 +1,6 @@
 """`consumer.transactions()`: each committed transaction of the assigned partitions as one unit, never a part of it.
 
-How units are put together, and what can not be known from the logs, stands in `core.whole`. Markers decide, whatever
+How units are put together, and what cannot be known from the logs, stands in `core.whole`. Markers decide, whatever
 the isolation level is: it only says how early records come. With read_committed they come once nobody's older
 transaction is open below them; with read_uncommitted at once, so a transaction is given as soon as its own markers are
 there, and what is still undecided is held meanwhile.

@@ -98,7 +98,7 @@ class Assignor:
     cooperative: bool = False
 
     def member(self, member_id: str, instance_id: str | None, subscription: Subscription) -> Member:
-        """The member as this assignor sees it. Raises KafkaError where its data can not be read."""
+        """The member as this assignor sees it. Raises KafkaError where its data cannot be read."""
         owned: Collection[TopicPartition] = ()
         generation = UNKNOWN_GENERATION
         data = subscription.user_data

@@ -156,7 +156,7 @@ class ClassicMember:
     def joined(self, answer: Joined) -> None:
         """JoinGroup was answered. A request that was lost is simply sent again.
 
-        Raises KafkaError where another member's subscription can not be read.
+        Raises KafkaError where another member's subscription cannot be read.
         """
         if self._phase is not _Phase.OUT:
             return
@@ -181,7 +181,7 @@ class ClassicMember:
     def dealt(self, counts: Mapping[str, int]) -> None:
         """How many partitions the group's topics have (those that exist).
 
-        Raises KafkaError where a member's data for the assignor can not be read.
+        Raises KafkaError where a member's data for the assignor cannot be read.
         """
         if self._phase is not _Phase.DEALING:
             return
@@ -194,7 +194,7 @@ class ClassicMember:
         self._phase = _Phase.SYNCING
 
     def synced(self, generation: int, code: ErrorCode, assignment: bytes = b"") -> None:
-        """SyncGroup of that generation was answered. Raises KafkaError where the assignment can not be read."""
+        """SyncGroup of that generation was answered. Raises KafkaError where the assignment cannot be read."""
         if self._phase is not _Phase.SYNCING or generation != self.generation:
             return
         if code is ErrorCode.NONE:

@@ -160,7 +160,7 @@ class Reader:
         return taken
 
     def _wrong(self, found: str) -> KafkaError:
-        return KafkaError(f"{self._what} can not be read: {found} at byte {self._at}", api=self._api)
+        return KafkaError(f"{self._what} cannot be read: {found} at byte {self._at}", api=self._api)
 
 
 def _string(text: str) -> bytes:

@@ -16,7 +16,7 @@ PartitionFunction = Callable[[str, bytes | None, bytes | None, Sequence[Any]], i
 """A partitioner of the program's own: (topic, key, value, partitions) -> partition number.
 
 Key and value are bytes, as serialized. `partitions` are the topic's PartitionInfos by number; one whose `leader` is -1
-can not be written to at the moment.
+cannot be written to at the moment.
 """
 
 

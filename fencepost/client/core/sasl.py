@@ -17,7 +17,7 @@ _EXTENSION_VALUE = re.compile(r"[\x21-\x7e \t\r\n]+")
 
 
 class SaslError(Exception):
-    """The exchange can not go on; the message says why, and never holds a secret."""
+    """The exchange cannot go on; the message says why, and never holds a secret."""
 
 
 class Exchange(Protocol):
@@ -43,7 +43,7 @@ class PlainExchange:
 
     def __init__(self, username: str, password: str) -> None:
         if "\0" in username + password:
-            raise SaslError("a user name or a password can not hold a zero byte")
+            raise SaslError("a user name or a password cannot hold a zero byte")
         self._message = f"\0{username}\0{password}".encode()
 
     def first(self) -> bytes:
@@ -72,10 +72,10 @@ class OAuthExchange:
 
     def __init__(self, token: OAuthToken) -> None:
         if not _TOKEN.fullmatch(token.value):
-            raise SaslError("the token is empty, or holds what a bearer token can not hold (RFC 6750)")
+            raise SaslError("the token is empty, or holds what a bearer token cannot hold (RFC 6750)")
         for name, value in token.extensions.items():
             if name == "auth" or not _EXTENSION_NAME.fullmatch(name) or not _EXTENSION_VALUE.fullmatch(value):
-                raise SaslError(f"the SASL extension {name!r} has a name or a value that can not be (RFC 7628)")
+                raise SaslError(f"the SASL extension {name!r} has a name or a value that cannot be (RFC 7628)")
         fields = [f"auth=Bearer {token.value}", *(f"{name}={value}" for name, value in token.extensions.items())]
         self._message = ("n,," + "".join(_SEPARATOR + one for one in fields) + _SEPARATOR * 2).encode()
         self._refused: bytes | None = None
@@ -96,7 +96,7 @@ class OAuthExchange:
 def exchange_for(
     mechanism: str, *, username: str = "", password: str = "", nonce: str = "", token: OAuthToken | None = None
 ) -> Exchange:
-    """The exchange of a mechanism. Raises SaslError for a token or a name that can not be sent."""
+    """The exchange of a mechanism. Raises SaslError for a token or a name that cannot be sent."""
     if mechanism == PLAIN:
         return PlainExchange(username, password)
     if mechanism == OAUTHBEARER:

@@ -51,7 +51,7 @@ class Scram:
         try:
             salt, iterations = base64.b64decode(said["s"], validate=True), int(said["i"])
         except (ValueError, binascii.Error):
-            raise ScramError("the broker's salt or number of iterations can not be read") from None
+            raise ScramError("the broker's salt or number of iterations cannot be read") from None
         if not FEWEST_ITERATIONS <= iterations <= MOST_ITERATIONS:
             raise ScramError(f"{iterations} iterations, which is not {FEWEST_ITERATIONS} to {MOST_ITERATIONS}")
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, salt, iterations)
@@ -94,7 +94,7 @@ def _attributes(message: bytes, needed: str) -> dict[str, str]:
                 raise ValueError
             found.setdefault(name, value)
     except ValueError:
-        raise ScramError("the broker's message can not be read") from None
+        raise ScramError("the broker's message cannot be read") from None
     if "m" in found:
         raise ScramError("the broker demands an extension that nobody knows")
     for name in needed:

@@ -8,7 +8,7 @@ A batch goes   waiting -> in flight -> settled
 Two rules make records arrive once and in order (rows P2 to P7, KIP-360):
 
 - A number that was given out is either accepted, or what follows gets new numbers under a new epoch.
-- A batch that may be in the log is never sent under another number. Where the broker has lost our place, and so can not
+- A batch that may be in the log is never sent under another number. Where the broker has lost our place, and so cannot
   tell whether it is there, its records fail, and the error says that they may have been written.
 
 Pure: time comes in as numbers, and what is sent is somebody else's business.
@@ -189,7 +189,7 @@ class PartitionQueue(Generic[B]):
         """Go on under another producer id or epoch, from 0; what is to be resent gets new numbers.
 
         Returns the batches that may be in the log under their old number, and so must fail. Only what comes after a
-        number that certainly was not appended can not be there itself.
+        number that certainly was not appended cannot be there itself.
         """
         assert not self.in_flight, f"{self.partition}: a new epoch while batches of the old one are unanswered"
         open_numbers: list[tuple[int, bool, B | None]] = [

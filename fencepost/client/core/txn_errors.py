@@ -11,7 +11,7 @@
 | STALE_EPOCH   | somebody newer, or our own transaction timed out: ending it tells (KIP-588) | AbortableError [2]  |
 | FENCED        | somebody newer has the transactional id                                     | FencedError         |
 | FORBIDDEN     | a right is missing that no retry brings                                     | AuthorizationError  |
-| FATAL         | this client and this broker can not work together                           | FatalError          |
+| FATAL         | this client and this broker cannot work together                           | FatalError          |
 
 [1] Only when the deadline ends; inside a transaction it then spoils that transaction and is an AbortableError.
 [2] FencedError where ending it finds somebody newer.

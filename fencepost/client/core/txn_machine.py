@@ -17,7 +17,7 @@
 | OPEN       | a transaction, once something `wrote`     | Wrote, Doubted, Commit, Abort, Prepare             |
 | COMMITTING | a transaction, or it has just committed   | the answer, GiveUp                                 |
 | ABORTING   | a transaction, or it has just aborted     | the answer, GiveUp                                 |
-| STALE      | perhaps one that can not commit any more  | Recover (under TV2 a second abort, else a new epoch)|
+| STALE      | perhaps one that cannot commit any more  | Recover (under TV2 a second abort, else a new epoch)|
 | UNKNOWN    | one that commits, has committed, or has been aborted by its timeout | Recover                  |
 | PREPARED   | one that waits for its outcome (KIP-939)  | Complete                                           |
 | COMPLETING | the same                                  | the answer, GiveUp                                 |
@@ -287,7 +287,7 @@ def _gave_up(state: TxnState) -> tuple[TxnState, Then]:
         case Phase.ABORTING if state.asked:
             return replace(state, phase=Phase.UNKNOWN), Told(Outcome.UNKNOWN)
         case Phase.ABORTING:
-            # It can not commit any more, whether or not the coordinator has heard of it.
+            # It cannot commit any more, whether or not the coordinator has heard of it.
             aim = Outcome.FAILED if state.aim is Outcome.READY else state.aim
             return replace(state, phase=Phase.STALE), Told(aim)
         case Phase.COMPLETING:

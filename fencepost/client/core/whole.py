@@ -62,7 +62,7 @@ class Share:
 class Unit:
     """One committed transaction, or records outside of any (`producer_id` PLAIN).
 
-    `merged`: under TV1, neighbours that can not be told apart; how many they are at least.
+    `merged`: under TV1, neighbours that cannot be told apart; how many they are at least.
     """
 
     producer_id: int

@@ -83,7 +83,7 @@ class Cluster:
     async def connection(self, node: int, purpose: str = "") -> Connection:
         """The connection to a broker by its id. Requests that may park for long have a `purpose` of their own.
 
-        Raises ConnectionLost(sent=False) when the broker can not be reached or is not known (any more).
+        Raises ConnectionLost(sent=False) when the broker cannot be reached or is not known (any more).
         """
         address = self.brokers.get(node)
         if address is None:
@@ -249,7 +249,7 @@ class Cluster:
     async def topic(self, name: str, *, create: bool = True, deadline_ms: float | None = None) -> TopicInfo:
         """What is known of a topic, asked for if it is unknown or too old; waits until the topic exists.
 
-        Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) at the deadline, KafkaError for a name that can not be.
+        Raises RetriableError (UNKNOWN_TOPIC_OR_PARTITION) at the deadline, KafkaError for a name that cannot be.
         """
         known = self.topics.get(name)
         max_age_s = self.config.metadata_max_age_ms / 1000

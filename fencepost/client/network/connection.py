@@ -345,7 +345,7 @@ class Connection:
         try:
             _, start = read_response_header(pending.api, pending.version, frame)
         except DecodeError as wrong:
-            self.close(f"an answer whose header can not be read: {wrong}")
+            self.close(f"an answer whose header cannot be read: {wrong}")
             pending.lose(str(wrong), None)
             return False
         self.answers += 1

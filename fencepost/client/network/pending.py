@@ -91,9 +91,9 @@ class Pending(Generic[R]):
         try:
             answer = cast("R", self.api.response.decode(frame, self.version, start))
         except DecodeError as wrong:
-            self.connection.close(f"an answer that can not be read: {wrong}")
+            self.connection.close(f"an answer that cannot be read: {wrong}")
             raise KafkaError(
-                f"the answer can not be read: {wrong}", api=self.api.name, node=self.connection.node
+                f"the answer cannot be read: {wrong}", api=self.api.name, node=self.connection.node
             ) from wrong
         throttle_ms = getattr(answer, "throttle_time_ms", 0)
         if throttle_ms > 0:

@@ -134,7 +134,7 @@ def _told(what: str) -> Iterator[None]:
         if isinstance(error, ConfigError):
             raise
         why = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
-        raise ConfigError(f"{what} can not be used: {why}") from None
+        raise ConfigError(f"{what} cannot be used: {why}") from None
 
 
 def _content(path: str | None) -> str:

@@ -6,8 +6,8 @@ from fencepost.protocol.batch_header import Buffer, CorruptBatch, check_crc, ite
 def whole_batches(batches: Buffer) -> list[tuple[bytearray, int]]:
     """Each batch in a buffer, copied, and how many records it has.
 
-    Raises CorruptBatch for what can not be read, wrong CRCs and bytes that are left over; ValueError for control
-    batches and batches with holes in their offsets, which a sequence can not count.
+    Raises CorruptBatch for what cannot be read, wrong CRCs and bytes that are left over; ValueError for control
+    batches and batches with holes in their offsets, which a sequence cannot count.
     """
     found: list[tuple[bytearray, int]] = []
     end = 0

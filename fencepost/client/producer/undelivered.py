@@ -26,7 +26,7 @@ def too_late(seconds: float, last: KafkaError | None, *, may_be_written: bool) -
 def place_lost(partition: TopicPartition, last: KafkaError | None) -> KafkaError:
     """The broker has forgotten this producer while nobody knew whether the batch was written."""
     return DeliveryError(
-        f"{partition} has lost this producer's place, and can not tell whether a batch was written",
+        f"{partition} has lost this producer's place, and cannot tell whether a batch was written",
         may_be_written=True,
         code=last.code if last is not None else None,
         api="Produce",

@@ -132,7 +132,7 @@ def _heard(asking: AskInit | AskEnd, error: KafkaError) -> Anything:
     if isinstance(error, RetriableError) and (error.code is None or error.api != _APIS[type(asking)]):
         return NoAnswer(sent=False)
     if isinstance(asking, AskEnd) and error.code is None and error.api == _APIS[AskEnd]:
-        return NoAnswer(sent=True)  # an answer that can not be read: it was carried out, or it was not
+        return NoAnswer(sent=True)  # an answer that cannot be read: it was carried out, or it was not
     return Answer(error.code if error.code is not None else ErrorCode.UNKNOWN_SERVER_ERROR)
 
 

@@ -69,6 +69,6 @@ class OpenTransaction:
             raise self.error
 
     def fail(self, error: KafkaError) -> None:
-        """The transaction can not commit any more; the first reason counts."""
+        """The transaction cannot commit any more; the first reason counts."""
         if self.error is None:
             self.error = error if isinstance(error, FatalError | AbortableError) else abortable(error)

@@ -204,7 +204,7 @@ class TransactionLink:
     ) -> None:
         """Offsets that count once the transaction commits; member and generation are checked (rows T5, T16).
 
-        A broker before Kafka 2.5 can not be told them: then a member that the group has given up is not held off, and
+        A broker before Kafka 2.5 cannot be told them: then a member that the group has given up is not held off, and
         only the transactional id's own fence is left. That is logged once.
         """
         topics = by_topic(

@@ -43,7 +43,7 @@ class Transaction:
         headers: Headers = (),
         timestamp_ms: int | None = None,
     ) -> None:
-        """Hand in one record. Raises AbortableError as soon as it is known that the transaction can not commit."""
+        """Hand in one record. Raises AbortableError as soon as it is known that the transaction cannot commit."""
         self._state.check()
         batch = await self._appender.enqueue(
             topic, value, key, partition, headers, timestamp_ms, self._linger_s, self._state.check
@@ -119,7 +119,7 @@ class Transaction:
         """Everything is acknowledged, nothing more is taken, and only the outside decision ends it (KIP-939).
 
         For producers of `Client.two_phase_producer`; what it returns is to be stored with the decision to commit.
-        Raises AbortableError when the transaction can not commit any more: then there is nothing to decide.
+        Raises AbortableError when the transaction cannot commit any more: then there is nothing to decide.
         """
         self._state.check()
         return await self._manager.prepare(self._state)

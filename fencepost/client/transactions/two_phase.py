@@ -29,7 +29,7 @@ class TwoPhaseManager(TransactionManager):
 
         `decided` is the last decision that the outside coordinator remembers, or None for none at all. Without a
         prepared transaction there is nothing to do. May be called again after any error but FencedError; the decision
-        can not change on the way. Raises ValueError, with nothing done, if the text of `decided` names no transaction:
+        cannot change on the way. Raises ValueError, with nothing done, if the text of `decided` names no transaction:
         to take a mangled text for another transaction's would abort what was committed elsewhere.
         """
         if decided is not None and not isinstance(decided, PreparedTransaction):
@@ -37,7 +37,7 @@ class TwoPhaseManager(TransactionManager):
         if self.prepared is None:
             return False
         commit = decided == self.prepared
-        # What nothing was written in can not commit; its abort bumps the epoch, so that the next one looks different.
+        # What nothing was written in cannot commit; its abort bumps the epoch, so that the next one looks different.
         as_commit = commit and not self._unwritten
         told = await self._driver.drive(Complete(as_commit), "completing what was prepared")
         if told.outcome not in (Outcome.COMMITTED, Outcome.ABORTED):
@@ -129,7 +129,7 @@ class TwoPhaseProducer(TransactionalProducer):
         """This producer's own "PRODUCER_ID:EPOCH": it grows with each that opens the transactional id.
 
         Store it beside the decision, and let only its owner decide: so a producer that was taken for dead and wakes up
-        can not decide for a transaction that its successor has ended.
+        cannot decide for a transaction that its successor has ended.
         """
         assert self._manager.current is not None, "the producer is not open"
         return str(PreparedTransaction(*self._manager.current))

@@ -39,7 +39,7 @@ _int16, _int32, _int64 = (struct.Struct(fmt).pack for fmt in (">h", ">i", ">q"))
 
 
 class CorruptRecord(Exception):
-    """A record of `__consumer_offsets` that can not be read; the message says what is wrong with it."""
+    """A record of `__consumer_offsets` that cannot be read; the message says what is wrong with it."""
 
 
 @lru_cache(maxsize=16384)

@@ -50,7 +50,7 @@ def decide_delete(
 
 
 def _is_read(group: Group, topic: str) -> bool:
-    """Whether some member subscribes to the topic; also where the subscription of one can not be understood.
+    """Whether some member subscribes to the topic; also where the subscription of one cannot be understood.
 
     In a rebalance the protocol is not chosen yet: whatever a member says under any of its protocols counts.
     """

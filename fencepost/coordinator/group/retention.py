@@ -67,7 +67,7 @@ def _base_ms(group: Group, value: CommittedOffset) -> int | None:
 
 
 def subscribed_topics(group: Group) -> frozenset[str] | None:
-    """The topics that members of a stable consumer group subscribe to; None where it can not be told."""
+    """The topics that members of a stable consumer group subscribe to; None where it cannot be told."""
     match group:
         case Dead() | Empty():
             return frozenset()

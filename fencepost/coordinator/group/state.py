@@ -41,7 +41,7 @@ class Member:
     """Assignor names with the member's subscription under each, most wanted first."""
     assignment: bytes = b""
     is_new: bool = False
-    """In its first Join: it does not know its id and can not send heartbeats."""
+    """In its first Join: it does not know its id and cannot send heartbeats."""
 
     def metadata(self, protocol: str | None) -> bytes:
         """The subscription this member gave for `protocol`; empty where it gave none."""

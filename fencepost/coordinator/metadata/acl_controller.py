@@ -46,7 +46,7 @@ class AclController:
 
 
 def acl_problem(acl: Acl) -> str | None:
-    """Why an ACL can not be, or None."""
+    """Why an ACL cannot be, or None."""
     kind, separator, name = acl.principal.partition(":")
     if acl.resource_type not in RESOURCE_TYPES:
         return "Invalid resource type"

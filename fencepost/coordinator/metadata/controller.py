@@ -275,7 +275,7 @@ class TopicController:
 
 
 def replicas_problem(replicas: tuple[int, ...], node_id: int) -> Outcome | None:
-    """Why a partition can not be placed by hand on these replicas, in Kafka's words, or None."""
+    """Why a partition cannot be placed by hand on these replicas, in Kafka's words, or None."""
     assigned = "The manual partition assignment includes"
     unknown = [broker for broker in sorted(replicas) if broker != node_id]
     why = None

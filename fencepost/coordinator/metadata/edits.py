@@ -77,7 +77,7 @@ class EditsController:
         self._records_max = records_max
 
     def decide(self, image: MetadataImage, edits: Sequence[ClusterEdit]) -> DecidedEdits:
-        """All of `edits` on `image`, or an error for the first that can not be."""
+        """All of `edits` on `image`, or an error for the first that cannot be."""
         fold, now = ImageFold(image), image
         records: list[MetadataEntry] = []
         place = count = 0

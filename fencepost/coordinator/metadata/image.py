@@ -90,7 +90,7 @@ class ScramUser(NamedTuple):
 
 
 class ScramCredential(NamedTuple):
-    """What a password is checked by; it can not be told from this. A UserScramCredentialRecord is user and this."""
+    """What a password is checked by; it cannot be told from this. A UserScramCredentialRecord is user and this."""
 
     salt: bytes
     stored_key: bytes

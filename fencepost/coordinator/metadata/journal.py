@@ -106,7 +106,7 @@ class MetadataJournal:
     def begin(self, image: MetadataImage | None) -> None:
         """Start with the image of a snapshot (None: there is none) and read the log from there to its end.
 
-        Raises MetadataCorrupt where an undamaged record can not be understood, LogUnreadable for damage.
+        Raises MetadataCorrupt where an undamaged record cannot be understood, LogUnreadable for damage.
         """
         if image is not None:
             self._log.seek(image.offset)

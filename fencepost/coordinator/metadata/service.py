@@ -107,7 +107,7 @@ class MetadataService:
         """Load the newest snapshot and what follows it; end what a crash left open; write the first records of all.
 
         Producer ids below `first_free_producer_id` may be in use though the log does not know of them. With `standby`
-        nothing is written: `take_over` does. Raises MetadataCorrupt where an undamaged record can not be understood,
+        nothing is written: `take_over` does. Raises MetadataCorrupt where an undamaged record cannot be understood,
         LogUnreadable for damage, LogWriteFailed.
         """
         journal = self.journal

@@ -154,7 +154,7 @@ def _control(offset: int, kind: ControlType, value: bytes, timestamp_ms: int, ep
 def read_snapshot(data: bytes, offset: int, place: str) -> Snapshot:
     """The image that the snapshot in `data` holds, which stands for the log below `offset`.
 
-    Raises MetadataCorrupt, naming `place`, where it is cut off, damaged, or holds what can not be in a snapshot.
+    Raises MetadataCorrupt, naming `place`, where it is cut off, damaged, or holds what cannot be in a snapshot.
     """
     ends: list[ControlType | None] = []
     timestamps = [-1]

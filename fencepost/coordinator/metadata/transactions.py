@@ -34,7 +34,7 @@ class MetadataLoader:
 
     Outside a transaction each batch is published at its end. Inside one nothing is, whatever batches it spans, until
     its End. An Abort drops the fold at that very record, before the next is looked at, so that a batch which holds
-    an Abort and more can not carry the aborted records along (kafka-rules E.5: Kafka's loader gets this wrong).
+    an Abort and more cannot carry the aborted records along (kafka-rules E.5: Kafka's loader gets this wrong).
     """
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE, publish: Publisher | None = None) -> None:

@@ -61,7 +61,7 @@ _VERSIONS = (b"\0\0", b"\0\1")
 
 
 class UnreadableRecord(Exception):
-    """A record of `__transaction_state` that this build can not read; the text says which and why."""
+    """A record of `__transaction_state` that this build cannot read; the text says which and why."""
 
 
 def encode(record: TxnRecord, server_version: int) -> KeyValue:

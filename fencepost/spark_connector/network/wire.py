@@ -161,7 +161,7 @@ class Connection:
         except Refused as error:
             raise NotTrusted(self.address, str(error)) from None
         except DecodeError as error:
-            raise ConnectionLost(self.address, f"an answer that can not be read: {error}") from error
+            raise ConnectionLost(self.address, f"an answer that cannot be read: {error}") from error
 
     def _connected(self, settings: ConnectionSettings) -> Transport:
         try:

@@ -168,7 +168,7 @@ def partitions_of(kafka: Any, options: SinkOptions, topic: str) -> int:
             command = shlex.join(["fencepost", "topic", "create", topic, "--bootstrap", options.bootstrap])
             raise SinkError(f"topic {topic} does not exist: create the topic first, by `{command}`") from None
         if ErrorCode.INVALID_TOPIC_EXCEPTION in codes:
-            raise SinkError(f"{topic!r} can not be a topic's name") from None
+            raise SinkError(f"{topic!r} cannot be a topic's name") from None
         raise
 
 

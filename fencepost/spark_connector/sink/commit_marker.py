@@ -79,7 +79,7 @@ def is_done(sink: str, marker: Marker | None, batch: BatchId, first_batch: int |
             return False
         raise SinkError(
             f"the sink {sink!r} has no mark, although this is batch {batch.batch_id} of query {batch.query_id}: whether"
-            f" it was written can not be told. The mark is gone when offsets.retention.minutes ended without a batch,"
+            f" it was written cannot be told. The mark is gone when offsets.retention.minutes ended without a batch,"
             f" when the topic or the group {sink!r} was deleted, or the query wrote elsewhere before. Look whether the"
             f" topic ends with batch {batch.batch_id - 1}; if so, start once with option firstBatch = {batch.batch_id}"
         )

@@ -26,7 +26,7 @@ _HEADER_BYTES = 10
 
 
 class SinkError(Exception):
-    """The sink can not go on; the message says what to do."""
+    """The sink cannot go on; the message says what to do."""
 
 
 class Encoded(NamedTuple):
@@ -105,7 +105,7 @@ class Encoder:
         """How many rows were taken in."""
 
     def add(self, batch: Any) -> Iterator[Encoded]:
-        """Take in a pyarrow RecordBatch; gives what it fills. Raises SinkError for a row that can not be written."""
+        """Take in a pyarrow RecordBatch; gives what it fills. Raises SinkError for a row that cannot be written."""
         if not batch.num_rows:
             return
         self.rows += batch.num_rows

@@ -2,7 +2,7 @@
 
 Who may decide is told by the mark's `owner`. A driver claims it before each batch, in a transaction of the sink's own
 transactional id, and decides in another one that it may only begin while the mark still names it. So a driver that was
-taken for dead and wakes up finds that it owns nothing any more; it can not decide for transactions that its successor
+taken for dead and wakes up finds that it owns nothing any more; it cannot decide for transactions that its successor
 has aborted. Three rules hold everywhere:
 
 - A lane's transaction is committed only if it is the very one (producer id, epoch) that a decision names.
@@ -184,7 +184,7 @@ def read_decision(kafka: Any, options: SinkOptions) -> Decision:
 
 def _unstable(place: TopicPartition, position: int, end: int) -> SinkError:
     return SinkError(
-        f"the last decision can not be read: {place} could be read up to offset {position} of {end} for"
+        f"the last decision cannot be read: {place} could be read up to offset {position} of {end} for"
         f" {STABLE_SECONDS:g} s. Perhaps it is held there by a transaction that is open, of another sink with the same"
         " decisionTopic: `fencepost txn why` tells whose. Nothing is lost; start the query again then"
     )
@@ -218,7 +218,7 @@ def _two_phase(kafka: Any, options: SinkOptions, name: str) -> Any:
 
 
 def _probe(kafka: Any, options: SinkOptions) -> None:
-    """Raise SinkError where the broker can not keep a prepared transaction."""
+    """Raise SinkError where the broker cannot keep a prepared transaction."""
     try:
         with _two_phase(kafka, options, f"{options.transactional_id}.probe"):
             return

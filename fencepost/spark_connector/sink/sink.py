@@ -120,7 +120,7 @@ def stream_writer(options: Mapping[str, str], schema: StructType) -> StreamWrite
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
     """For `df.write`. Raises OptionError for options, columns and a mode that do not fit."""
     if overwrite:
-        raise OptionError("a topic can not be overwritten: use mode('append')")
+        raise OptionError("a topic cannot be overwritten: use mode('append')")
     parsed = parse_sink_options(options, streaming=False)
     return BatchWriter(parsed, sink_columns(_columns(schema), parsed.topic))
 

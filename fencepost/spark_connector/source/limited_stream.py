@@ -32,7 +32,7 @@ class StreamReader(UnlimitedStreamReader, SupportsTriggerAvailableNow):
         self._counted: tuple[Offsets, Offsets, bool] | None = None
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What the options say. Spark can not pass several limits on: the others are minded by latestOffset."""
+        """What the options say. Spark cannot pass several limits on: the others are minded by latestOffset."""
         options = self._options
         if options.max_offsets_per_trigger is not None:
             return ReadMaxRows(options.max_offsets_per_trigger)

@@ -104,7 +104,7 @@ class _Given:
         return self.value(name, convert) if name in self.values else None
 
     def value(self, name: str, convert: Callable[[str], T]) -> T:
-        """The value of an option that is given; one that can not be converted is named in the error."""
+        """The value of an option that is given; one that cannot be converted is named in the error."""
         try:
             return convert(self.values[name].strip())
         except OptionError:
@@ -241,7 +241,7 @@ def _starting(given: _Given, mode: Mode | None) -> Bound:
         return Bound(mark=LATEST if mode is Mode.STREAM else EARLIEST)
     bound = _bound(given, name)
     if mode is Mode.BATCH and (bound.mark == LATEST or LATEST in (bound.offsets or {}).values()):
-        raise OptionError("option startingOffsets: a batch query can not start at latest (-1)")
+        raise OptionError("option startingOffsets: a batch query cannot start at latest (-1)")
     return bound
 
 
@@ -251,7 +251,7 @@ def _ending(given: _Given) -> Bound:
         return Bound(mark=LATEST)
     bound = _bound(given, name)
     if bound.mark == EARLIEST or EARLIEST in (bound.offsets or {}).values():
-        raise OptionError("option endingOffsets: a query can not end at earliest (-2)")
+        raise OptionError("option endingOffsets: a query cannot end at earliest (-2)")
     return bound
 
 

@@ -60,7 +60,7 @@ class RangeReader:
     Not `ahead`: nothing is under way between two answers, so that several readers may share a connection by turns.
 
     Raises DataLoss when records are gone (see the option), CorruptBatch on a failing CRC, BrokerError when the broker
-    stays away or can not serve what was planned for longer than an operation may take.
+    stays away or cannot serve what was planned for longer than an operation may take.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class RangeReader:
         end = self._cluster.list_offsets({self.tp: LATEST}, IsolationLevel.READ_UNCOMMITTED)[self.tp]
         if first <= self._position <= end:
             # The log changed between the two answers, or a new leader still looks for its high watermark.
-            raise BrokerError(f"{self.tp}: offset {self._position} can not be read yet", ErrorCode.OFFSET_NOT_AVAILABLE)
+            raise BrokerError(f"{self.tp}: offset {self._position} cannot be read yet", ErrorCode.OFFSET_NOT_AVAILABLE)
         goes_on_at = min(first, self._stop) if first > self._position else self._stop
         self._lost(f"offsets {self._position} to {goes_on_at} are gone, the partition now holds {first} to {end}")
         self._position = goes_on_at

@@ -65,7 +65,7 @@ def fact_of(
         try:
             found = control_type(buffer, start, header) if header.record_count else None
         except CorruptBatch as error:
-            found, note = None, note or f"a control batch that can not be read: {error}"
+            found, note = None, note or f"a control batch that cannot be read: {error}"
         if found is ControlType.COMMIT or found is ControlType.ABORT:
             kind = COMMIT if found is ControlType.COMMIT else ABORT
     return Fact(

@@ -168,7 +168,7 @@ def test_a_rule_can_not_be_there_and_not_be_there(broker: BrokerProcess) -> None
 
 
 def test_what_a_plan_says_twice_is_refused(broker: BrokerProcess, wire: Wire) -> None:
-    """The file can not say it; a program can."""
+    """The file cannot say it; a program can."""
     setting = m19.PlannedSetting(name="retention.ms", value="1")
     twice = m19.Plan(
         topics=[m19.PlannedTopic(name="a"), m19.PlannedTopic(name="a", absent=True)],

@@ -86,7 +86,7 @@ async def test_what_is_no_whole_batch_is_refused_and_the_transaction_goes_on(add
                     await txn.send_batches(name, 2, good)
                 await txn.send_batches(name, 0, good)
             await create_small(kafka, name + "-small")
-            with pytest.raises(AbortableError):  # one record that can not be halved
+            with pytest.raises(AbortableError):  # one record that cannot be halved
                 await in_one_transaction(producer, name + "-small", batch_of([b"x" * 1000]))
         assert await read_all(kafka, name) == [b"a"]
 

@@ -1,4 +1,4 @@
-"""A broker under test that can not start, will not end, or dies: who is told, and what is let go."""
+"""A broker under test that cannot start, will not end, or dies: who is told, and what is let go."""
 
 import os
 import socket

@@ -21,7 +21,7 @@ FAILED_SECONDS = 1800
 
 
 class Unavailable(Exception):
-    """Kafka's tools can not be run here; the message says what to install."""
+    """Kafka's tools cannot be run here; the message says what to install."""
 
 
 def java() -> str:

@@ -106,7 +106,7 @@ class RealKafka:
     ({"SECURE": "SASL_SSL"}), each on a free port; the listener PLAINTEXT is always there, without authentication.
     `features` are levels to format with: {"transaction.version": 1} makes a cluster of TV1. `format_arguments` are
     further words for StorageTool, such as "--add-scram". A restart keeps ports and data.
-    Raises Unavailable where Java or the jars can not be had, KafkaFailed when it does not start.
+    Raises Unavailable where Java or the jars cannot be had, KafkaFailed when it does not start.
     """
 
     def __init__(

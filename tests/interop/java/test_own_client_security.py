@@ -1,4 +1,4 @@
-"""Our client and a real Kafka come to trust each other by every way there is, and say what is wrong if they can not."""
+"""Our client and a real Kafka come to trust each other by every way there is, and say what is wrong if they cannot."""
 
 import base64
 import json

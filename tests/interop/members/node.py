@@ -11,7 +11,7 @@ FETCH_SECONDS = 120
 
 
 class Unavailable(Exception):
-    """kafkajs can not be run here; the message says what to install."""
+    """kafkajs cannot be run here; the message says what to install."""
 
 
 def node() -> str:

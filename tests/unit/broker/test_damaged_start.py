@@ -29,7 +29,7 @@ def flip(path: Path, position: int) -> None:
 
 
 async def test_a_lost_coordinator_partition_costs_its_own_ids_only(data: Path, caplog) -> None:
-    """An id whose log can not be read hears COORDINATOR_NOT_AVAILABLE: its outcome is not guessed."""
+    """An id whose log cannot be read hears COORDINATOR_NOT_AVAILABLE: its outcome is not guessed."""
     good = await damage.look(data)
     flip(data / "__transaction_state-0" / f"{0:020d}.log", 100)
     flip(data / "__consumer_offsets-0" / f"{0:020d}.log", 100)

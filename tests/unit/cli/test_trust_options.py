@@ -90,7 +90,7 @@ def test_the_command_line_wins_and_is_not_repeated(tmp_path: Path) -> None:
 
 
 def failed(*words: str) -> Result:
-    """A command that can not even begin."""
+    """A command that cannot even begin."""
     result = CliRunner().invoke(cli, ["topic", "list", *words, "--bootstrap", "127.0.0.1:1", "--timeout", "0.2"])
     assert PASSWORD not in result.output
     return result

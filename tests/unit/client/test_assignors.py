@@ -261,6 +261,6 @@ def test_a_generation_in_the_user_data_stands_for_one_in_the_subscription() -> N
     [b"", b"\0\0\0\0\0\x01", b"\0\0\0\0\0\x01\0\x09abc", b"\0\0\0\0\0\x01\xff\xff", b"\xff\xff", b"\0\0\xff\0\0\0"],
 )
 def test_a_damaged_subscription_is_told_as_such(data: bytes) -> None:
-    with pytest.raises(KafkaError, match="can not be read"):
+    with pytest.raises(KafkaError, match="cannot be read"):
         decode_subscription(data)
     assert decode_assignment(b"") == []

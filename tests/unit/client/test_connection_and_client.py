@@ -26,7 +26,7 @@ async def test_an_answer_that_makes_no_sense_is_told_with_api_and_node(script: S
     broker = await script()
     broker.scripts["Metadata"] = [b"\x01\x02\x03"]
     async with client(broker) as kafka:
-        with pytest.raises(KafkaError, match="can not be read") as damaged:
+        with pytest.raises(KafkaError, match="cannot be read") as damaged:
             await kafka.cluster.refresh(["t"])
         assert damaged.value.api == "Metadata"
         assert await kafka.cluster.refresh(["t"]) == {}, "a fresh connection is made"

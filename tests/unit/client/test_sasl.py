@@ -59,13 +59,13 @@ def test_a_broker_that_does_not_know_the_password_is_not_believed() -> None:
         (f"r={RFC_7677['nonce']}x,s=W22ZaJ0SNY7soEsUEjb6gQ==,i={FEWEST_ITERATIONS - 1}", "iterations"),
         (f"r={RFC_7677['nonce']}x,s=W22ZaJ0SNY7soEsUEjb6gQ==,i={MOST_ITERATIONS + 1}", "iterations"),
         (f"r={RFC_7677['nonce']}x,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=-1", "iterations"),
-        (f"r={RFC_7677['nonce']}x,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=many", "can not be read"),
-        (f"r={RFC_7677['nonce']}x,s=?,i=4096", "can not be read"),
+        (f"r={RFC_7677['nonce']}x,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=many", "cannot be read"),
+        (f"r={RFC_7677['nonce']}x,s=?,i=4096", "cannot be read"),
         (f"m=new,r={RFC_7677['nonce']}x,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096", "extension"),
         ("e=unknown-user", "refused: unknown-user"),
-        ("nonsense", "can not be read"),
-        ("\xff", "can not be read"),
-        ("", "can not be read"),
+        ("nonsense", "cannot be read"),
+        ("\xff", "cannot be read"),
+        ("", "cannot be read"),
     ],
 )
 def test_a_first_answer_that_is_not_to_be_followed(first: str, why: str) -> None:

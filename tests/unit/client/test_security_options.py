@@ -39,9 +39,9 @@ def test_options_that_do_not_fit_together(options: dict[str, Any], why: str) -> 
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({"ssl_cafile": "/nowhere/ca.pem"}, "ssl_cafile or ssl_ca_pem can not be used: No such file"),
-        ({"ssl_ca_pem": "nonsense"}, "ssl_cafile or ssl_ca_pem can not be used"),
-        ({"ssl_ciphers": "nonsense"}, "ssl_ciphers can not be used"),
+        ({"ssl_cafile": "/nowhere/ca.pem"}, "ssl_cafile or ssl_ca_pem cannot be used: No such file"),
+        ({"ssl_ca_pem": "nonsense"}, "ssl_cafile or ssl_ca_pem cannot be used"),
+        ({"ssl_ciphers": "nonsense"}, "ssl_ciphers cannot be used"),
         ({"ssl_certfile": "/nowhere", "ssl_keyfile": "/nowhere"}, "ssl_certfile and ssl_keyfile.*No such file"),
     ],
 )
@@ -61,7 +61,7 @@ def test_an_encrypted_key_without_its_password(
     options: dict[str, Any] = {"ssl_certfile": str(own.certificate), "ssl_keyfile": str(own.key)}
     if strings:
         options = {"ssl_certificate_pem": own.certificate.read_text(), "ssl_key_pem": own.key.read_text()}
-    with pytest.raises(ConfigError, match=r"encrypted|can not be used") as told:
+    with pytest.raises(ConfigError, match=r"encrypted|cannot be used") as told:
         fencepost.Client("a:1", security_protocol="ssl", ssl_key_password=password, **options)
     right = fencepost.Client("a:1", security_protocol="ssl", ssl_key_password="right-one", **options)
     for text in (str(told.value), repr(right.config), caplog.text):

@@ -60,7 +60,7 @@ async def old(script: Script, **options: Any) -> ScriptedBroker:
 
 
 async def test_a_transaction_with_offsets_on_kafka_21(script: Script, caplog: pytest.LogCaptureFixture) -> None:
-    """TV0: what a newer protocol would guard and this one can not is said once."""
+    """TV0: what a newer protocol would guard and this one cannot is said once."""
     broker = await old(script)
     with caplog.at_level(logging.WARNING):
         async with client(broker) as kafka, kafka.transactional_producer("id") as producer:
@@ -78,7 +78,7 @@ async def test_a_transaction_with_offsets_on_kafka_21(script: Script, caplog: py
         if name == "TxnOffsetCommit":
             assert (request.member_id, request.generation_id_or_member_epoch) == ("", -1)
     assert broker.names(*TALK)[0] == "InitProducerId"
-    assert broker.names("InitProducerId") == ["InitProducerId"], "no epoch is taken that the broker can not give"
+    assert broker.names("InitProducerId") == ["InitProducerId"], "no epoch is taken that the broker cannot give"
     assert [record.message for record in caplog.records if "KIP-447" in record.message] != []
     assert sum("KIP-447" in record.message for record in caplog.records) == 1
 

@@ -265,7 +265,7 @@ async def test_cancelling_the_whole_program_still_aborts(script: Script) -> None
 async def test_a_cancelled_commit_is_waited_for_and_its_outcome_told(
     script: Script, autojump_clock: trio.testing.MockClock
 ) -> None:
-    """A commit that is under way can not be taken back: five seconds of grace, then the outcome is unknown."""
+    """A commit that is under way cannot be taken back: five seconds of grace, then the outcome is unknown."""
     broker = await script()
     broker.scripts["EndTxn"] = [SILENCE] * 2
     async with client(broker) as kafka, kafka.transactional_producer("id") as producer:

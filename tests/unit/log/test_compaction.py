@@ -114,7 +114,7 @@ def test_tombstones_outlive_the_first_compaction_by_delete_retention() -> None:
 
 
 def test_records_without_a_key_go() -> None:
-    """L9's other side: what was written before the topic was compacted has no key and can not be kept by it."""
+    """L9's other side: what was written before the topic was compacted has no key and cannot be kept by it."""
     store = MemoryStore()
     log = over(store, replace(COMPACT, cleanup_policy=frozenset({"delete"})))
     log.config = COMPACT

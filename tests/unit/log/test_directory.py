@@ -139,7 +139,7 @@ def test_symbolic_links_are_not_followed(tmp_path):
 @pytest.mark.parametrize("topic", ["", ".", "..", "a/b", "../x", "a" * 250, "a\0b", "é"])
 def test_names_that_can_not_be_directories_are_refused(tmp_path, topic):
     directory = LogDirectory.open(tmp_path / "data")
-    with pytest.raises(ValueError, match="can not be a partition's name"):
+    with pytest.raises(ValueError, match="cannot be a partition's name"):
         directory.create(TopicPartition(topic, 0), TOPIC_ID, LogConfig())
     directory.close()
 

@@ -124,7 +124,7 @@ async def test_m8_a_broker_that_can_not_be_registered_serves_all_the_same(
     monkeypatch.setattr(node.metadata, "register_broker", refuse)
     async with Life(node):
         assert user_topics(node.metadata) == {"a": 1}
-    assert "can not be registered in the metadata" in caplog.text
+    assert "cannot be registered in the metadata" in caplog.text
 
 
 async def test_m1_a_start_loads_the_newest_snapshot_and_what_follows(tmp_path: Path) -> None:

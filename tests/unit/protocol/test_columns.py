@@ -146,5 +146,5 @@ def test_a_claimed_count_costs_nothing() -> None:
     batch = build_batch([(0, None, None, ())])
     struct.pack_into(">i", batch, 23, 2**31 - 2)
     struct.pack_into(">i", batch, 57, 2**31 - 1)
-    with pytest.raises(CorruptBatch, match="can not fit"):
+    with pytest.raises(CorruptBatch, match="cannot fit"):
         by_columns(bytes(batch))

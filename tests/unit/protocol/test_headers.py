@@ -35,7 +35,7 @@ def test_flexible_requests_have_header_2_and_answers_header_1() -> None:
 
 
 def test_the_answer_to_apiversions_always_has_header_0() -> None:
-    """KIP-511: its reader can not know yet which versions we speak."""
+    """KIP-511: its reader cannot know yet which versions we speak."""
     api = API_BY_NAME["ApiVersions"]
     assert write_request_header(api, 3, 1, None)[-1:] == b"\0"
     assert write_response_header(api, 3, 1) == struct.pack(">i", 1)

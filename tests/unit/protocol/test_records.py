@@ -98,7 +98,7 @@ def test_a_count_that_the_bytes_can_not_hold_is_refused_at_once() -> None:
     batch = bytearray(batch_of(b"\x0c\x00\x00\x00\x01\x01\x00"))
     struct.pack_into(">i", batch, 23, 2**31 - 2)
     struct.pack_into(">i", batch, 57, 2**31 - 1)
-    with pytest.raises(CorruptBatch, match="can not fit"):
+    with pytest.raises(CorruptBatch, match="cannot fit"):
         decode(bytes(batch))
 
 

@@ -89,7 +89,7 @@ def test_no_allocation_from_a_claimed_count(count: int) -> None:
     body = struct.pack(">i", count) + b"\0" * 10
     tracemalloc.start()
     try:
-        with pytest.raises(DecodeError, match="can not fit"):
+        with pytest.raises(DecodeError, match="cannot fit"):
             MetadataRequest.decode(body, 1)
         assert tracemalloc.get_traced_memory()[1] < 200_000
     finally:

@@ -233,7 +233,7 @@ class Cleaning:
         self._stand(group[-1])
         copy.next_offset = max(copy.next_offset, group[-1].next_offset)
         if not copy.seal():
-            raise OSError(errno.ENOSPC, "the indexes of a compacted segment can not be written", copy.file.place)
+            raise OSError(errno.ENOSPC, "the indexes of a compacted segment cannot be written", copy.file.place)
         copy.offsets.file.create()
         copy.times.file.create()
         if file_name(copy.base_offset, TXN_INDEX_SUFFIX) in self._log.store.sizes():

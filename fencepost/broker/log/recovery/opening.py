@@ -71,7 +71,7 @@ def recover(store: Store, config: LogConfig, log_start_offset: int, recovery_poi
             return Recovered(
                 Segments(store, pass_.segments), producers, epochs, pass_.scanned_bytes, pass_.truncated_bytes
             )
-    raise AssertionError("the last starting point is the log's beginning, which can not lie beyond its end")
+    raise AssertionError("the last starting point is the log's beginning, which cannot lie beyond its end")
 
 
 def _clear_leftovers(store: Store, names: Mapping[str, int]) -> list[int]:

@@ -50,7 +50,7 @@ def decode_offsets(data: bytes | None, place: str) -> dict[TopicPartition, int]:
                 raise CorruptLogFile(place, 0, "the checksum does not match")
             break
         if not _TOPIC.fullmatch(topic):
-            raise CorruptLogFile(place, 0, f"line {number}: {topic!r} can not be a topic's name")
+            raise CorruptLogFile(place, 0, f"line {number}: {topic!r} cannot be a topic's name")
         offsets[TopicPartition(topic, _number(partition, place, number))] = _number(offset, place, number)
         rows.append(" ".join(words))
     return offsets

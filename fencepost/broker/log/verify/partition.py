@@ -168,7 +168,7 @@ class PartitionCheck:
             Level.NOTE if torn else Level.DAMAGE,
             file,
             what,
-            TORN if torn else f"{RESTORE}; the rest of the segment can not be read either",
+            TORN if torn else f"{RESTORE}; the rest of the segment cannot be read either",
             position=position,
             offset=self._next_offset,
         )
@@ -204,7 +204,7 @@ class PartitionCheck:
         try:
             records = decode_records(data, 0, header)
         except CorruptBatch as error:
-            return f"the records can not be read: {error}"
+            return f"the records cannot be read: {error}"
         largest = max((record.timestamp_ms for record in records), default=-1)
         if records and not header.timestamp_type and largest != header.max_timestamp:
             what = f"the largest timestamp is {largest} ms, the header says {header.max_timestamp} ms"
