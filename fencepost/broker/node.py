@@ -362,7 +362,7 @@ class Node:
                 logger.info("deleting what a crash left of a deleted topic partition=%s", tp)
                 self._delete_log(tp)
             else:
-                logger.warning("no metadata knows this log, which is left alone partition=%s", tp)
+                logger.warning("this log's topic is not in the metadata; the log is kept unopened partition=%s", tp)
 
     def _lingering_ids(self) -> set[bytes]:
         """The deleted topics of which there are logs still: the disk refused to delete them, or a start found them."""

@@ -16,7 +16,7 @@ _HINTS: Final = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "there is no such partition or topic; `fencepost topic list` shows what"
     " there is, and partitions are numbered from 0",
     ErrorCode.UNKNOWN_TOPIC_ID: "`fencepost topic list --json` shows the topics with their ids",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "`fencepost topic describe NAME` shows what it is; --if-not-exists lets it be",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "`fencepost topic describe NAME` shows it; --if-not-exists accepts it",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "a name has up to 249 letters, digits, '.', '_' and '-'; '.' and '_' count"
     " as the same",
     ErrorCode.INVALID_CONFIG: "`fencepost config get KIND NAME --all --explain` shows the settings there are",
@@ -29,7 +29,7 @@ _HINTS: Final = {
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "no such transactional id, or it was forgotten unused; `fencepost txn list`"
     " shows those that are known",
     ErrorCode.GROUP_ID_NOT_FOUND: "`fencepost group list` shows the groups there are",
-    ErrorCode.UNKNOWN_MEMBER_ID: "somebody has joined the group meanwhile: stop its members first",
+    ErrorCode.UNKNOWN_MEMBER_ID: "a member has joined the group: stop its members first",
     ErrorCode.UNSTABLE_OFFSET_COMMIT: "wait until that transaction has ended; `fencepost txn list --state Ongoing`"
     " shows which are open",
     ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern must match the whole id, as in 'orders-.*'",

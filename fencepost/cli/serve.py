@@ -123,7 +123,7 @@ def run_broker(config: "BrokerConfig") -> int:
     except Exception as failure:
         for error in _leaves(failure):
             if _explains_itself(error):
-                logger.critical("the broker cannot go on cause=%s", error)
+                logger.critical("the broker stops: it cannot continue cause=%s", error)
             else:
                 logger.critical("the broker failed cause=%r", error, exc_info=error)
         return EXIT_FAILED

@@ -73,5 +73,5 @@ class Background:
         if failure:
             raise failure[0]
         if not result:
-            raise RuntimeError("the client was closed meanwhile")
+            raise RuntimeError("the client was closed")
         return result[0]

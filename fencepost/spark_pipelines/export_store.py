@@ -121,7 +121,7 @@ class ExportStore:
             if place.exists():
                 shutil.rmtree(staging)
                 raise PipelineError(
-                    f"{place} was published by another export meanwhile; this one's copy of it was thrown away"
+                    f"{place} was published by another export; the copy of this export was deleted"
                 ) from error
             raise
         _sync(self.target)

@@ -198,7 +198,7 @@ class Broker(Inspection):
             found, refuse = refusing(api, code, took_effect)
             return self._order(Fault(found, refuse, times, client_id, self._in_broker))
         if took_effect:
-            raise ValueError("took_effect is for code=: what is stopped is not answered")
+            raise ValueError("took_effect needs code=: a stopped request gets no answer")
         found, stop = stopping(api, str(after), then)
         return self._order(Fault(found, stop, times, client_id, self._in_broker))
 

@@ -139,7 +139,7 @@ class Inspection:
         found = differences(expected, visible, everything, by)
         if found:
             raise AssertionError(
-                f"{topic} does not hold exactly once what it should:\n" + "\n".join(f"  {o}" for o in found)
+                f"{topic} does not hold exactly the expected records:\n" + "\n".join(f"  {o}" for o in found)
             )
 
     def _in_broker(self, what: Callable[[], None]) -> None:

@@ -140,7 +140,7 @@ def test_hanging_is_found_and_repaired_and_the_living_is_not(broker: BrokerProce
     wire.add_partitions("alive", alive, "hung", 0)
     write(wire, "hung", "lost", lost, NOW_MS - HOUR_MS)
     write(wire, "hung", "alive", alive, NOW_MS - HOUR_MS)
-    assert "It hangs: nobody will ever end it" in txn(broker, "why", "hung:0").stdout
+    assert "It hangs: nothing will end it" in txn(broker, "why", "hung:0").stdout
     [found] = told(broker, "hanging", "--topic", "hung")
     assert (found["producer"]["producer_id"], found["first_offset"], found["aborted"]) == (lost[0], 0, False)
     shown = txn(broker, "hanging", "--topic", "hung", "--partition", "0")

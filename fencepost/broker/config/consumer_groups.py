@@ -20,7 +20,7 @@ def _assignors_problem(names: tuple[str, ...]) -> str | None:
 
 
 def _protocols_problem(names: tuple[str, ...]) -> str | None:
-    return None if "classic" in names else "must contain classic: that protocol cannot be switched off"
+    return None if "classic" in names else "must contain classic: that protocol cannot be disabled"
 
 
 def _policy_problem(policy: str) -> str | None:
@@ -41,13 +41,13 @@ class ConsumerGroupSettings:
     group_consumer_min_session_timeout_ms: int = setting(Kind.INT, 45_000, "The shortest session allowed.", low=1)
     group_consumer_max_session_timeout_ms: int = setting(Kind.INT, 60_000, "The longest session allowed.", low=1)
     group_consumer_heartbeat_interval_ms: int = setting(
-        Kind.INT, 5000, "How often members are told to send a heartbeat.", low=1
+        Kind.INT, 5000, "How often members must send a heartbeat.", low=1
     )
     group_consumer_min_heartbeat_interval_ms: int = setting(Kind.INT, 5000, "The shortest interval allowed.", low=1)
     group_consumer_max_heartbeat_interval_ms: int = setting(Kind.INT, 15_000, "The longest interval allowed.", low=1)
     group_consumer_max_size: int = setting(Kind.INT, INT_MAX, "The most members a group may have.", low=1)
     group_consumer_assignors: tuple[str, ...] = setting(
-        Kind.LIST, ASSIGNORS, "The assignors that members may ask for; the first where nobody asks.", choices=ASSIGNORS,
+        Kind.LIST, ASSIGNORS, "The assignors that members may ask for. The first is the default.", choices=ASSIGNORS,
         check=_assignors_problem,
     )  # fmt: skip
     group_consumer_assignment_interval_ms: int = setting(

@@ -245,7 +245,7 @@ class CoordinatorSettings:
         update=_DYNAMIC,
     )  # fmt: skip
     transaction_hanging_check_interval_ms: int = setting(
-        Kind.INT, 60_000, "How often partitions are searched for transactions that nobody will end.", low=1, ours=True
+        Kind.INT, 60_000, "How often partitions are searched for hanging transactions.", low=1, ours=True
     )
     transaction_hanging_abort: bool = setting(
         Kind.BOOLEAN, False, "Whether a transaction that is proved to hang is aborted, or only reported.", ours=True,
@@ -279,7 +279,7 @@ class NodeSettings:
         check=listeners_problem,
     )  # fmt: skip
     advertised_listeners: tuple[str, ...] | None = setting(
-        Kind.LIST, None, "What clients are told to connect to.", nullable=True, check=listeners_problem
+        Kind.LIST, None, "The addresses that clients connect to.", nullable=True, check=listeners_problem
     )
     unstable_api_versions_enable: bool = setting(
         Kind.BOOLEAN, False, "Whether versions are offered that Kafka may still change (InitProducerId v6, KIP-939)."

@@ -52,7 +52,7 @@ async def handle(node: _Broker, request: DescribeLogDirsRequest, _context: Reque
         try:
             size_bytes = node.logs.size_bytes(tp)
         except OSError as error:
-            logger.error("the size of %s cannot be told: %s", tp, error)
+            logger.error("the size of %s is unknown: %s", tp, error)
             return _answer(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=node.logs.place))
         part = DescribeLogDirsPartition(
             partition_index=tp.partition, partition_size=size_bytes, offset_lag=0, is_future_key=False

@@ -208,7 +208,7 @@ class LogDirectory:
         try:
             return load_topic_id(self.files(tp))
         except CorruptLogFile as error:
-            logger.warning("whose log this is cannot be read: %s", error)
+            logger.warning("cannot read which topic this log belongs to: %s", error)
             return NO_TOPIC_ID
 
     def files(self, tp: TopicPartition) -> Store:

@@ -95,9 +95,9 @@ def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig)
         behind = begin_behind_snapshot(logs.files(METADATA_PARTITION))
         log = logs.create(METADATA_PARTITION, METADATA_TOPIC_ID, config, only_topic=True)
         logger.error(
-            "the metadata log is damaged and goes on from offset %d%s: %s; all of it is kept as %s/%s. Topics and"
-            " settings that came after are unknown and their logs left alone: stop the broker and restore %s from a"
-            " backup, or delete the copy to do without",
+            "the metadata log is damaged; the broker continues from offset %d%s: %s. A full copy is in %s/%s. Later"
+            " topics and settings are unknown; their logs are kept. Stop the broker and restore %s from a backup, or"
+            " delete the copy to accept the loss",
             log.log_end_offset,
             "" if behind is None else ", up to which a snapshot knows all",
             error,

@@ -164,7 +164,7 @@ class MetadataSnapshots:
                 self._bytes += fresh_bytes
                 self._seconds = seconds
         except OSError as error:
-            logger.error("a snapshot of the metadata cannot be written, the log goes on without: %s", error)
+            logger.error("cannot write a metadata snapshot; the metadata log grows until the next try: %s", error)
 
     def _forget_deleted(self, metadata: "MetadataService") -> None:
         """Let go of the ids of deleted topics whose logs are gone, once there are twice as many as the last time.

@@ -211,7 +211,7 @@ class BrokerCollector(Collector):
                 "Time since logs were last looked at",
                 node.clock.now_ms() - cleaner.looked_at_ms,
             ),
-            ("_cleaner_recopy_percent", "What the last compaction wrote of what it read", recopied),
+            ("_cleaner_recopy_percent", "Bytes the last compaction wrote, in percent of the bytes it read", recopied),
             ("_max_clean_time_secs", "How long the last compaction took", int(seconds)),
             ("_max_buffer_utilization_percent", "How full its key map was", int(100 * stats.map_utilization)),
             ("_max_compaction_delay_secs", "By how much max.compaction.lag.ms was overdue", delay_ms // 1000),

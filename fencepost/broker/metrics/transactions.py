@@ -42,7 +42,7 @@ def transaction_metrics(node: _Broker) -> Iterator[Metric]:
     ):
         yield GaugeMetricFamily(f"fencepost_{name}", text, value=value)
     yield GaugeMetricFamily(
-        "fencepost_hanging_transactions", "Open ones that nobody will end", value=len(node.hanging.hanging)
+        "fencepost_hanging_transactions", "Open transactions that nothing will end", value=len(node.hanging.hanging)
     )
     yield CounterMetricFamily(
         "fencepost_hanging_transactions_aborted", "Those aborted by the broker", value=node.hanging.aborted

@@ -142,8 +142,8 @@ def _tell(hanging: Hanging) -> None:
     tp, producer_id, epoch, first_offset = hanging.open
     logger.error(
         "hanging transaction partition=%s producer_id=%d epoch=%d first_offset=%d: open for more than %.0f s and %s;"
-        " read_committed readers stop there, and nobody will end it; look with `fencepost txn why %s:%d`, abort with"
-        " `fencepost txn hanging --topic %s --partition %d --repair`",
+        " read_committed consumers stop there, and nothing will end it. Inspect it with `fencepost txn why %s:%d`,"
+        " abort it with `fencepost txn hanging --topic %s --partition %d --repair`",
         tp,
         producer_id,
         epoch,

@@ -76,7 +76,7 @@ def broker_json(one: "BrokerInfo", controller_id: int) -> dict[str, Any]:
 
 def features_text(told: "FeatureLevels") -> str:
     if not told.finalized and not told.supported:
-        return "The broker tells of no features."
+        return "The broker reports no features."
     rows = []
     for name in sorted({*told.finalized, *told.supported}):
         low, high = told.supported.get(name, (0, 0))

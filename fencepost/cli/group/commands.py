@@ -133,7 +133,7 @@ def delete_command(group_ids: tuple[str, ...], places: tuple[Place, ...], dry_ru
                 f"{'Would delete' if dry_run else 'Deleted'} {what}." if refused is None else f"Kept {what}: {refused}."
             )
     if any(refused for _, refused in done):
-        fail("some were not deleted; `fencepost group describe GROUP` shows who reads")
+        fail("some groups were not deleted; `fencepost group describe GROUP` shows their members")
 
 
 async def _delete(admin: "Admin", group_id: str, dry_run: bool) -> tuple[str, str | None]:
@@ -166,7 +166,7 @@ async def _delete_offsets(
     chosen = chosen_of(places, committed)
     if not chosen:
         raise KafkaError(
-            f"group {group_id!r} has committed nothing there; `fencepost group lag {group_id}` shows what it has"
+            f"group {group_id!r} has no committed offset there; `fencepost group lag {group_id}` shows its offsets"
         )
     errors: Mapping[Any, KafkaError] = {}
     try:

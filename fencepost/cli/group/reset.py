@@ -108,5 +108,5 @@ async def _refuse_if_read(admin: "Admin", group_id: str, bootstrap: str) -> None
 
         raise KafkaError(
             f"group {group_id!r} is {told.state} with {counted(len(told.members), 'member')}: stop them first\n"
-            f"  who they are: {command_for(bootstrap, 'group', 'describe', group_id)}"
+            f"  list them: {command_for(bootstrap, 'group', 'describe', group_id)}"
         )

@@ -19,7 +19,7 @@ def describe_text(told: "GroupDescription", committed: int, bootstrap: str) -> s
     facts = [
         ("group", cell(told.group_id)),
         ("state", told.state),
-        ("protocol", f"{told.protocol_type or 'none: nobody has ever joined'} {told.protocol}".strip()),
+        ("protocol", f"{told.protocol_type or 'none: no member has ever joined'} {told.protocol}".strip()),
         ("members", len(told.members)),
         ("committed", counted(committed, "offset")),
     ]

@@ -38,7 +38,7 @@ def metadata_shell(directory: Path, words: tuple[str, ...], offset: int | None, 
     part, and nothing of one that is open or was aborted.
 
     \b
-      ls [-l] [PATH]...          names; -l with what is behind them
+      ls [-l] [PATH]...          names; -l also shows values
       cat PATH...                a value, or all of a folder as JSON
       find [PATH] [PATTERN]      paths; PATTERN may hold * and ?
       tree [PATH] [--depth N]    folders and values, drawn
@@ -63,7 +63,7 @@ def metadata_shell(directory: Path, words: tuple[str, ...], offset: int | None, 
     from fencepost.coordinator.metadata.delta import MetadataCorrupt
 
     if follow and offset is not None:
-        raise click.UsageError("--follow shows what is coming, --at what was")
+        raise click.UsageError("--follow shows future changes, --at a past state: use one of them")
     if as_json and list(words[:1]) != [HISTORY] and not (follow and not words):
         raise click.UsageError("--json goes with history; cat writes JSON by itself")
     try:
@@ -193,7 +193,7 @@ class Shell:
                 lines = list(text.lines(one))
                 _echo([json.dumps(moment_json(one))] if self._as_json and lines else lines)
             if follower.tail is not None and follower.tail == tail:
-                fail(f"what follows cannot be read: {follower.tail}")
+                fail(f"the rest cannot be read: {follower.tail}")
             tail = follower.tail
             time.sleep(POLL_SECONDS)
 

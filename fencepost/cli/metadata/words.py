@@ -21,7 +21,7 @@ class BadCommand(Exception):
 
 
 USAGES = {
-    "ls": "ls [-l] [PATH]...                  names; -l with what is behind them",
+    "ls": "ls [-l] [PATH]...                  names; -l also shows values",
     "cat": "cat PATH...                        a value, or all of a folder as JSON",
     "find": "find [PATH] [PATTERN]              paths; PATTERN may hold * and ?, and means the name or the whole path",
     "tree": "tree [PATH] [--depth N]            folders and values, drawn",

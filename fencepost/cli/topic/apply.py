@@ -19,10 +19,8 @@ STEPWISE_ONLY = (
     "this broker cannot change many things at once: only fencepost can. Here a plan is applied thing by thing,"
     " and an error in between leaves a part done"
 )
-PERHAPS_DONE = "it may be done or not; apply it again, with a longer --timeout: what is done already is left alone"
-RULES_ASLEEP = (
-    "note: this broker keeps access rules, and does not enforce them yet: whoever reaches it may do everything"
-)
+PERHAPS_DONE = "the plan may or may not be applied; apply it again with a longer --timeout (applied steps are skipped)"
+RULES_ASLEEP = "note: this broker stores access rules but does not enforce them yet: every client may do everything"
 
 
 @click.command(short_help="Bring topics, settings and access rules to the state of a file, all or none.")

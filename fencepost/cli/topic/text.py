@@ -151,7 +151,7 @@ def outcome_text(one: Outcome, done: str, dry_run: bool) -> str:
     if one.error is not None:
         return f"Not {done}: {sentence(one.error)}"
     if one.skipped:
-        return f"Left alone: topic {one.what}."
+        return f"Unchanged: topic {one.what}."
     return f"{'Would be ' + done if dry_run else done.capitalize()}: topic {one.what}."
 
 

@@ -14,7 +14,7 @@ from fencepost.protocol.topics import TopicPartition
 if TYPE_CHECKING:
     from fencepost.client.admin import Admin
 
-LIVES = "refused: it lives, or has ended meanwhile"
+LIVES = "refused: its producer is alive, or the transaction has ended"
 
 
 @click.command()
@@ -120,7 +120,7 @@ def hanging(topic: str | None, partition: int | None, seconds: float | None, rep
     else:
         click.echo(
             table(
-                ("PARTITION", "PRODUCER", "FROM OFFSET", "LAST WRITE", "WHY NOBODY ENDS IT", "DONE"),
+                ("PARTITION", "PRODUCER", "FROM OFFSET", "LAST WRITE", "WHY IT HANGS", "DONE"),
                 [_row(one, error, repair, now_ms) for one, error in zip(found, refused, strict=True)],
             )
         )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from fencepost.client.admin.types import HeldBack, Holder, ProducerState, TransactionListing, TransactionStory
 
-NO_STORY = "not told: only a fencepost broker tells, and only what happened since it started"
+NO_STORY = "unknown: only a fencepost broker reports it, and only since its start"
 
 
 def times_out(listing: "TransactionListing", now_ms: int) -> str:
@@ -54,7 +54,11 @@ def describe_text(told: "TransactionListing", now_ms: int) -> str:
     if told.partitions:
         facts.append(("partitions", places(told.partitions)))
         facts.append(
-            ("blocks", places(told.blocks) or "nobody: others hold these partitions back, or nothing is written")
+            (
+                "blocks",
+                places(told.blocks)
+                or "no reader: other transactions hold these partitions back, or they have no records",
+            )
         )
     lines = [f"{name:<18}{value}" for name, value in facts]
     if story is not None and story.lines:
@@ -144,18 +148,18 @@ def _remedy(told: "HeldBack", holder: "Holder", now_ms: int, bootstrap: str) -> 
         case Verdict.HANGING:
             repair = ("txn", "hanging", "--topic", topic, "--partition", str(partition), "--repair")
             return [
-                "It hangs: nobody will ever end it, and it is older than any transaction may get. Abort it:",
+                "It hangs: nothing will end it, and it is older than the longest transaction timeout. Abort it:",
                 f"  {command_for(bootstrap, *repair)}",
             ]
         case Verdict.UNOWNED:
             return [
-                "The coordinator does not own it, and it is young: it may be ending at this moment. Ask again:",
+                "The coordinator does not own it, and it is young: it may be ending now. Check again:",
                 f"  {again}",
             ]
         case Verdict.COMPLETING:
             return [
-                "It is decided; its marker is on the way. If this stays so, the broker's log says why the marker can"
-                " not be written. Ask again:",
+                "Its outcome is decided; its markers are being written. If this lasts, the broker's log says why a"
+                " marker cannot be written. Check again:",
                 f"  {again}",
             ]
         case Verdict.PREPARED:

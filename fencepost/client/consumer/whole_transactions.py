@@ -289,7 +289,11 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
     def _tell_of_cut_ones(self, partition: TopicPartition, offset: int) -> None:
         if self._assembler.left_out > self._told_of:
             self._told_of = self._assembler.left_out
-            _LOG.warning("%s: the transaction that ends at offset %d began before what is read", partition, offset)
+            _LOG.warning(
+                "%s: the transaction that ends at offset %d began before the first offset read; it is skipped",
+                partition,
+                offset,
+            )
 
     def _hold(self, data: memoryview, header: BatchHeader, partition: TopicPartition) -> Any:
         try:

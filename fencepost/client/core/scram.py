@@ -96,7 +96,7 @@ def _attributes(message: bytes, needed: str) -> dict[str, str]:
     except ValueError:
         raise ScramError("the broker's message cannot be read") from None
     if "m" in found:
-        raise ScramError("the broker demands an extension that nobody knows")
+        raise ScramError("the broker demands an unknown SCRAM extension")
     for name in needed:
         if name not in found:
             raise ScramError(f"the broker refused: {found['e']}" if "e" in found else f"the broker sent no {name!r}")

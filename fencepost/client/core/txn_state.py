@@ -38,7 +38,7 @@ class Outcome(enum.Enum):
     UNKNOWN = "a commit was sent and not answered"
     FENCED = "somebody newer has the transactional id"
     FORBIDDEN = "a right is missing"
-    FATAL = "this client and this broker cannot go on together"
+    FATAL = "this client and this broker cannot work together"
     FAILED = "nothing was reached; the same may be asked again"
 
 

@@ -226,7 +226,7 @@ class Connections:
             await trio.sleep_until(max(oldest + most_s, trio.current_time() + most_s / 100))
             for key, connection in list(self._open.items()):
                 if connection.idle and connection.last_used + most_s <= trio.current_time():
-                    connection.close("nobody used it")
+                    connection.close("it was idle")
                     del self._open[key]
                     if connection.proved and key[0] in self._reach:
                         self._reach[key[0]].worked()

@@ -201,7 +201,7 @@ _ALERTS = {
     "CERTIFICATE_REQUIRED": "; the broker wants a client certificate (ssl_certfile, ssl_keyfile)",
     "BAD_CERTIFICATE": "; the broker does not take our certificate, or wants one (ssl_certfile, ssl_keyfile)",
     "CERTIFICATE_UNKNOWN": "; the broker does not take our certificate",
-    "UNKNOWN_CA": "; the broker does not know who signed our certificate",
+    "UNKNOWN_CA": "; the broker does not know the CA that signed our certificate",
     "HANDSHAKE_FAILURE": "; no common cipher, or the broker wants a client certificate",
     "PROTOCOL_VERSION": "; no common version of TLS (ssl_enabled_protocols)",
 }

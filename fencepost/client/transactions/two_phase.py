@@ -39,9 +39,9 @@ class TwoPhaseManager(TransactionManager):
         commit = decided == self.prepared
         # What nothing was written in cannot commit; its abort bumps the epoch, so that the next one looks different.
         as_commit = commit and not self._unwritten
-        told = await self._driver.drive(Complete(as_commit), "completing what was prepared")
+        told = await self._driver.drive(Complete(as_commit), "completing the prepared transaction")
         if told.outcome not in (Outcome.COMMITTED, Outcome.ABORTED):
-            raise self._lost(told, "completing what was prepared")
+            raise self._lost(told, "completing the prepared transaction")
         self.prepared, self._unwritten = None, False
         self._settle(commit)
         return commit
@@ -103,7 +103,7 @@ class TwoPhaseManager(TransactionManager):
             await super().abort(transaction, cause)
         else:
             cause.add_note(
-                f"the transaction {self.prepared} stays prepared: ask what was decided, then call complete()"
+                f"the transaction {self.prepared} stays prepared: look up the decision, then call complete()"
             )
 
 

@@ -244,7 +244,7 @@ def _of_stale(state: TxnState, story: Story | None, shown: Identity) -> Cause:
         return Cause(
             Reason.BEFORE_START,
             f"{holder(state)[0]}:{holder(state)[1]} is current, by a record of {iso(state.updated_ms)} or older;"
-            " who asked for it was not kept over a restart of the broker",
+            " the broker restarted since, so the requester is unknown",
         )
     return Cause(
         Reason.NEVER_HELD,

@@ -86,7 +86,7 @@ class Completions:
         completion = self._under_way.get(transactional_id)
         if completion is None:
             is_owed = isinstance(self._store.state_of(transactional_id), PrepareCommit | PrepareAbort)
-            assert not is_owed, f"{transactional_id!r} is in Prepare, and nobody writes its markers"
+            assert not is_owed, f"{transactional_id!r} is in Prepare, and no task writes its markers"
             return True
         with trio.move_on_at(deadline):
             await completion.ended.wait()

@@ -200,7 +200,7 @@ def _add_partitions(transactional_id: str, state: TxnState, command: AddPartitio
         return refuse(misfit)
     match state:
         case Dead():
-            raise AssertionError("nobody holds a dead id")
+            raise AssertionError("no producer holds a dead id")
         case PrepareCommit() | PrepareAbort():
             return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
         case Ongoing():
@@ -233,7 +233,7 @@ def _verify_partitions(state: TxnState, command: VerifyPartitions) -> TxnDecisio
         return refuse(misfit)
     match state:
         case Dead():
-            raise AssertionError("nobody holds a dead id")
+            raise AssertionError("no producer holds a dead id")
         case PrepareCommit() | PrepareAbort():
             return refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
         case Ongoing():

@@ -160,7 +160,7 @@ class TxnStore:
     def settle(self, transactional_id: str, ticket: Ticket) -> None:
         """`ticket`, of a decision about this id, is durable, and so is all that came before it."""
         if self._unsettled and (waits := self._unsettled.get(transactional_id)) is not None:
-            assert ticket.end_offset is not None, "what is durable has its place"
+            assert ticket.end_offset is not None, "a durable record has its offset"
             if waits.end_offset is not None and waits.end_offset <= ticket.end_offset:
                 del self._unsettled[transactional_id]
 

@@ -62,8 +62,8 @@ def translate_client_errors(options: SinkOptions) -> Iterator[None]:
         yield
     except FencedError as error:
         raise SinkError(
-            f"another driver writes as {options.transactional_id!r} and has shut this one out: nothing of this batch is"
-            " written by us. Leave one of them running; if they are two queries, give one another"
+            f"another driver writes as {options.transactional_id!r} and has fenced this one: this driver has written"
+            " nothing of this batch. Keep one of them running; if they are two queries, give one a different"
             " kafka.transactional.id"
         ) from error
     except AuthorizationError as error:
@@ -75,8 +75,8 @@ def translate_client_errors(options: SinkOptions) -> Iterator[None]:
         raise SinkError(f"{error}: look at kafka.security.protocol, kafka.sasl.* and kafka.ssl.*") from error
     except OutcomeUnknown as error:
         raise SinkError(
-            "the commit was sent and nobody answered, however often it was asked for. Start the query again: the mark"
-            " will tell whether the batch is there"
+            "the commit was sent, and no answer came, after all retries. Start the query again: the commit marker"
+            " says whether the batch was written"
         ) from error
 
 

@@ -260,7 +260,7 @@ class Planner:
         text = f"endingOffsets asks for {tp} up to {end}, but its last stable offset is {limit}"
         holder = self._cluster.open_transaction(tp)
         if holder is None:
-            return f"{text}: an open transaction is in the way"
+            return f"{text}: an open transaction blocks it"
         return f"{text}: producer {holder.producer_id} has a transaction open since offset {holder.first_offset}"
 
     def _lost(self, what: str) -> None:

@@ -233,7 +233,7 @@ class PartitionAudit:
                 self._twice(fact, known, who)
                 return
             if not self._bounds.compacted:
-                what = f"{who} goes on with sequence {fact.base_sequence} where {expected} was to come"
+                what = f"{who} continues with sequence {fact.base_sequence} where {expected} was expected"
                 self.report.fault(Rule.GAPLESS, fact.base_offset, what)
         known.next_sequence = advance(fact.base_sequence, count)
         known.recent.append((fact.base_sequence, known.next_sequence, fact.base_offset))
@@ -273,7 +273,7 @@ class PartitionAudit:
         del self._open[fact.producer_id]
         what = (
             f"the transaction of producer {fact.producer_id} epoch {one.epoch} that began at offset {one.first_offset} "
-            f"has no marker, yet epoch {fact.producer_epoch} goes on at {fact.base_offset}"
+            f"has no marker, yet epoch {fact.producer_epoch} continues at offset {fact.base_offset}"
         )
         self.report.fault(Rule.CLOSED, one.first_offset, what)
         self._decided(one, OPEN)

@@ -185,7 +185,7 @@ def test_what_comes_is_followed(broker: BrokerProcess) -> None:
         (("fly",), 2, "'fly' is no command; there are ls, cat, find, tree, history"),
         (("cat",), 2, "what? cat PATH"),
         (("ls", "-x"), 2, "'-x' is no option here: ls [-l]"),
-        (("ls", "--follow", "--at", "3"), 2, "--follow shows what is coming"),
+        (("ls", "--follow", "--at", "3"), 2, "--follow shows future changes"),
         (("cat", "/offset", "--json"), 2, "--json goes with history"),
         (("tree", "--depth", "x"), 2, "how? tree"),
         (("ls", "/topics/orders/id/x"), 1, "there is no /topics/orders/id/x"),

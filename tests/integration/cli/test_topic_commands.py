@@ -63,10 +63,10 @@ def test_one_refused_topic_does_not_keep_the_others_from_being_made(broker: Brok
         (True, None),
     ]
     assert "2 of 3 could not be created" in made.stderr
-    assert "--if-not-exists lets it be" in made.stderr
+    assert "--if-not-exists accepts it" in made.stderr
     assert told(broker, "describe", "beside")
     again = topic(broker, "create", "there-already", "--if-not-exists", "-p", "7")
-    assert (again.exit_code, again.stdout) == (0, "Left alone: topic 'there-already': it is there already.\n")
+    assert (again.exit_code, again.stdout) == (0, "Unchanged: topic 'there-already': it is there already.\n")
 
 
 def test_an_error_is_one_sentence(broker: BrokerProcess) -> None:
@@ -185,7 +185,7 @@ def test_delete_by_id_never_takes_a_new_topic_of_the_name(broker: BrokerProcess)
     assert (late.exit_code, "UNKNOWN_TOPIC_ID" in late.stderr) == (1, True)
     assert topic(broker, "delete", "--id", first["topic_id"], "--if-exists").exit_code == 0
     assert len(told(broker, "describe", "renewed")[0]["partitions"]) == 2
-    assert topic(broker, "delete", "nowhere", "--if-exists").stdout == "Left alone: topic 'nowhere': it is not there.\n"
+    assert topic(broker, "delete", "nowhere", "--if-exists").stdout == "Unchanged: topic 'nowhere': it is not there.\n"
 
 
 def test_offsets_show_where_partitions_begin_and_end_and_what_is_held_back(broker: BrokerProcess, wire: Wire) -> None:

@@ -42,14 +42,18 @@ def told(verdict: Verdict, known: TransactionListing | None, *others: Holder) ->
     ("verdict", "known", "says"),
     [
         (Verdict.OPEN, listing(), ("times out in 48 s", "fencepost txn abort billing-2")),
-        (Verdict.OPEN, listing(story=None), ("not told: only a fencepost broker tells",)),
+        (Verdict.OPEN, listing(story=None), ("unknown: only a fencepost broker reports it",)),
         (
             Verdict.PREPARED,
             listing(timeout_ms=NO_TIMEOUT_MS),
             ("times out never", "Only if the outside database has NOT committed", "abort billing-2 --even-two-phase"),
         ),
-        (Verdict.COMPLETING, listing("PrepareCommit"), ("It is decided; its marker is on the way",)),
-        (Verdict.UNOWNED, None, ("no transactional id has producer id 17", "Ask again", "fencepost txn why orders:3")),
+        (Verdict.COMPLETING, listing("PrepareCommit"), ("Its outcome is decided; its markers are being written",)),
+        (
+            Verdict.UNOWNED,
+            None,
+            ("no transactional id has producer id 17", "Check again", "fencepost txn why orders:3"),
+        ),
         (Verdict.HANGING, None, ("It hangs", "fencepost txn hanging --topic orders --partition 3 --repair")),
     ],
 )

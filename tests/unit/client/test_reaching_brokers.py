@@ -226,7 +226,7 @@ async def test_a_connection_that_nobody_uses_is_closed(script: Script, autojump_
         assert connection is not None
         with trio.fail_after(100):
             await connection.ended.wait()
-        assert connection.closed_because == "nobody used it"
+        assert connection.closed_because == "it was idle"
         await kafka.cluster.refresh(["t"])
 
 

@@ -177,7 +177,7 @@ class _Pass:
         segment.aborted.drop_unsealed(seal.aborted)
         try:
             if not (segment.offsets.begins_as(seal.offsets) and segment.times.begins_as(seal.times)):
-                raise CorruptLogFile(segment.offsets.file.place, 0, "the segment's indexes are not what was written")
+                raise CorruptLogFile(segment.offsets.file.place, 0, "the segment's indexes do not match their seal")
             segment.offsets.drop_unsealed(seal.offsets)
             segment.times.drop_unsealed(seal.times)
             segment.next_offset = ALL_TRUSTED  # unknown yet; the walk finds the end of the file

@@ -48,7 +48,7 @@ class Repairs:
             )
         segment.max_timestamp_ms, segment.max_timestamp_offset = seal.max_timestamp_ms, seal.max_timestamp_offset
         if not segment.aborted.is_as(seal.aborted):
-            logger.warning("%s is not what was written; it is made again from the batches", segment.aborted.file.place)
+            logger.warning("%s does not match its seal; rebuilding it from the batches", segment.aborted.file.place)
             # It will be sealed anew: what the new seal says of the others must be true, too.
             indexed = segment.offsets.is_as(seal.offsets) and segment.times.is_as(seal.times)
             self._remake(segment, indexes=not indexed, aborted=True)
@@ -78,7 +78,7 @@ class Repairs:
         segment.offsets.prove = segment.times.prove = None
         for index, expected in ((segment.offsets, seal.offsets), (segment.times, seal.times)):
             if not index.is_as(expected):
-                logger.warning("%s is not what was written; it is made again from the batches", index.file.place)
+                logger.warning("%s does not match its seal; rebuilding it from the batches", index.file.place)
                 self._remake(segment, indexes=True, aborted=False)
                 return
 

@@ -100,7 +100,7 @@ class DiskFile:
             while written < len(view):
                 count = self._disk.pwrite(descriptor.fd, view[written : written + PIECE_BYTES], position + written)
                 if count == 0:
-                    raise OSError(errno.EIO, "the file takes no more bytes")
+                    raise OSError(errno.EIO, "the file system accepted no more bytes")
                 written += count
 
     def _undo(self, descriptor: Descriptor) -> None:

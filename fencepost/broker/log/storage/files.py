@@ -111,7 +111,7 @@ class FileStore:
                 while written < len(view):
                     count = self.disk.pwrite(fd, view[written:], written)
                     if count == 0:
-                        raise OSError(errno.EIO, "the file takes no more bytes", path)
+                        raise OSError(errno.EIO, "the file system accepted no more bytes", path)
                     written += count
             if synced:
                 self.disk.fsync(fd)

@@ -157,7 +157,7 @@ class DirectoryCheck:
         if wanted is None or tp.partition >= (knowledge.partitions or {}).get(tp.topic, 0):
             what = "no metadata knows this partition"
             meaning = (
-                "Its topic was deleted, or the metadata is damaged; it is left alone until the metadata says deleted"
+                "Its topic was deleted, or the metadata is damaged; the broker keeps it until the metadata says deleted"
             )
             self._report.add(Level.WARNING, name, what, meaning)
         elif found not in (wanted, NO_TOPIC_ID):
@@ -182,16 +182,16 @@ class DirectoryCheck:
 
     def _left_over(self, file: str, half_done: bool) -> None:
         what = "was left half done by a crash" if half_done else "is not a file of this broker"
-        meaning = "The next start finishes or deletes it" if half_done else "It is left alone"
+        meaning = "The next start finishes or deletes it" if half_done else "The broker ignores it"
         self._report.add(Level.NOTE if half_done else Level.WARNING, file, what, meaning)
 
     def _strange_directory(self, name: str) -> None:
         if name.endswith(STRAY):
-            what, meaning = "was set aside", "Nobody reads it: delete it when it is not needed any more"
+            what, meaning = "was set aside", "The broker does not read it: delete it when you no longer need it"
         elif name.endswith(DELETED):
             what, meaning = "is a partition whose deletion a crash interrupted", "The next start deletes it"
         else:
-            what, meaning = "is no directory of this broker", "It is left alone"
+            what, meaning = "is not a directory of this broker", "The broker ignores it"
         self._report.add(Level.NOTE if name.endswith(DELETED) else Level.WARNING, name, what, meaning)
 
     def _offset(self, name: str, tp: TopicPartition) -> int:

@@ -227,7 +227,7 @@ class PartitionCheck:
 
     def _tell_of_epochs(self) -> None:
         """No checksum covers the epochs: where batches and checkpoint differ, the one that stands alone is wrong."""
-        meaning = "The records are whole; a client may be told of a truncation that never was"
+        meaning = "The records are complete; a client may see a log truncation that never happened"
         if any(known < 0 for *_, known in self._epochs_differed) or len(self._epochs_differed) > self._epochs_agreed:
             file, _, header, known = self._epochs_differed[0]
             what = f"says epoch {known} where the batch is of epoch {header.partition_leader_epoch}"
@@ -279,7 +279,11 @@ class PartitionCheck:
             return None
         for before, after in pairwise(entries):
             if before[0] >= after[0] or before[1] >= after[1]:
-                self._report.damage(file, f"epoch {after} does not follow {before}", "Clients may be told to truncate")
+                self._report.damage(
+                    file,
+                    f"epoch {after} does not follow {before}",
+                    "Clients may see a log truncation that never happened",
+                )
                 return None
         return LeaderEpochs(MemoryStore(), entries) if data is not None else None
 
