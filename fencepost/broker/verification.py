@@ -48,15 +48,15 @@ def verify(
     ]
     if (topic is not None or partition is not None) and not chosen:
         raise LookupError(f"{directory} holds no such partition")
-    knowledge = knowledge_of(directory)
+    facts = metadata_facts(directory)
     begin(check.total_bytes(chosen))
     if topic is None and partition is None:
         _check_identity(directory, report)
-        check.check_surroundings(knowledge)
+        check.check_surroundings(facts)
     if METADATA_PARTITION in chosen:
         _check_snapshots(directory / str(METADATA_PARTITION), report)
     for tp in chosen:
-        check.check_partition(tp, knowledge)
+        check.check_partition(tp, facts)
 
 
 def _has_identity(directory: Path) -> bool:
@@ -78,16 +78,16 @@ def _check_identity(directory: Path, report: Report) -> None:
         report.damage(META_PROPERTIES, "is not the same as its twin", "The first that is undamaged holds")
 
 
-def knowledge_of(directory: Path) -> Knowledge:
+def metadata_facts(directory: Path) -> MetadataFacts:
     """What the metadata says up to its first damaged batch, which the check of its partition tells of."""
     own_files = (META_PROPERTIES, META_PROPERTIES_TWIN)
     image = _image(directory / str(METADATA_PARTITION))
     if image is None:
-        return Knowledge(compacted=(GROUP_TOPIC, TRANSACTION_TOPIC), records=_RECORDS, own_files=own_files)
+        return MetadataFacts(compacted=(GROUP_TOPIC, TRANSACTION_TOPIC), records=_RECORDS, own_files=own_files)
     topics = image.topics_by_name.values()
     compacted = {GROUP_TOPIC, TRANSACTION_TOPIC}
     compacted |= {t.name for t in topics if "compact" in image.topic_config(t.name).get("cleanup.policy", "")}
-    return Knowledge(
+    return MetadataFacts(
         topic_ids={METADATA_TOPIC: METADATA_TOPIC_ID, **{topic.name: topic.topic_id for topic in topics}},
         partitions={METADATA_TOPIC: 1, **{topic.name: topic.partitions for topic in topics}},
         compacted=compacted,

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fencepost.client.errors import KafkaError as KafkaError
     from fencepost.client.errors import OutcomeUnknown as OutcomeUnknown
     from fencepost.client.errors import RetriableError as RetriableError
-    from fencepost.client.group.interest import Interest as Interest
+    from fencepost.client.group.subscription import Subscription as Subscription
     from fencepost.client.producer.deliveries import Delivery as Delivery
     from fencepost.client.producer.deliveries import RecordMetadata as RecordMetadata
     from fencepost.client.producer.metrics import ProducerMetrics as ProducerMetrics
@@ -62,7 +62,7 @@ _HOME = {
     "FatalError": "errors",
     "FencedError": "errors",
     "GroupMetadata": "core.group_types",
-    "Interest": "group.interest",
+    "Subscription": "group.subscription",
     "ItemErrors": "admin",
     "KafkaError": "errors",
     "LogTruncated": "consumer.read_errors",

@@ -17,7 +17,7 @@ class Decision(Generic[RecordT, ReplyT, EffectT]):
     """The outcome of one command against one state.
 
     `log` is appended as one atomic batch and applied; `reply` may be shown to the outside only once `log` is durable;
-    `then` holds duties that may start only after that (write markers, wake members, ...).
+    `then` holds follow-ups that may start only after that (write markers, wake members, ...).
     """
 
     reply: ReplyT

@@ -43,7 +43,7 @@ from fencepost.client.consumer.positions import OffsetAndTimestamp
 from fencepost.client.consumer.whole_transactions import WholeTransaction
 from fencepost.client.core.group_types import CommittedOffset, GroupMetadata
 from fencepost.client.core.partitions import PartitionInfo
-from fencepost.client.group.interest import Interest
+from fencepost.client.group.subscription import Subscription
 from fencepost.client.producer.deliveries import RecordMetadata
 from fencepost.client.producer.metrics import ProducerMetrics
 from fencepost.client.producer.record_serializer import Headers
@@ -359,7 +359,7 @@ class TwoPhaseProducer:
 
 class Consumer(Generic[K, V]):
     @property
-    def subscription(self) -> Interest | None: ...
+    def subscription(self) -> Subscription | None: ...
     @property
     def assignment(self) -> set[TopicPartition]: ...
     def batches(self, max_records: int | None = ..., max_wait: float = ...) -> Iterator[ConsumerBatch[K, V]]: ...

@@ -9,7 +9,12 @@ import trio.lowlevel
 
 from fencepost.client.core.assignors import strategies
 from fencepost.client.core.classic_member import ClassicMember, Joined, JoinedMember
-from fencepost.client.core.consumer_member import Beat, BeatAnswer, ConsumerMember, Wish
+from fencepost.client.core.consumer_member import (
+    ConsumerHeartbeat,
+    ConsumerMember,
+    DesiredSubscription,
+    HeartbeatResult,
+)
 from fencepost.client.core.group_steps import Deal, Fail, GiveUp, Join, Resolve, Stay, Sync, Take
 from fencepost.coordinator.group import commands
 from fencepost.coordinator.group.commands import MemberName
@@ -252,10 +257,10 @@ class ClassicPlayer(Player):
 class ConsumerPlayer(Player):
     """One of the consumer protocol (KIP-848)."""
 
-    def __init__(self, stage: Stage, name: str, wish: Wish, instance_id: str | None = None) -> None:
-        super().__init__(stage, name, wish.topics if wish.pattern is None else ("t", "u"), instance_id)
+    def __init__(self, stage: Stage, name: str, desired: DesiredSubscription, instance_id: str | None = None) -> None:
+        super().__init__(stage, name, desired.topics if desired.pattern is None else ("t", "u"), instance_id)
         self.machine: ConsumerMember = ConsumerMember(
-            uuid.UUID(int=stage.random.getrandbits(128)).hex, wish, instance_id
+            uuid.UUID(int=stage.random.getrandbits(128)).hex, desired, instance_id
         )
 
     async def do(self, step: Join | Deal | Sync | Resolve) -> None:
@@ -286,27 +291,27 @@ class ConsumerPlayer(Player):
             if reply.assignment is not None:
                 assigned = frozenset((topic_id, one) for topic_id, all_ in reply.assignment.items() for one in all_)
             fenced = reply.error is not ErrorCode.NONE
-            machine.answered(sent, BeatAnswer(reply.error, reply.member_id, reply.member_epoch, assigned))
+            machine.answered(sent, HeartbeatResult(reply.error, reply.member_id, reply.member_epoch, assigned))
             self.asleep = self.asleep and fenced and bool(self.owned)
             self.wake.set()
 
-    def _request(self, sent: Beat) -> Heartbeat:
+    def _request(self, sent: ConsumerHeartbeat) -> Heartbeat:
         reported = None
         if sent.owned is not None:
             by_topic: dict[bytes, list[int]] = {}
             for topic_id, number in sorted(sent.owned):
                 by_topic.setdefault(topic_id, []).append(number)
             reported = tuple((topic_id, tuple(numbers)) for topic_id, numbers in by_topic.items())
-        wish = sent.wish
+        desired = sent.desired
         return Heartbeat(
             group_id="g",
             member_id=sent.member_id,
             member_epoch=sent.epoch,
             instance_id=self.instance_id,
             rebalance_timeout_ms=REBALANCE_MS if sent.is_full else -1,
-            topics=None if wish is None else wish.topics,
-            regex=None if wish is None else wish.pattern or "",
-            assignor=None if wish is None else wish.assignor,
+            topics=None if desired is None else desired.topics,
+            regex=None if desired is None else desired.pattern or "",
+            assignor=None if desired is None else desired.assignor,
             reported=reported,
         )
 

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from fencepost.client.core.consumer_member import Wish
+from fencepost.client.core.consumer_member import DesiredSubscription
 from tests.property.client_group_world import ClassicPlayer, ConsumerPlayer, Player, Stage
 
 Make = Callable[[Stage, str], Player]
@@ -36,12 +36,19 @@ def static(stage: Stage, name: str) -> Player:
 
 
 def consumer(stage: Stage, name: str) -> Player:
-    wish = stage.random.choice([Wish(("t",)), Wish(("t", "u")), Wish((), "t|u"), Wish(("t", "u"), None, "range")])
-    return ConsumerPlayer(stage, name, wish)
+    desired = stage.random.choice(
+        [
+            DesiredSubscription(("t",)),
+            DesiredSubscription(("t", "u")),
+            DesiredSubscription((), "t|u"),
+            DesiredSubscription(("t", "u"), None, "range"),
+        ]
+    )
+    return ConsumerPlayer(stage, name, desired)
 
 
 def static_consumer(stage: Stage, name: str) -> Player:
-    return ConsumerPlayer(stage, name, Wish(("t", "u")), instance_id=name)
+    return ConsumerPlayer(stage, name, DesiredSubscription(("t", "u")), instance_id=name)
 
 
 def either(stage: Stage, name: str) -> Player:
@@ -51,7 +58,7 @@ def either(stage: Stage, name: str) -> Player:
     (seed 112). Kafka goes by what was last dealt, and hands it out at once.
     """
     if stage.random.random() < 0.5:
-        return ConsumerPlayer(stage, name, Wish(("t", "u")))
+        return ConsumerPlayer(stage, name, DesiredSubscription(("t", "u")))
     return ClassicPlayer(stage, name, ("t", "u"), ("cooperative-sticky",))
 
 
@@ -129,7 +136,7 @@ async def test_who_may_read_on_reads_on_g4(kind: str, autojump_clock: trio.testi
 
     def make(name: str) -> Player:
         if kind == "consumer":
-            return ConsumerPlayer(stage, name, Wish(("t", "u")))
+            return ConsumerPlayer(stage, name, DesiredSubscription(("t", "u")))
         return ClassicPlayer(stage, name, ("t", "u"), ("cooperative-sticky",))
 
     async with trio.open_nursery() as nursery:

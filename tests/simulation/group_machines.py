@@ -7,7 +7,12 @@ import trio
 
 from fencepost.client.core.assignors import strategies
 from fencepost.client.core.classic_member import ClassicMember, Joined, JoinedMember
-from fencepost.client.core.consumer_member import Beat, BeatAnswer, ConsumerMember, Wish
+from fencepost.client.core.consumer_member import (
+    ConsumerHeartbeat,
+    ConsumerMember,
+    DesiredSubscription,
+    HeartbeatResult,
+)
 from fencepost.client.core.group_steps import Deal, Fail, GiveUp, Join, Resolve, Stay, Step, Sync, Take
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages import api13_leave_group as m13
@@ -132,15 +137,17 @@ class ConsumerMachine(Machine):
 
     _machine: ConsumerMember
 
-    def __init__(self, world: "ProtocolWorld", owner: Reader, random: Random, wish: Wish, version: int) -> None:
+    def __init__(
+        self, world: "ProtocolWorld", owner: Reader, random: Random, desired: DesiredSubscription, version: int
+    ) -> None:
         member_id = f"{random.getrandbits(128):032x}" if version else ""
-        super().__init__(world, owner, random, ConsumerMember(member_id, wish, owner.instance_id))
+        super().__init__(world, owner, random, ConsumerMember(member_id, desired, owner.instance_id))
         self._version = version
         self._machine.named({topic_id: name for name, topic_id in world.ids.items()})
 
     @property
     def topics(self) -> frozenset[str]:
-        return self._world.matched(self._machine.wish)
+        return self._world.matched(self._machine.desired)
 
     async def _more(self, step: Step) -> None:
         assert isinstance(step, Resolve), step
@@ -166,7 +173,7 @@ class ConsumerMachine(Machine):
         code, given = ErrorCode(answer.error_code), None
         if answer.assignment is not None:
             given = frozenset((one.topic_id, at) for one in answer.assignment.topic_partitions for at in one.partitions)
-        machine.answered(sent, BeatAnswer(code, answer.member_id, answer.member_epoch, given))
+        machine.answered(sent, HeartbeatResult(code, answer.member_id, answer.member_epoch, given))
         self.worker.member_id, self.worker.epoch = machine.member_id, machine.epoch
         self._wake.set()
         if code is not ErrorCode.NONE:
@@ -178,21 +185,21 @@ class ConsumerMachine(Machine):
         if not owes and not self._owes():
             books.in_touch(self.owner, sent_at)
 
-    def _request(self, sent: Beat) -> Any:
+    def _request(self, sent: ConsumerHeartbeat) -> Any:
         topics: dict[bytes, list[int]] = {}
         for topic_id, partition in sorted(sent.owned or ()):
             topics.setdefault(topic_id, []).append(partition)
         owned = [m68.TopicPartitions(topic_id=topic_id, partitions=all_) for topic_id, all_ in topics.items()]
-        wish = sent.wish
-        fields = {} if wish is None or self._version == 0 else {"subscribed_topic_regex": wish.pattern or ""}
+        desired = sent.desired
+        fields = {} if desired is None or self._version == 0 else {"subscribed_topic_regex": desired.pattern or ""}
         return m68.ConsumerGroupHeartbeatRequest(
             group_id=GROUP,
             member_id=sent.member_id,
             member_epoch=sent.epoch,
             instance_id=self.owner.instance_id,
             rebalance_timeout_ms=round(REBALANCE_S * 1000) if sent.is_full else -1,
-            subscribed_topic_names=None if wish is None else list(wish.topics),
-            server_assignor=None if wish is None else wish.assignor,
+            subscribed_topic_names=None if desired is None else list(desired.topics),
+            server_assignor=None if desired is None else desired.assignor,
             topic_partitions=None if sent.owned is None else owned,
             **fields,
         )
@@ -203,7 +210,7 @@ class ConsumerMachine(Machine):
 
     def change_wish(self) -> None:
         self._machine.subscribe(self._world.some_wish(self._random, self._version))
-        self._world.tell(f"{self.owner.name} wants {self._machine.wish}")
+        self._world.tell(f"{self.owner.name} wants {self._machine.desired}")
 
 
 class ClassicMachine(Machine):

@@ -7,7 +7,7 @@ from random import Random
 
 import trio
 
-from fencepost.client.core.consumer_member import Wish
+from fencepost.client.core.consumer_member import DesiredSubscription
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from fencepost.protocol.topics import TopicPartition
@@ -96,21 +96,27 @@ class ProtocolWorld(BaseWorld[Machine]):
         version = random.randint(0, 1)
         return ConsumerMachine(self, owner, own, self.some_wish(random, version), version)
 
-    def some_wish(self, random: Random, version: int) -> Wish:
+    def some_wish(self, random: Random, version: int) -> DesiredSubscription:
         """What a member of the consumer protocol subscribes to; expressions only where the version has them."""
         assignor = random.choice((None, None, "uniform", "range"))
         by_expression = version > 0 and random.random() < 0.3
         if not self.plan.wishes:
-            return Wish((), "in|mo.*", assignor) if by_expression else Wish(tuple(self.sizes), None, assignor)
+            return (
+                DesiredSubscription((), "in|mo.*", assignor)
+                if by_expression
+                else DesiredSubscription(tuple(self.sizes), None, assignor)
+            )
         if by_expression:
-            return Wish(random.choice(((), ("in",))), random.choice(("in|mo.*", "m[aeiou]re", "i.*")), assignor)
-        return Wish(random.choice((("in",), ("more",), ("in", "more"))), None, assignor)
+            return DesiredSubscription(
+                random.choice(((), ("in",))), random.choice(("in|mo.*", "m[aeiou]re", "i.*")), assignor
+            )
+        return DesiredSubscription(random.choice((("in",), ("more",), ("in", "more"))), None, assignor)
 
-    def matched(self, wish: Wish) -> frozenset[str]:
+    def matched(self, desired: DesiredSubscription) -> frozenset[str]:
         """The topics that a member wants."""
-        pattern = wish.pattern
+        pattern = desired.pattern
         by_pattern = {name for name in self.sizes if pattern is not None and re.fullmatch(pattern, name)}
-        return by_pattern.union(name for name in wish.topics)  # type: ignore[return-value]
+        return by_pattern.union(name for name in desired.topics)  # type: ignore[return-value]
 
     def ways_to_go(self) -> tuple[str, ...]:
         """Two processes of different protocols put each other out of a static place without end.

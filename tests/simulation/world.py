@@ -273,7 +273,7 @@ class World:
 
     def do_chores(self) -> None:
         """What `Checkpointer` has its thread do every few seconds. Raises ProcessEnds when a flush fails."""
-        for chore in self.directory.chores():
+        for chore in self.directory.background_tasks():
             try:
                 chore.sync()
             except FlushFailed as error:

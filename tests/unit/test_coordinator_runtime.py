@@ -164,7 +164,7 @@ class Clock:
 
 
 class World:
-    """One runtime with its duties noted down."""
+    """One runtime with its hooks noted down."""
 
     def __init__(self) -> None:
         self.logs = SharedLogs()

@@ -8,14 +8,14 @@ from collections.abc import Iterable
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasTransactions
-from fencepost.coordinator.txn.causes import Caller, Change, Refusal, Story, told
+from fencepost.coordinator.txn.causes import Caller, Change, IdHistory, Refusal, told
 from fencepost.protocol.messages.api65_describe_transactions import (
     DescribeTransactionsRequest,
     DescribeTransactionsResponse,
-    StoryLine,
+    HistoryEvent,
     TopicData,
+    TransactionHistory,
     TransactionState,
-    TransactionStory,
 )
 from fencepost.protocol.topics import TopicPartition
 
@@ -40,7 +40,7 @@ async def _describe(node: HasTransactions, transactional_id: str, explain: bool)
         producer_id=described.producer_id,
         producer_epoch=described.producer_epoch,
         topics=_topics(described.partitions),
-        story=_story(node.transactions.history.of(transactional_id)) if explain else None,
+        history=_history(node.transactions.history.of(transactional_id)) if explain else None,
     )
 
 
@@ -51,16 +51,16 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[TopicData]:
     return [TopicData(topic=topic, partitions=numbers) for topic, numbers in topics.items()]
 
 
-def _story(story: Story | None) -> TransactionStory:
-    if story is None:
-        return TransactionStory()
-    owner, writer = _who(story.owner), _who(story.writer)
-    return TransactionStory(
+def _history(history: IdHistory | None) -> TransactionHistory:
+    if history is None:
+        return TransactionHistory()
+    owner, writer = _who(history.owner), _who(history.writer)
+    return TransactionHistory(
         owner_client_id=owner[0],
         owner_host=owner[1],
         writer_client_id=writer[0],
         writer_host=writer[1],
-        lines=[_line(line) for _, line in story.lines()],
+        lines=[_line(line) for _, line in history.lines()],
     )
 
 
@@ -68,9 +68,9 @@ def _who(caller: Caller | None) -> tuple[str, str]:
     return ("", "") if caller is None else (caller.client_id or "", caller.client_host)
 
 
-def _line(line: Change | Refusal) -> StoryLine:
+def _line(line: Change | Refusal) -> HistoryEvent:
     if isinstance(line, Refusal):
-        return StoryLine(
+        return HistoryEvent(
             time_ms=line.at_ms,
             last_time_ms=line.last_ms,
             times=line.times,
@@ -80,7 +80,7 @@ def _line(line: Change | Refusal) -> StoryLine:
             client_host=line.client_host,
             text=f"{line.by} with {line.shown[0]}:{line.shown[1]}: {line.cause.text}",
         )
-    return StoryLine(
+    return HistoryEvent(
         time_ms=line.at_ms,
         last_time_ms=line.at_ms,
         times=1,

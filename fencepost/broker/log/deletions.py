@@ -1,4 +1,4 @@
-"""What was deleted keeps its bytes for `file.delete.delay.ms`, as in Kafka; on a full disk nothing does (row L3)."""
+"""Deleted files keep their bytes for `file.delete.delay.ms`, as in Kafka, except on a full disk (row L3)."""
 
 import errno
 from collections.abc import Collection
@@ -7,13 +7,13 @@ from fencepost.broker.log.storage.file_jobs import Deletion
 from fencepost.broker.log.storage.store import SyncTask
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT)
-"""The errors that say so."""
+"""The errors of a full disk."""
 FULL_SECONDS = 600.0
-"""How long after one of them nothing waits: what retention deletes then is to be of use at once."""
+"""For so long after such an error, deletions run without a delay: the space is needed."""
 
 
-class Chores:
-    """What a thread is to do by the way, and files without a name that wait to be deleted."""
+class BackgroundTasks:
+    """Tasks for a background thread, and deletions that wait for their delay."""
 
     def __init__(self) -> None:
         self._at_once: list[SyncTask] = []
@@ -22,23 +22,20 @@ class Chores:
         self._room_wanted = False
         self._full_until = float("-inf")
 
-    def add(self, chores: Collection[SyncTask], delay_ms: int) -> None:
-        """Deletions wait so long, counted from the next `due` on; all else is due."""
-        for chore in chores:
-            if isinstance(chore, Deletion):
-                self._new.append((chore, delay_ms / 1000))
+    def add(self, tasks: Collection[SyncTask], delay_ms: int) -> None:
+        """Add tasks. A deletion waits for `delay_ms`, counted from the next `due`; any other task is due at once."""
+        for task in tasks:
+            if isinstance(task, Deletion):
+                self._new.append((task, delay_ms / 1000))
             else:
-                self._at_once.append(chore)
+                self._at_once.append(task)
 
     def make_room(self) -> None:
-        """The disk is full: nothing waits any more, nor does what comes within the next ten minutes."""
+        """The disk is full: all deletions are due, also those added within the next `FULL_SECONDS`."""
         self._room_wanted = True
 
     def due(self, seconds: float | None) -> list[SyncTask]:
-        """What is to be done now, at `seconds` of a monotonic clock; None for all, however long it was to wait.
-
-        Each is told of once.
-        """
+        """The tasks that are due at `seconds` of a monotonic clock; all of them for None. Returns each task once."""
         if self._room_wanted and seconds is not None:
             self._full_until, self._room_wanted = seconds + FULL_SECONDS, False
         due, self._at_once = self._at_once, []

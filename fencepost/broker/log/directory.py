@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Container, Iterable
 from pathlib import Path
 
 from fencepost.broker.log.config import LogConfig
-from fencepost.broker.log.deletions import FULL_DISK, Chores
+from fencepost.broker.log.deletions import FULL_DISK, BackgroundTasks
 from fencepost.broker.log.durability.flusher import Durability
 from fencepost.broker.log.durability.upkeep import sync_all
 from fencepost.broker.log.kept_offsets import KeptOffsets
@@ -80,7 +80,7 @@ class LogDirectory:
         self.lose: Callable[[PartitionLog, OSError], None] | None = None
         """Told of a log whose flush failed in `housekeep`; without it the failure is raised."""
         self._deletions = 0
-        self._chores = Chores()
+        self._background_tasks = BackgroundTasks()
         self._kept = KeptOffsets(store, self._unopened)
         if self.clean:
             store.remove(CLEAN_SHUTDOWN)
@@ -162,7 +162,7 @@ class LogDirectory:
         return self._open(tp, topic_id, config, only_topic)
 
     def delete(self, tp: TopicPartition) -> None:
-        """Delete a partition's log; no error if there is none. Its files go with the `chores`. Raises OSError."""
+        """Delete a partition's log; no error if there is none. `background_tasks` remove its files. Raises OSError."""
         log = self._logs.pop(tp, None)
         if log is not None:
             log.disown(f"{tp} was deleted", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -173,7 +173,7 @@ class LogDirectory:
         self._deletions += 1
         try:
             removals = self._log_store.delete(str(tp), long_name(tp, f".{identity}.{self._deletions}{DELETED}"))
-            self._chores.add(removals, self._default_config(tp.topic).file_delete_delay_ms)
+            self._background_tasks.add(removals, self._default_config(tp.topic).file_delete_delay_ms)
         except OSError:
             if str(tp) in self._log_store.names():
                 self._unopened.add(tp)  # what is left is a deleted topic's still: no new one may find it as its own
@@ -245,18 +245,18 @@ class LogDirectory:
         """A compaction came up to `offset`. A crash may lose the checkpoint: then more is compacted. Raises OSError."""
         self._kept.note_cleaned(tp, offset)
 
-    def chores(self, seconds: float | None = None) -> list[SyncTask]:
-        """What has come up for a thread to do and nobody waits for: freeing the space of what was deleted, snapshots
-        of very many producers. Each is told of once; what is not done is left to the next start.
+    def background_tasks(self, seconds: float | None = None) -> list[SyncTask]:
+        """The tasks for a background thread: freeing deleted files, large producer snapshots. Returns each task once.
 
-        What was deleted is told of file.delete.delay.ms later, by the monotonic `seconds`; at once without them.
+        A deletion is due after file.delete.delay.ms, by the monotonic `seconds`; at once if they are None. The next
+        start does what was not done.
         """
-        return self._chores.due(seconds)
+        return self._background_tasks.due(seconds)
 
     def make_room(self, error: OSError) -> None:
-        """Somebody could not write: if the disk is full, what was deleted goes with the next `chores`."""
+        """A write failed. If the disk is full, the next `background_tasks` remove what was deleted, without a delay."""
         if error.errno in FULL_DISK:
-            self._chores.make_room()
+            self._background_tasks.make_room()
 
     def write_checkpoints(self) -> None:
         """Put recovery points, log starts and high watermarks into Kafka's checkpoint files. Raises OSError."""
@@ -284,7 +284,7 @@ class LogDirectory:
         try:
             for log in self._logs.values():
                 log.close()
-            sync_all(self.chores())
+            sync_all(self.background_tasks())
             if not self._in_memory:
                 self.write_checkpoints()
                 if (self.clean or not self._unopened) and not any(log.offline for log in self._logs.values()):
@@ -350,7 +350,9 @@ class LogDirectory:
             recovery_point=ALL_TRUSTED if self.clean else recovery_point,
             durable_at_once=self._in_memory or self._durability == "os",
             log_start_files=self.log_start_files,
-            later=None if self._in_memory else lambda chores: self._chores.add(chores, log.config.file_delete_delay_ms),
+            later=None
+            if self._in_memory
+            else lambda tasks: self._background_tasks.add(tasks, log.config.file_delete_delay_ms),
             write_failed=self.make_room,
         )
         if loss_accepted:

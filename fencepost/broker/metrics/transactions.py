@@ -38,7 +38,7 @@ def transaction_metrics(node: _Broker) -> Iterator[Metric]:
         ("transactional_ids", "Transactional ids that are remembered", len(transactions.store)),
         ("producer_ids", "Different producer ids that partitions remember", _producer_ids(node)),
         ("transactions_completing", "Decided transactions that owe markers", transactions.completing),
-        ("transaction_stories", "Ids whose changes and refusals are kept for explanations", len(transactions.history)),
+        ("transaction_history", "Ids whose changes and refusals are kept for explanations", len(transactions.history)),
     ):
         yield GaugeMetricFamily(f"fencepost_{name}", text, value=value)
     yield GaugeMetricFamily(
@@ -70,17 +70,17 @@ def _ends(node: HasTransactions) -> Iterator[Metric]:
 
 
 def _refusals(node: HasTransactions) -> Iterator[Metric]:
-    stories = node.transactions.history
+    history = node.transactions.history
     fenced = CounterMetricFamily(
         "fencepost_producer_fenced", "Requests refused for a stale producer identity", labels=("reason",)
     )
-    for reason, count in sorted(stories.fenced_by.items(), key=lambda pair: pair[0].value):
+    for reason, count in sorted(history.fenced_by.items(), key=lambda pair: pair[0].value):
         fenced.add_metric((reason.value,), count)
     yield fenced
     refused = CounterMetricFamily(
         "fencepost_transaction_requests_refused", "Requests refused by code and reason", labels=("code", "reason")
     )
-    for (code, reason), count in sorted(stories.refused_by.items(), key=lambda pair: (pair[0][0], pair[0][1].value)):
+    for (code, reason), count in sorted(history.refused_by.items(), key=lambda pair: (pair[0][0], pair[0][1].value)):
         refused.add_metric((code.name, reason.value), count)
     yield refused
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from fencepost.client.admin.types import HeldBack, Holder, ProducerState, TransactionListing, TransactionStory
 
-NO_STORY = "unknown: only a fencepost broker reports it, and only since its start"
+NO_HISTORY = "unknown: only a fencepost broker reports it, and only since its start"
 
 
 def times_out(listing: "TransactionListing", now_ms: int) -> str:
@@ -32,20 +32,20 @@ def open_for(started: "datetime | None", now_ms: int) -> str:
 
 def client_of(story: "TransactionStory | None") -> str:
     """Whose transaction it is."""
-    if story is None:
-        return NO_STORY
-    host, client_id = story.writer_host or story.owner_host, story.writer_client_id or story.owner_client_id
+    if history is None:
+        return NO_HISTORY
+    host, client_id = history.writer_host or history.owner_host, history.writer_client_id or history.owner_client_id
     return f"{cell(client_id)} at {host}" if host else "not seen since the broker started"
 
 
 def describe_text(told: "TransactionListing", now_ms: int) -> str:
-    story = told.story
+    history = told.history
     facts = [
         ("transactional.id", cell(told.transactional_id)),
         ("state", told.state),
         ("producer", f"id {told.producer_id}, epoch {told.producer_epoch}"),
         ("timeout", "none (two-phase commit)" if told.timeout_ms == NO_TIMEOUT_MS else age(told.timeout_ms / 1000)),
-        ("client", client_of(story)),
+        ("client", client_of(history)),
     ]
     if told.started is not None:
         began_ms = round(told.started.timestamp() * 1000)
@@ -61,9 +61,9 @@ def describe_text(told: "TransactionListing", now_ms: int) -> str:
             )
         )
     lines = [f"{name:<18}{value}" for name, value in facts]
-    if story is not None and story.lines:
+    if history is not None and history.lines:
         lines += ["", "What happened, oldest first:"]
-        for line in story.lines:
+        for line in history.lines:
             times = f" ({line.times} times, last {moment(line.last_ms)})" if line.times > 1 else ""
             what = f"refused {line.code.name}" if line.code is not None else "changed"
             lines.append(f"  {moment(line.time_ms)}  {what}, {line.reason}{times}")
@@ -130,7 +130,7 @@ def _holder(holder: "Holder", now_ms: int) -> list[str]:
     facts = [
         ("open since", since),
         ("last write", f"{age((now_ms - producer.last_timestamp_ms) / 1000)} ago, by its records' timestamps"),
-        ("client", client_of(None if known is None else known.story) if known is not None else "unknown"),
+        ("client", client_of(None if known is None else known.history) if known is not None else "unknown"),
     ]
     if holder.verdict in (Verdict.HANGING, Verdict.UNOWNED):
         facts.append(("coordinator", reason(producer, known)))

@@ -117,7 +117,7 @@ def view_text(view: View, bootstrap: str) -> str:
             times_out(told, view.now_ms),
             len(told.partitions),
             places(told.blocks),
-            None if told.story is None else client_of(told.story),
+            None if told.history is None else client_of(told.history),
         )
         for told in view.open
     ]

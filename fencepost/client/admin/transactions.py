@@ -6,10 +6,10 @@ from typing import Any
 
 from fencepost.client.admin.requests import AdminRequests, ToBroker, ToCoordinator
 from fencepost.client.admin.types import (
+    HistoryEvent,
     ProducerState,
-    StoryLine,
+    TransactionHistory,
     TransactionListing,
-    TransactionStory,
     TransactionSummary,
 )
 from fencepost.client.errors import KafkaError, code_of
@@ -106,7 +106,7 @@ class TransactionAdmin:
             told.transaction_timeout_ms,
             datetime.fromtimestamp(started / 1000, UTC) if started >= 0 and partitions else None,
             partitions,
-            story=_story(told.story),
+            history=_history(told.history),
         )
         return listing._replace(blocks=await self._blocked(listing))
 
@@ -201,12 +201,12 @@ class TransactionAdmin:
         )
 
 
-def _story(told: Any) -> TransactionStory | None:
+def _history(told: Any) -> TransactionHistory | None:
     """What our tag of DescribeTransactions carries; None where it is not there."""
     if told is None:
         return None
     lines = tuple(
-        StoryLine(
+        HistoryEvent(
             line.time_ms,
             line.last_time_ms,
             line.times,
@@ -218,4 +218,4 @@ def _story(told: Any) -> TransactionStory | None:
         )
         for line in told.lines
     )
-    return TransactionStory(told.owner_client_id, told.owner_host, told.writer_client_id, told.writer_host, lines)
+    return TransactionHistory(told.owner_client_id, told.owner_host, told.writer_client_id, told.writer_host, lines)

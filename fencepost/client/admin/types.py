@@ -161,7 +161,7 @@ class TransactionSummary(NamedTuple):
     state: str
 
 
-class StoryLine(NamedTuple):
+class HistoryEvent(NamedTuple):
     """Something that happened to a transactional id: a change of its identity, or a request that was refused.
 
     `code` is what the refused client heard, None for a change; `reason` is one word, `text` one sentence. The same
@@ -178,7 +178,7 @@ class StoryLine(NamedTuple):
     text: str
 
 
-class TransactionStory(NamedTuple):
+class TransactionHistory(NamedTuple):
     """What only fencepost tells, as far as its process remembers: whose id it is, and what shut whom out.
 
     The owner made the newest identity (InitProducerId); the writer began or ended the last transaction. Both are empty
@@ -189,14 +189,14 @@ class TransactionStory(NamedTuple):
     owner_host: str
     writer_client_id: str
     writer_host: str
-    lines: tuple[StoryLine, ...]
+    lines: tuple[HistoryEvent, ...]
 
 
 class TransactionListing(NamedTuple):
     """One transactional id as its coordinator sees it.
 
     `started` is None and `partitions` empty while nothing is open. `blocks` are the partitions whose last stable offset
-    this transaction holds: read_committed readers wait there for it. `story` is None where the broker is not fencepost.
+    this transaction holds: read_committed readers wait there for it. `history` is None if the broker is not fencepost.
     """
 
     transactional_id: str
@@ -207,7 +207,7 @@ class TransactionListing(NamedTuple):
     started: datetime | None
     partitions: tuple[TopicPartition, ...]
     blocks: tuple[TopicPartition, ...] = ()
-    story: TransactionStory | None = None
+    history: TransactionHistory | None = None
 
 
 class ProducerState(NamedTuple):

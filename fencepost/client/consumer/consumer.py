@@ -18,7 +18,7 @@ from fencepost.client.consumer.subscriber import Subscriber
 from fencepost.client.errors import ConfigError
 from fencepost.client.facade import delegate
 from fencepost.client.group.group_client import GroupClient
-from fencepost.client.group.interest import Interest
+from fencepost.client.group.subscription import Subscription
 from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.topics import TopicPartition
 
@@ -90,7 +90,7 @@ class Consumer(Generic[K, V]):
                 self._cluster.release(self._purpose + suffix)
 
     @property
-    def subscription(self) -> Interest | None:
+    def subscription(self) -> Subscription | None:
         """The topics or the pattern that are subscribed to; None with `assign`, or without any."""
         return self._subscriber.subscription
 

@@ -14,8 +14,8 @@ from fencepost.client.errors import KafkaError, RetriableError
 from fencepost.client.group.classic import ClassicMembership
 from fencepost.client.group.group_client import GroupClient
 from fencepost.client.group.heartbeats import ConsumerMembership
-from fencepost.client.group.interest import Interest, interest_in
 from fencepost.client.group.membership import Membership
+from fencepost.client.group.subscription import Subscription, subscription_to
 from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.topics import TopicPartition
 
@@ -48,7 +48,7 @@ class Subscriber:
         self._fetcher = fetcher
         self._committer = committer
         self._progress = committer.progress
-        self.subscription = Interest(topics) if topics else None
+        self.subscription = Subscription(topics) if topics else None
         self.callbacks: dict[str, Told | None] = {
             "assigned": config.on_assigned,
             "revoked": config.on_revoked,
@@ -78,18 +78,18 @@ class Subscriber:
         callback raises ends the client's block. Raises ConfigError for a pattern that is none, RuntimeError after
         `assign`.
         """
-        interest = interest_in(topics, pattern)
+        subscription = subscription_to(topics, pattern)
         if self._chosen:
             raise RuntimeError("this consumer's partitions are assigned: unsubscribe first")
         for name, told in (("assigned", on_assigned), ("revoked", on_revoked), ("lost", on_lost)):
             if told is not None:
                 self.callbacks[name] = told
         self._progress.tracks_handled |= on_revoked is not None
-        self.subscription = interest
+        self.subscription = subscription
         if not self._progress.is_open:
             return
         if self._group.membership is not None:
-            self._group.membership.subscribe(interest)
+            self._group.membership.subscribe(subscription)
         else:
             self.end_tasks()
             self.begin_tasks()
@@ -147,8 +147,8 @@ class Subscriber:
 
     def begin_tasks(self) -> None:
         """Start what the subscription needs: a membership, or without a group a task that looks for new topics."""
-        interest = self.subscription
-        if interest is None:
+        subscription = self.subscription
+        if subscription is None:
             return
         if self._group.group_id is None:
             self._start(self._follow_topics)
@@ -156,7 +156,7 @@ class Subscriber:
         kind: type[Membership[Any]] = (
             ConsumerMembership if self._config.group_protocol == "consumer" else ClassicMembership
         )
-        membership = self._group.membership = kind(self._cluster, self._config, interest, self, self._purpose)
+        membership = self._group.membership = kind(self._cluster, self._config, subscription, self, self._purpose)
         for task in (membership.run, membership.beat, membership.watch):
             self._start(task)
 
@@ -171,12 +171,12 @@ class Subscriber:
 
     async def _follow_topics(self) -> None:
         """Without a group: all partitions of the topics, also those that come later."""
-        interest = self.subscription
-        assert interest is not None
+        subscription = self.subscription
+        assert subscription is not None
         backoff = self._cluster.policy.backoff()
         while True:
             try:
-                await self._look_at(interest)
+                await self._look_at(subscription)
             except RetriableError:
                 await backoff.pause()
                 continue
@@ -186,18 +186,18 @@ class Subscriber:
             backoff.reset()
             await trio.sleep(self._cluster.config.metadata_max_age_ms / 1000)
 
-    async def _look_at(self, interest: Interest) -> None:
-        await self._cluster.refresh(interest.topics if interest.pattern is None else None)
+    async def _look_at(self, subscription: Subscription) -> None:
+        await self._cluster.refresh(subscription.topics if subscription.pattern is None else None)
         known = self._cluster.topics
         wanted = {
             TopicPartition(name, number)
-            for name in interest.among(self._cluster)
+            for name in subscription.among(self._cluster)
             if name in known
             for number in range(len(known[name].partitions))
         }
         if new := wanted - self._fetcher.states.keys():
             self._committer.positions.assign([*self._fetcher.states, *sorted(new)])
-        if gone := frozenset(partition for partition in self._fetcher.states if not interest.fits(partition.topic)):
+        if gone := frozenset(partition for partition in self._fetcher.states if not subscription.fits(partition.topic)):
             self._put_down(gone)
 
     # -- what the group does

@@ -25,7 +25,7 @@ Place = tuple[bytes, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class DesiredSubscription:
     """What the program wants: topics by name, topics by RE2 pattern, which assignor of the broker."""
 
     topics: tuple[str, ...] = ()
@@ -34,21 +34,21 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class ConsumerHeartbeat:
     """One ConsumerGroupHeartbeat; None means that nothing changed since the last answer."""
 
     member_id: str
     epoch: int
-    wish: Wish | None = None
+    desired: DesiredSubscription | None = None
     owned: frozenset[Place] | None = None
 
     @property
     def is_full(self) -> bool:
         """It says everything, the rebalance timeout as well."""
-        return self.wish is not None and self.owned is not None
+        return self.desired is not None and self.owned is not None
 
 
-class BeatAnswer(NamedTuple):
+class HeartbeatResult(NamedTuple):
     """What it was answered; `assignment` None where it has not changed."""
 
     code: ErrorCode
@@ -60,11 +60,11 @@ class BeatAnswer(NamedTuple):
 class ConsumerMember:
     """One member of one group; `member_id` is its own choice, or empty where the broker is to choose (version 0)."""
 
-    def __init__(self, member_id: str, wish: Wish, instance_id: str | None = None) -> None:
+    def __init__(self, member_id: str, desired: DesiredSubscription, instance_id: str | None = None) -> None:
         self.member_id = member_id
         self.instance_id = instance_id
         self.epoch = JOIN
-        self.wish = wish
+        self.desired = desired
         self.waits_for_place = False
         """The static place is held by a predecessor that did not leave: until its session is over."""
         self._owned: dict[Place, TopicPartition] = {}
@@ -72,7 +72,7 @@ class ConsumerMember:
         self._names: dict[bytes, str] = {}
         self._lost = False
         self._failure: Fail | None = None
-        self._said_wish: Wish | None = None
+        self._said_desired: DesiredSubscription | None = None
         self._said_owned: frozenset[Place] | None = None
 
     @property
@@ -87,10 +87,10 @@ class ConsumerMember:
 
     @property
     def beat_is_due(self) -> bool:
-        """Something is to be said at once: a place in the group is wanted, partitions or the wish have changed."""
+        """Something is to be said at once: a place in the group is wanted, partitions or the desired have changed."""
         if not self.beats or self.waits_for_place:
             return False
-        return self.epoch == JOIN or self._said_wish != self.wish or self._said_owned != frozenset(self._owned)
+        return self.epoch == JOIN or self._said_desired != self.desired or self._said_owned != frozenset(self._owned)
 
     @property
     def has_lost(self) -> bool:
@@ -122,26 +122,26 @@ class ConsumerMember:
         name = self._names.get(place[0])
         return None if name is None else TopicPartition(name, place[1])
 
-    def beat(self) -> Beat:
+    def beat(self) -> ConsumerHeartbeat:
         owned = frozenset(self._owned)
         if self.epoch == JOIN:
-            return Beat(self.member_id, JOIN, self.wish, frozenset())
-        return Beat(
+            return ConsumerHeartbeat(self.member_id, JOIN, self.desired, frozenset())
+        return ConsumerHeartbeat(
             self.member_id,
             self.epoch,
-            None if self._said_wish == self.wish else self.wish,
+            None if self._said_desired == self.desired else self.desired,
             None if self._said_owned == owned else owned,
         )
 
-    def goodbye(self) -> Beat | None:
+    def goodbye(self) -> ConsumerHeartbeat | None:
         """The heartbeat that leaves the group; None where the member is in none."""
         if self.epoch == JOIN:
             return None
-        return Beat(self.member_id, LEAVE if self.instance_id is None else LEAVE_FOR_A_WHILE)
+        return ConsumerHeartbeat(self.member_id, LEAVE if self.instance_id is None else LEAVE_FOR_A_WHILE)
 
     # -- what became of it
 
-    def answered(self, sent: Beat, answer: BeatAnswer) -> None:
+    def answered(self, sent: ConsumerHeartbeat, answer: HeartbeatResult) -> None:
         """A heartbeat was answered; what was sent in another epoch says nothing any more."""
         if sent.epoch != self.epoch or self._failure is not None or not self.beats:
             return
@@ -150,8 +150,8 @@ class ConsumerMember:
         if code is ErrorCode.NONE:
             self.member_id = answer.member_id or self.member_id
             self.epoch = answer.epoch
-            if sent.wish is not None:
-                self._said_wish = sent.wish
+            if sent.desired is not None:
+                self._said_desired = sent.desired
             if sent.owned is not None:
                 self._said_owned = sent.owned
             if answer.assignment is not None:
@@ -168,7 +168,7 @@ class ConsumerMember:
 
     def unanswered(self) -> None:
         """Nobody knows whether a heartbeat arrived: say everything again with the next one."""
-        self._said_wish = self._said_owned = None
+        self._said_desired = self._said_owned = None
 
     def named(self, names: Mapping[bytes, str]) -> None:
         self._names.update(names)
@@ -191,8 +191,8 @@ class ConsumerMember:
             if partition in partitions and partition is not None:
                 self._owned[place] = partition
 
-    def subscribe(self, wish: Wish) -> None:
-        self.wish = wish
+    def subscribe(self, desired: DesiredSubscription) -> None:
+        self.desired = desired
 
     def refused(self, epoch: int, code: ErrorCode) -> None:
         if epoch == self.epoch and code in _FENCED:

@@ -11,8 +11,8 @@ from fencepost.client.core.classic_member import NO_GENERATION, ClassicMember, J
 from fencepost.client.core.group_steps import EXPELLED, Deal, Join, Step, Sync
 from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import KafkaError, RetriableError, code_of
-from fencepost.client.group.interest import Interest
 from fencepost.client.group.membership import Membership, Reader
+from fencepost.client.group.subscription import Subscription
 from fencepost.client.network.cluster import Cluster
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.messages.api11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
@@ -30,11 +30,11 @@ class ClassicMembership(Membership[ClassicMember]):
     """Moves a ClassicMember on."""
 
     def __init__(
-        self, cluster: Cluster, config: ConsumerConfig, interest: Interest, reader: Reader, purpose: str
+        self, cluster: Cluster, config: ConsumerConfig, subscription: Subscription, reader: Reader, purpose: str
     ) -> None:
-        super().__init__(cluster, config, interest, reader, purpose)
+        super().__init__(cluster, config, subscription, reader, purpose)
         offered = strategies(config.partition_assignment_strategy)
-        self._machine = ClassicMember(offered, interest.topics, config.group_instance_id)
+        self._machine = ClassicMember(offered, subscription.topics, config.group_instance_id)
         self._looked_at = -float("inf")
 
     def _identity(self) -> tuple[int, str]:
@@ -47,7 +47,7 @@ class ClassicMembership(Membership[ClassicMember]):
 
     def _subscribed(self) -> None:
         self._looked_at = -float("inf")
-        self._machine.subscribe(self._interest.among(self._cluster))
+        self._machine.subscribe(self._subscription.among(self._cluster))
 
     def _expel(self, reason: str) -> None:
         self._machine.expelled(reason)
@@ -75,7 +75,7 @@ class ClassicMembership(Membership[ClassicMember]):
         return self._config.max_poll_interval_ms / 1000 + _JOIN_SLACK_S
 
     async def _join(self, step: Join) -> None:
-        if self._interest.pattern is not None:
+        if self._subscription.pattern is not None:
             await self._look_for_topics()
             again = self._machine.step()  # the pattern may fit other topics than it did
             if not isinstance(again, Join):
@@ -147,7 +147,7 @@ class ClassicMembership(Membership[ClassicMember]):
             await trio.sleep(self._config.heartbeat_interval_ms / 1000)
             if self._machine.beats and not self._away:
                 try:
-                    await self._beat_once()
+                    await self._heartbeat_once()
                     await self._look_around()
                 except RetriableError:
                     continue  # the session timeout, which is the broker's, decides how long this may go on
@@ -155,7 +155,7 @@ class ClassicMembership(Membership[ClassicMember]):
                     self._give_way(error)
                 self._happened()
 
-    async def _beat_once(self) -> None:
+    async def _heartbeat_once(self) -> None:
         machine = self._machine
         generation = machine.generation
         answer = await self._ask(
@@ -171,7 +171,7 @@ class ClassicMembership(Membership[ClassicMember]):
 
     async def _look_around(self) -> None:
         """New topics that a pattern fits; and for the leader, whether any topic of the group has changed."""
-        if self._interest.pattern is not None:
+        if self._subscription.pattern is not None:
             await self._look_for_topics()
         if watched := self._machine.watched:
             if any(self._cluster.is_stale(topic) for topic in watched):
@@ -183,7 +183,7 @@ class ClassicMembership(Membership[ClassicMember]):
         if now - self._looked_at >= self._cluster.config.metadata_max_age_ms / 1000:
             await self._cluster.refresh(None)
             self._looked_at = now
-            self._machine.subscribe(self._interest.among(self._cluster))
+            self._machine.subscribe(self._subscription.among(self._cluster))
 
     async def _say_goodbye(self, reason: str) -> None:
         member_id = self._machine.member_id

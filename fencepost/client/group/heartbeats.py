@@ -6,12 +6,19 @@ from functools import partial
 import trio
 
 from fencepost.client.config import ConsumerConfig
-from fencepost.client.core.consumer_member import JOIN, Beat, BeatAnswer, ConsumerMember, Place, Wish
+from fencepost.client.core.consumer_member import (
+    JOIN,
+    ConsumerHeartbeat,
+    ConsumerMember,
+    DesiredSubscription,
+    HeartbeatResult,
+    Place,
+)
 from fencepost.client.core.group_steps import Resolve, Step
 from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import FencedError, KafkaError, RetriableError, code_of
-from fencepost.client.group.interest import Interest
 from fencepost.client.group.membership import Membership, Reader
+from fencepost.client.group.subscription import Subscription
 from fencepost.client.network.cluster import ByVersion, Cluster
 from fencepost.protocol.api_keys import ApiKey
 from fencepost.protocol.errors import ErrorCode
@@ -24,19 +31,19 @@ _PATTERN_SINCE = OWN_ID_SINCE = 1
 _FIRST_INTERVAL_S = 1.0
 
 
-def _wish(interest: Interest, assignor: str | None) -> Wish:
-    return Wish(tuple(sorted(interest.topics)), interest.pattern, assignor)
+def _desired_subscription(subscription: Subscription, assignor: str | None) -> DesiredSubscription:
+    return DesiredSubscription(tuple(sorted(subscription.topics)), subscription.pattern, assignor)
 
 
 class ConsumerMembership(Membership[ConsumerMember]):
     """Moves a ConsumerMember on."""
 
     def __init__(
-        self, cluster: Cluster, config: ConsumerConfig, interest: Interest, reader: Reader, purpose: str
+        self, cluster: Cluster, config: ConsumerConfig, subscription: Subscription, reader: Reader, purpose: str
     ) -> None:
-        super().__init__(cluster, config, interest, reader, purpose)
-        wish = _wish(interest, config.group_remote_assignor)
-        self._machine = ConsumerMember("", wish, config.group_instance_id)
+        super().__init__(cluster, config, subscription, reader, purpose)
+        desired = _desired_subscription(subscription, config.group_remote_assignor)
+        self._machine = ConsumerMember("", desired, config.group_instance_id)
         chance = bytes(int(cluster.random.random() * 256) for _ in range(16))
         self._own_id = base64.urlsafe_b64encode(chance).decode().rstrip("=")
         self._interval_s = _FIRST_INTERVAL_S
@@ -47,7 +54,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
         return (-1, "") if machine.epoch == JOIN else (machine.epoch, machine.member_id)
 
     def _subscribed(self) -> None:
-        self._machine.subscribe(_wish(self._interest, self._config.group_remote_assignor))
+        self._machine.subscribe(_desired_subscription(self._subscription, self._config.group_remote_assignor))
 
     def _expel(self, reason: str) -> None:
         self._machine.expelled()
@@ -65,7 +72,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
     async def _learn_names(self, topic_ids: frozenset[bytes]) -> None:
         names = self._cluster.names
         if not topic_ids <= names.keys():
-            await self._cluster.refresh(self._interest.topics if self._interest.pattern is None else None)
+            await self._cluster.refresh(self._subscription.topics if self._subscription.pattern is None else None)
         self._machine.named({topic_id: names[topic_id] for topic_id in topic_ids if topic_id in names})
         if not topic_ids & names.keys():
             await self._backoff.pause()  # made a moment ago, or gone again: the next heartbeat tells
@@ -78,7 +85,7 @@ class ConsumerMembership(Membership[ConsumerMember]):
                 await self._pause()
             if self._machine.beats and not self._away:
                 try:
-                    await self._beat_once()
+                    await self._heartbeat_once()
                 except RetriableError:
                     self._machine.unanswered()
                     await self._backoff.pause()
@@ -92,19 +99,19 @@ class ConsumerMembership(Membership[ConsumerMember]):
             while self._away or not self._machine.beat_is_due:
                 await self._wake.wait()
 
-    async def _beat_once(self) -> None:
+    async def _heartbeat_once(self) -> None:
         sent = self._machine.beat()
         answer = await self._ask(
             ByVersion(ApiKey.CONSUMER_GROUP_HEARTBEAT, partial(self._request, sent)),
             purpose=self._purpose,
-            at_least=_PATTERN_SINCE if self._interest.pattern is not None else 0,
+            at_least=_PATTERN_SINCE if self._subscription.pattern is not None else 0,
         )
         code = code_of(answer.error_code)
         assigned: frozenset[Place] | None = None
         if answer.assignment is not None:
             topics = answer.assignment.topic_partitions
             assigned = frozenset((bytes(topic.topic_id), number) for topic in topics for number in topic.partitions)
-        self._machine.answered(sent, BeatAnswer(code, answer.member_id, answer.member_epoch, assigned))
+        self._machine.answered(sent, HeartbeatResult(code, answer.member_id, answer.member_epoch, assigned))
         if answer.heartbeat_interval_ms > 0:
             self._interval_s = answer.heartbeat_interval_ms / 1000
         if code is ErrorCode.NONE:
@@ -113,9 +120,9 @@ class ConsumerMembership(Membership[ConsumerMember]):
             await self._backoff.pause()
         self._mind_the_place(answer.error_message)
 
-    def _request(self, sent: Beat, version: int) -> ConsumerGroupHeartbeatRequest:
-        wish = sent.wish
-        pattern = None if wish is None else wish.pattern or ""
+    def _request(self, sent: ConsumerHeartbeat, version: int) -> ConsumerGroupHeartbeatRequest:
+        desired = sent.desired
+        pattern = None if desired is None else desired.pattern or ""
         member_id = sent.member_id or (self._own_id if version >= OWN_ID_SINCE else "")
         return ConsumerGroupHeartbeatRequest(
             group_id=self.group_id,
@@ -123,9 +130,9 @@ class ConsumerMembership(Membership[ConsumerMember]):
             member_epoch=sent.epoch,
             instance_id=self._config.group_instance_id,
             rebalance_timeout_ms=self._config.max_poll_interval_ms if sent.is_full else -1,
-            subscribed_topic_names=None if wish is None else list(wish.topics),
+            subscribed_topic_names=None if desired is None else list(desired.topics),
             subscribed_topic_regex=pattern if version >= _PATTERN_SINCE else None,
-            server_assignor=None if wish is None else wish.assignor,
+            server_assignor=None if desired is None else desired.assignor,
             topic_partitions=None if sent.owned is None else _by_topic(sent.owned),
         )
 

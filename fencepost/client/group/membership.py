@@ -17,7 +17,7 @@ from fencepost.client.config import ConsumerConfig
 from fencepost.client.core.group_steps import Fail, GiveUp, Step, Take
 from fencepost.client.core.group_types import GroupMetadata
 from fencepost.client.errors import FatalError, KafkaError, RetriableError, code_of, error_for
-from fencepost.client.group.interest import Interest
+from fencepost.client.group.subscription import Subscription
 from fencepost.client.network.cluster import GROUP, Cluster, Request
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.schema import ResponseValue
@@ -69,12 +69,12 @@ class Membership(ABC, Generic[M]):
     _machine: M
 
     def __init__(
-        self, cluster: Cluster, config: ConsumerConfig, interest: Interest, reader: Reader, purpose: str
+        self, cluster: Cluster, config: ConsumerConfig, subscription: Subscription, reader: Reader, purpose: str
     ) -> None:
         assert config.group_id is not None
         self._cluster = cluster
         self._config = config
-        self._interest = interest
+        self._subscription = subscription
         self._reader = reader
         self._purpose = purpose
         self.group_id = config.group_id
@@ -120,8 +120,8 @@ class Membership(ABC, Generic[M]):
         while (self._wants_rest or self._machine.has_lost) and not self._ended:
             await self._moved.wait()
 
-    def subscribe(self, interest: Interest) -> None:
-        self._interest = interest
+    def subscribe(self, subscription: Subscription) -> None:
+        self._subscription = subscription
         self._subscribed()
         self._happened()
 

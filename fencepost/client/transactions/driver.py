@@ -171,7 +171,7 @@ def error_for_outcome(told: Told, last: KafkaError | None, what: str) -> KafkaEr
     return error
 
 
-class Doubt:
+class UnknownOutcome:
     """Tells the machine that a request may have been carried out, or may yet be, although no answer says so."""
 
     def __init__(self, driver: TransactionDriver) -> None:

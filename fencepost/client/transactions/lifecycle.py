@@ -19,7 +19,7 @@ from fencepost.client.producer.accumulator import Batch
 from fencepost.client.producer.appender import Appender
 from fencepost.client.producer.producer import NO_LIMIT
 from fencepost.client.producer.sender import Sender
-from fencepost.client.transactions.driver import Doubt, TransactionDriver, error_for_outcome, may_begin
+from fencepost.client.transactions.driver import TransactionDriver, UnknownOutcome, error_for_outcome, may_begin
 from fencepost.client.transactions.open_transaction import OpenTransaction, PreparedTransaction
 from fencepost.client.transactions.requests import TransactionLink
 from fencepost.protocol.errors import ErrorCode
@@ -216,7 +216,7 @@ class TransactionManager:
                 async def attempt(some: list[TopicPartition] = some) -> None:
                     if transaction.error is not None:  # meanwhile: these must not become part of the next one
                         raise transaction.error
-                    with Doubt(self._driver):
+                    with UnknownOutcome(self._driver):
                         await self._link.add_partitions(self._driver.state.producer, some)
 
                 await self._policy.run(attempt, what="adding partitions to the transaction")
@@ -243,11 +243,11 @@ class TransactionManager:
         self, transaction: OpenTransaction, group: GroupMetadata, offsets: Mapping[TopicPartition, CommittedOffset]
     ) -> None:
         async def add() -> None:
-            with Doubt(self._driver):
+            with UnknownOutcome(self._driver):
                 await self._link.add_offsets(self._driver.state.producer, group.group_id)
 
         async def commit() -> None:
-            with Doubt(self._driver):
+            with UnknownOutcome(self._driver):
                 await self._link.commit_offsets(self._driver.state.producer, group, offsets, tv2=transaction.tv2)
 
         try:

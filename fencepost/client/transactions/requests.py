@@ -42,7 +42,7 @@ R = TypeVar("R", bound=ResponseValue)
 _LOG = logging.getLogger(__name__)
 
 
-class Spoken(NamedTuple):
+class NegotiatedVersions(NamedTuple):
     """What the cluster can do for a transaction that begins now."""
 
     tv2: bool
@@ -72,7 +72,7 @@ class TransactionLink:
         self.node: int | None = None
         """Who was asked last."""
 
-    async def spoken(self) -> Spoken:
+    async def spoken(self) -> NegotiatedVersions:
         """Which protocol the cluster has now; asked at each begin, so a change is noticed between two transactions.
 
         TV2 where the coordinator has transaction.version 2 finalized and speaks all three requests of it (row T16).
@@ -87,7 +87,7 @@ class TransactionLink:
             self._negotiated_at = trio.current_time()
         return self._spoken_by(connection)
 
-    def spoken_now(self) -> Spoken | None:
+    def spoken_now(self) -> NegotiatedVersions | None:
         """The same without asking anybody, or None where somebody has to be asked."""
         connection = self._coordinator
         if connection is None or connection.closed or self._is_old():
@@ -98,13 +98,13 @@ class TransactionLink:
         return trio.current_time() - self._negotiated_at >= self._cluster.config.metadata_max_age_ms / 1000
 
     @staticmethod
-    def _spoken_by(connection: Connection) -> Spoken:
+    def _spoken_by(connection: Connection) -> NegotiatedVersions:
         def reaches(key: ApiKey, version: int) -> bool:
             return connection.versions.get(key, (0, -1))[1] >= version
 
         new_enough = all(reaches(key, version) for key, version in _TV2_SINCE.items())
         tv2 = connection.features.get(FEATURE, 0) >= 2 and new_enough
-        return Spoken(tv2, reaches(ApiKey.INIT_PRODUCER_ID, BUMPS_SINCE))
+        return NegotiatedVersions(tv2, reaches(ApiKey.INIT_PRODUCER_ID, BUMPS_SINCE))
 
     # -- what the machine asks
 

@@ -35,7 +35,7 @@ ShardT = TypeVar("ShardT", contravariant=True)
 TimerT = TypeVar("TimerT", contravariant=True)
 
 
-class Duties(Protocol[ShardT, TimerT]):
+class RuntimeHooks(Protocol[ShardT, TimerT]):
     """What a coordinator does beside deciding."""
 
     def loaded(self, shard: ShardT) -> None:
@@ -65,7 +65,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         logs: CoordinatorLogs,
         clock: Clock,
         machine: Machine[StateT, RecordT],
-        duties: Duties[Shard[StateT, RecordT], KeyT],
+        hooks: RuntimeHooks[Shard[StateT, RecordT], KeyT],
         timer_interval_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """`timer_interval_s`: how long the watch over the timers sleeps at least."""
@@ -75,7 +75,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         self._count = logs.count
         self._clock = clock
         self._machine = machine
-        self._duties = duties
+        self._hooks = hooks
         self._timer_interval_s = timer_interval_s
         self._shards: dict[int, Shard[StateT, RecordT]] = {}
         self._by_id: dict[str, Shard[StateT, RecordT]] = {}
@@ -161,7 +161,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         else:
             if found is not None:
                 self._open(shard, *found)
-                self._duties.loaded(shard)
+                self._hooks.loaded(shard)
         finally:
             if self._loading.get(partition) is attempt:
                 self._end_loading(partition)
@@ -223,12 +223,12 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
 
     def _close(self, shard: Shard[StateT, RecordT], code: ErrorCode, why: str) -> None:
         if not shard.refusal:
-            self._duties.unloading(shard, code)
+            self._hooks.unloading(shard, code)
             if code is ErrorCode.NOT_COORDINATOR:
                 self._catch_up(shard)
         self._superseded.discard(shard.partition)
         shard.close(code, why)
-        self.timers.stop_all(lambda timer: self.partition_for(self._duties.id_of(timer)) == shard.partition)
+        self.timers.stop_all(lambda timer: self.partition_for(self._hooks.id_of(timer)) == shard.partition)
         self._end_loading(shard.partition)
 
     def _end_loading(self, partition: int) -> None:
@@ -259,7 +259,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
         producer: ProducerTag | None = None,
         decided: Callable[[Decision[RecordT, ReplyT, EffectT]], None] = lambda decision: None,
     ) -> Decision[RecordT, ReplyT, EffectT]:
-        """Run a command against the shard of an id; return when its reply may leave and its duties may begin.
+        """Run a command against the shard of an id; return when its reply may leave and its follow-ups may begin.
 
         `decided` is called when the decision is in the log, and before it is durable. A command whose append another
         writer overtook is decided again, on what is in the log then; but not that of a transaction (`producer`), which
@@ -301,7 +301,7 @@ class CoordinatorRuntime(Generic[StateT, RecordT, KeyT]):
     async def _watch_timers(self) -> None:
         while True:
             for key in self.timers.due(self._clock.monotonic()):
-                await self._duties.expire(key)
+                await self._hooks.expire(key)
             self._earlier_timer = trio.Event()
             deadline = self.timers.next_deadline()
             delay_s = math.inf

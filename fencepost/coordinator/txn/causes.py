@@ -130,7 +130,7 @@ class Refusal:
 
 
 @dataclass(slots=True)
-class Story:
+class IdHistory:
     """What happened to one transactional id (or producer id) while this process ran; only the last of it is kept."""
 
     owner: Caller | None = None
@@ -185,18 +185,18 @@ def told(change: Change) -> str:
             return f"{change.by} took the id over at {iso(change.at_ms)} as {now}{what}"
 
 
-def explain(state: TxnState, story: Story | None, shown: Identity | None, error: ErrorCode) -> Cause:
+def explain(state: TxnState, history: IdHistory | None, shown: Identity | None, error: ErrorCode) -> Cause:
     """Why somebody who showed this identity (None: a newcomer) hears `error` of an id in `state`. Pure."""
     if error is ErrorCode.CONCURRENT_TRANSACTIONS:
         return Cause(Reason.COMPLETING, f"the transaction before is in {state.name} and lacks markers")
     if isinstance(state, Dead):
-        expired = next((c for c in reversed(story.changes) if c.reason is Reason.EXPIRED), None) if story else None
+        expired = next((c for c in reversed(history.changes) if c.reason is Reason.EXPIRED), None) if history else None
         if expired is not None:
             return Cause(Reason.EXPIRED, told(expired))
         return Cause(Reason.UNKNOWN_ID, "the transactional id is not known: never initialised, or forgotten unused")
     if shown is None or shown == holder(state):
         return _of_current(state)
-    return _of_stale(state, story, shown)
+    return _of_stale(state, history, shown)
 
 
 def _of_current(state: TxnState) -> Cause:
@@ -219,12 +219,12 @@ def _of_current(state: TxnState) -> Cause:
             return Cause(Reason.NOTHING_OPEN, "no transaction was begun since InitProducerId")
 
 
-def _of_stale(state: TxnState, story: Story | None, shown: Identity) -> Cause:
+def _of_stale(state: TxnState, history: IdHistory | None, shown: Identity) -> Cause:
     """Somebody else is current: by the first change after which this identity was not."""
     assert not isinstance(state, Dead)
     producer_id, epoch = shown
-    ended = story.ended if story is not None else None
-    for change in story.changes if story is not None else ():
+    ended = history.ended if history is not None else None
+    for change in history.changes if history is not None else ():
         if change.before[0] == producer_id and change.before[1] >= epoch:
             if change.before[1] == epoch:
                 return Cause(change.reason, told(change))

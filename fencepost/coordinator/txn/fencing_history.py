@@ -13,9 +13,9 @@ from fencepost.coordinator.txn.causes import (
     Cause,
     Change,
     Identity,
+    IdHistory,
     Reason,
     Refusal,
-    Story,
     explain,
     is_tool,
     request_of,
@@ -34,7 +34,7 @@ from fencepost.protocol.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 IDS_KEPT = 10_000
-"""Ids with a story at once; of the one untouched for longest it is forgotten. Some KiB each at most."""
+"""Ids with a history at once; of the one untouched for longest it is forgotten. Some KiB each at most."""
 FENCING = frozenset(
     {ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.PRODUCER_FENCED}
 )
@@ -52,16 +52,16 @@ class FencingHistory:
         """How many requests were refused, by code and reason."""
         self._clock = clock
         self._max = ids_max
-        self._stories: OrderedDict[str | int, Story] = OrderedDict()
+        self._histories: OrderedDict[str | int, IdHistory] = OrderedDict()
         self._ending: dict[str, Reason] = {}
         """Why the transactions that are being completed were aborted, where it was not their holder's wish."""
 
     def __len__(self) -> int:
-        return len(self._stories)
+        return len(self._histories)
 
-    def of(self, key: str | int) -> Story | None:
+    def of(self, key: str | int) -> IdHistory | None:
         """What is remembered of an id."""
-        return self._stories.get(key)
+        return self._histories.get(key)
 
     @property
     def fenced_by(self) -> Counter[Reason]:
@@ -76,11 +76,11 @@ class FencingHistory:
 
     def went_on(self, transactional_id: str, command: Command, caller: Caller | None) -> None:
         """A record of an id was written because its holder added partitions or ended a transaction."""
-        story = self._story(transactional_id)
-        story.writer = caller
+        history = self._history_of(transactional_id)
+        history.writer = caller
         if isinstance(command, EndTxn):
             shown = (command.producer_id, command.epoch)
-            story.ended = (self._clock.now_ms(), shown, command.commit, caller)
+            history.ended = (self._clock.now_ms(), shown, command.commit, caller)
 
     def gave_way(
         self,
@@ -91,27 +91,27 @@ class FencingHistory:
         caller: Caller | None,
     ) -> None:
         """A record of an id was written because somebody asked for its identity, or its transaction was late."""
-        story = self._story(transactional_id)
-        self._stories.move_to_end(transactional_id)
+        history = self._history_of(transactional_id)
+        self._histories.move_to_end(transactional_id)
         aborted = isinstance(after, PrepareAbort)
         reason = _reason(command, after, caller)
         if aborted:
             self._ending[transactional_id] = reason
         if isinstance(after, Empty | Ongoing):
-            story.owner, story.writer = caller, None
+            history.owner, history.writer = caller, None
         if not isinstance(before, Dead) and not isinstance(after, Dead) and holder(before) != holder(after):
             change = Change(self._clock.now_ms(), reason, holder(before), holder(after), request_of(caller), aborted)
-            if caller is not None and story.aborting is caller:  # one request: first the abort, then the grant
-                change = replace(story.changes.pop(), after=change.after)
-            story.changes.append(change)
-            story.aborting = caller if aborted else None
+            if caller is not None and history.aborting is caller:  # one request: first the abort, then the grant
+                change = replace(history.changes.pop(), after=change.after)
+            history.changes.append(change)
+            history.aborting = caller if aborted else None
 
     def expired(self, tombstones: Iterable[TxnRecord]) -> None:
         """These ids are forgotten, for they were long unused."""
         for record in tombstones:
-            story = self._story(record.transactional_id)
-            story.owner = story.writer = story.ended = None
-            story.changes.append(Change(self._clock.now_ms(), Reason.EXPIRED, NOBODY, NOBODY, "", aborted=False))
+            history = self._history_of(record.transactional_id)
+            history.owner = history.writer = history.ended = None
+            history.changes.append(Change(self._clock.now_ms(), Reason.EXPIRED, NOBODY, NOBODY, "", aborted=False))
 
     def decided_before(self, transactional_id: str) -> None:
         """A transaction that is being completed was decided before this process began."""
@@ -164,16 +164,16 @@ class FencingHistory:
         """Remember one refusal, count it, and log it unless the same one was logged before."""
         code = error if caller is None else wire_codes.told(caller.api_key, caller.api_version, error)
         self.refused_by[code, cause.reason] += 1
-        story = self._story(key)
+        history = self._history_of(key)
         now_ms = self._clock.now_ms()
         client_id, host = (caller.client_id, caller.client_host) if caller is not None else (None, "")
         who = request_of(caller)
-        for known in story.refusals:
+        for known in history.refusals:
             if (known.code, known.shown, known.by, known.cause.reason) == (code, shown, who, cause.reason):
                 known.times += 1
                 known.last_ms = now_ms
                 return
-        story.refusals.append(Refusal(now_ms, code, who, client_id, host, shown, cause, last_ms=now_ms))
+        history.refusals.append(Refusal(now_ms, code, who, client_id, host, shown, cause, last_ms=now_ms))
         logger.warning(
             "refused %s=%r code=%s request=%s identity=%d:%d reason=%s because %s",
             "transactional_id" if isinstance(key, str) else "producer_id",
@@ -185,13 +185,13 @@ class FencingHistory:
             cause.text,
         )
 
-    def _story(self, key: str | int) -> Story:
-        story = self._stories.get(key)
-        if story is None:
-            if len(self._stories) >= self._max:
-                self._stories.popitem(last=False)
-            story = self._stories[key] = Story()
-        return story
+    def _history_of(self, key: str | int) -> IdHistory:
+        history = self._histories.get(key)
+        if history is None:
+            if len(self._histories) >= self._max:
+                self._histories.popitem(last=False)
+            history = self._histories[key] = IdHistory()
+        return history
 
 
 def _reason(command: InitProducerId | TimeOut, after: TxnState, caller: Caller | None) -> Reason:

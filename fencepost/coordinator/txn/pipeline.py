@@ -33,7 +33,7 @@ class RequestPipeline:
         self, store: TxnStore, history: FencingHistory, completions: Completions, producer_ids: ProducerIdSource
     ) -> None:
         self.nursery: trio.Nursery | None = None
-        """Where duties are carried out; None while nothing is answered."""
+        """Where follow-ups are carried out; None while nothing is answered."""
         self._store = store
         self.history = history
         """Why requests were refused, and who took whose identity."""
@@ -109,7 +109,7 @@ class RequestPipeline:
     def decide(
         self, transactional_id: str, command: Command, caller: Caller | None = None
     ) -> tuple[TxnDecision, Ticket]:
-        """One decision, with its duties begun before any other task runs. Raises LogWriteFailed."""
+        """One decision, with its follow-ups begun before any other task runs. Raises LogWriteFailed."""
         if isinstance(command, OF_IDENTITY):
             before = self._store.state_of(transactional_id)
             decision, ticket = self._store.decide(transactional_id, command)

@@ -18,8 +18,8 @@ TopicData = Struct(
     "partitions" / Array(Int32),
 )
 
-StoryLine = Struct(
-    "StoryLine",
+HistoryEvent = Struct(
+    "HistoryEvent",
     "time_ms" / Int64,
     "last_time_ms" / Int64,
     "times" / Int32,
@@ -30,13 +30,13 @@ StoryLine = Struct(
     "text" / String,
 )
 
-TransactionStory = Struct(
-    "TransactionStory",
+TransactionHistory = Struct(
+    "TransactionHistory",
     "owner_client_id" / String,
     "owner_host" / String,
     "writer_client_id" / String,
     "writer_host" / String,
-    "lines" / Array(StoryLine),
+    "lines" / Array(HistoryEvent),
 )
 
 TransactionState = Struct(
@@ -49,7 +49,7 @@ TransactionState = Struct(
     "producer_id" / Int64,
     "producer_epoch" / Int16,
     "topics" / Array(TopicData),
-    "story" / Since(0, TransactionStory, tag=1000),
+    "history" / Since(0, TransactionHistory, tag=1000),
 )
 
 DescribeTransactionsResponse = Response(

@@ -12,7 +12,7 @@ class TopicData(Value):
     partitions: list[int]
     def __init__(self, *, topic: str = ..., partitions: list[int] = ...) -> None: ...
 
-class StoryLine(Value):
+class HistoryEvent(Value):
     time_ms: int
     last_time_ms: int
     times: int
@@ -34,12 +34,12 @@ class StoryLine(Value):
         text: str = ...,
     ) -> None: ...
 
-class TransactionStory(Value):
+class TransactionHistory(Value):
     owner_client_id: str
     owner_host: str
     writer_client_id: str
     writer_host: str
-    lines: list[StoryLine]
+    lines: list[HistoryEvent]
     def __init__(
         self,
         *,
@@ -47,7 +47,7 @@ class TransactionStory(Value):
         owner_host: str = ...,
         writer_client_id: str = ...,
         writer_host: str = ...,
-        lines: list[StoryLine] = ...,
+        lines: list[HistoryEvent] = ...,
     ) -> None: ...
 
 class TransactionState(Value):
@@ -59,7 +59,7 @@ class TransactionState(Value):
     producer_id: int
     producer_epoch: int
     topics: list[TopicData]
-    story: TransactionStory | None
+    history: TransactionHistory | None
     def __init__(
         self,
         *,
@@ -71,7 +71,7 @@ class TransactionState(Value):
         producer_id: int = ...,
         producer_epoch: int = ...,
         topics: list[TopicData] = ...,
-        story: TransactionStory | None = ...,
+        history: TransactionHistory | None = ...,
     ) -> None: ...
 
 class DescribeTransactionsResponse(ResponseValue):

@@ -9,11 +9,11 @@ from fencepost.cli.plain_text import age, cell, json_value, moment, table
 from fencepost.cli.txn.text import describe_text, why_text
 from fencepost.client.admin.types import (
     HeldBack,
+    HistoryEvent,
     Holder,
     ProducerState,
-    StoryLine,
+    TransactionHistory,
     TransactionListing,
-    TransactionStory,
     Verdict,
 )
 from fencepost.client.admin.why import NO_TIMEOUT_MS
@@ -24,12 +24,12 @@ NOW_MS = 1_700_000_060_000
 BEGAN = datetime.fromtimestamp(1_700_000_000, UTC)
 T3 = TopicPartition("orders", 3)
 PRODUCER = ProducerState(17, 4, 9, 1_700_000_030_000, -1, 1042)
-STORY = TransactionStory("billing", "10.0.0.7", "billing", "10.0.0.7", ())
+HISTORY = TransactionHistory("billing", "10.0.0.7", "billing", "10.0.0.7", ())
 BOOTSTRAP = "127.0.0.1:9092"
 
 
 def listing(state: str = "Ongoing", **more: Any) -> TransactionListing:
-    facts: dict[str, Any] = {"timeout_ms": 108_000, "story": STORY, "blocks": (T3,), **more}
+    facts: dict[str, Any] = {"timeout_ms": 108_000, "history": HISTORY, "blocks": (T3,), **more}
     return TransactionListing("billing-2", state, 17, 4, facts.pop("timeout_ms"), BEGAN, (T3,), **facts)
 
 
@@ -42,7 +42,7 @@ def told(verdict: Verdict, known: TransactionListing | None, *others: Holder) ->
     ("verdict", "known", "says"),
     [
         (Verdict.OPEN, listing(), ("times out in 48 s", "fencepost txn abort billing-2")),
-        (Verdict.OPEN, listing(story=None), ("unknown: only a fencepost broker reports it",)),
+        (Verdict.OPEN, listing(history=None), ("unknown: only a fencepost broker reports it",)),
         (
             Verdict.PREPARED,
             listing(timeout_ms=NO_TIMEOUT_MS),
@@ -88,10 +88,12 @@ def test_a_command_to_copy_survives_a_shell() -> None:
 
 def test_a_story_is_told_in_order() -> None:
     lines = (
-        StoryLine(1_700_000_001_000, 1_700_000_001_000, 1, "newcomer", None, "", "", "17:4: taken over"),
-        StoryLine(1_700_000_002_000, 1_700_000_009_000, 7, "newcomer", ErrorCode.PRODUCER_FENCED, "a", "h", "because"),
+        HistoryEvent(1_700_000_001_000, 1_700_000_001_000, 1, "newcomer", None, "", "", "17:4: taken over"),
+        HistoryEvent(
+            1_700_000_002_000, 1_700_000_009_000, 7, "newcomer", ErrorCode.PRODUCER_FENCED, "a", "h", "because"
+        ),
     )
-    text = describe_text(listing(story=STORY._replace(lines=lines)), NOW_MS)
+    text = describe_text(listing(history=HISTORY._replace(lines=lines)), NOW_MS)
     assert text.index("changed, newcomer") < text.index("refused PRODUCER_FENCED, newcomer (7 times, last 2023-11-14")
     assert "partitions        orders:3" in text
 

@@ -2,13 +2,19 @@
 
 import pytest
 
-from fencepost.client.core.consumer_member import Beat, BeatAnswer, ConsumerMember, Place, Wish
+from fencepost.client.core.consumer_member import (
+    ConsumerHeartbeat,
+    ConsumerMember,
+    DesiredSubscription,
+    HeartbeatResult,
+    Place,
+)
 from fencepost.client.core.group_steps import STAY, Fail, GiveUp, Resolve, Take
 from fencepost.protocol.errors import ErrorCode
 from fencepost.protocol.topics import TopicPartition
 
 ID, OTHER_ID = b"t" * 16, b"T" * 16
-WISH = Wish(("t",), None, "uniform")
+WISH = DesiredSubscription(("t",), None, "uniform")
 
 
 def places(*numbers: int, topic_id: bytes = ID) -> frozenset[Place]:
@@ -19,9 +25,9 @@ def partitions(*numbers: int) -> frozenset[TopicPartition]:
     return frozenset(TopicPartition("t", number) for number in numbers)
 
 
-def beat(machine: ConsumerMember, epoch: int, assignment: frozenset[Place] | None = None) -> Beat:
+def beat(machine: ConsumerMember, epoch: int, assignment: frozenset[Place] | None = None) -> ConsumerHeartbeat:
     sent = machine.beat()
-    machine.answered(sent, BeatAnswer(ErrorCode.NONE, "m", epoch, assignment))
+    machine.answered(sent, HeartbeatResult(ErrorCode.NONE, "m", epoch, assignment))
     return sent
 
 
@@ -39,7 +45,7 @@ def settled(*numbers: int, instance: str | None = None) -> ConsumerMember:
 def test_it_joins_with_everything_and_then_says_only_what_changes() -> None:
     machine = ConsumerMember("m", WISH)
     assert machine.beat_is_due
-    assert machine.beat() == Beat("m", 0, WISH, frozenset())
+    assert machine.beat() == ConsumerHeartbeat("m", 0, WISH, frozenset())
     beat(machine, 3, places(0))
     assert machine.step() == Resolve(frozenset({ID}))
     machine.named({ID: "t"})
@@ -47,11 +53,11 @@ def test_it_joins_with_everything_and_then_says_only_what_changes() -> None:
     assert not machine.beat_is_due
     machine.taken(partitions(0))
     assert machine.beat_is_due, "the broker waits for the acknowledgement"
-    assert beat(machine, 3) == Beat("m", 3, None, places(0))
-    assert machine.beat() == Beat("m", 3)
-    machine.subscribe(Wish(("t", "u"), None, "uniform"))
+    assert beat(machine, 3) == ConsumerHeartbeat("m", 3, None, places(0))
+    assert machine.beat() == ConsumerHeartbeat("m", 3)
+    machine.subscribe(DesiredSubscription(("t", "u"), None, "uniform"))
     assert machine.beat_is_due
-    assert machine.beat() == Beat("m", 3, Wish(("t", "u"), None, "uniform"))
+    assert machine.beat() == ConsumerHeartbeat("m", 3, DesiredSubscription(("t", "u"), None, "uniform"))
 
 
 def test_first_it_gives_up_then_it_says_so_then_it_takes() -> None:
@@ -60,10 +66,10 @@ def test_first_it_gives_up_then_it_says_so_then_it_takes() -> None:
     assert machine.step() == GiveUp(partitions(0))
     machine.given_up(partitions(0))
     assert machine.step() == STAY, "not before the broker knows"
-    assert beat(machine, 2) == Beat("m", 2, None, places(1))
+    assert beat(machine, 2) == ConsumerHeartbeat("m", 2, None, places(1))
     assert machine.step() == Take(partitions(2))
     machine.taken(partitions(2))
-    assert beat(machine, 2) == Beat("m", 2, None, places(1, 2))
+    assert beat(machine, 2) == ConsumerHeartbeat("m", 2, None, places(1, 2))
     assert machine.owned == partitions(1, 2)
 
 
@@ -83,13 +89,13 @@ def test_a_topic_made_anew_under_its_old_name_is_another_one() -> None:
 )
 def test_who_is_fenced_puts_everything_down_and_joins_anew(code: ErrorCode) -> None:
     machine = settled(0, 1)
-    machine.answered(machine.beat(), BeatAnswer(code))
+    machine.answered(machine.beat(), HeartbeatResult(code))
     assert machine.step() == GiveUp(partitions(0, 1), lost=True)
     assert machine.has_lost
     assert not machine.beats, "it must not join with what is somebody else's"
     machine.given_up(partitions(0, 1), lost=True)
     assert machine.beat_is_due
-    assert machine.beat() == Beat("m", 0, WISH, frozenset())
+    assert machine.beat() == ConsumerHeartbeat("m", 0, WISH, frozenset())
 
 
 def test_a_commit_that_is_fenced_tells_the_same_and_a_stale_one_nothing() -> None:
@@ -104,7 +110,7 @@ def test_a_commit_that_is_fenced_tells_the_same_and_a_stale_one_nothing() -> Non
 def test_after_an_answer_that_was_lost_it_says_everything() -> None:
     machine = settled(0)
     machine.unanswered()
-    assert machine.beat() == Beat("m", 1, WISH, places(0))
+    assert machine.beat() == ConsumerHeartbeat("m", 1, WISH, places(0))
     assert machine.beat().is_full
 
 
@@ -112,14 +118,14 @@ def test_an_answer_to_another_epoch_says_nothing() -> None:
     machine = settled(0)
     late = machine.beat()
     machine.expelled()
-    machine.answered(late, BeatAnswer(ErrorCode.NONE, "m", 1, places(0, 1)))
+    machine.answered(late, HeartbeatResult(ErrorCode.NONE, "m", 1, places(0, 1)))
     assert machine.epoch == 0
     assert machine.step() == GiveUp(partitions(0), lost=True)
 
 
 def test_a_static_place_is_waited_for() -> None:
     machine = ConsumerMember("m", WISH, "i")
-    machine.answered(machine.beat(), BeatAnswer(ErrorCode.UNRELEASED_INSTANCE_ID))
+    machine.answered(machine.beat(), HeartbeatResult(ErrorCode.UNRELEASED_INSTANCE_ID))
     assert machine.waits_for_place
     assert machine.beats
     assert not machine.beat_is_due, "with the next interval"
@@ -130,7 +136,7 @@ def test_a_static_place_is_waited_for() -> None:
 @pytest.mark.parametrize(("instance", "epoch"), [(None, -1), ("i", -2)])
 def test_it_leaves_for_good_or_for_a_while(instance: str | None, epoch: int) -> None:
     assert ConsumerMember("m", WISH, instance).goodbye() is None
-    assert settled(0, instance=instance).goodbye() == Beat("m", epoch)
+    assert settled(0, instance=instance).goodbye() == ConsumerHeartbeat("m", epoch)
 
 
 @pytest.mark.parametrize(
@@ -144,7 +150,7 @@ def test_it_leaves_for_good_or_for_a_while(instance: str | None, epoch: int) -> 
 )
 def test_what_no_further_try_would_mend_ends_it(code: ErrorCode) -> None:
     machine = settled(0)
-    machine.answered(machine.beat(), BeatAnswer(code))
+    machine.answered(machine.beat(), HeartbeatResult(code))
     machine.given_up(partitions(0), lost=True)
     assert machine.step() == Fail(code, "ConsumerGroupHeartbeat")
     assert not machine.beats
@@ -154,5 +160,5 @@ def test_a_broker_that_makes_the_ids_is_believed() -> None:
     """Version 0, before KIP-1082."""
     machine = ConsumerMember("", WISH)
     sent = machine.beat()
-    machine.answered(sent, BeatAnswer(ErrorCode.NONE, "made", 1, frozenset()))
+    machine.answered(sent, HeartbeatResult(ErrorCode.NONE, "made", 1, frozenset()))
     assert machine.beat().member_id == "made"

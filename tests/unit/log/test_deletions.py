@@ -21,7 +21,7 @@ DELAY_SECONDS = LogConfig().file_delete_delay_ms / 1000
 
 
 def do_chores(directory: LogDirectory, seconds: float) -> None:
-    for chore in directory.chores(seconds):
+    for chore in directory.background_tasks(seconds):
         chore.sync()
 
 

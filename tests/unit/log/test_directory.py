@@ -149,7 +149,7 @@ def test_delete_removes_the_files_and_later_appends_are_refused(tmp_path):
     log = directory.create(TP, TOPIC_ID, LogConfig())
     send(log, batch())
     directory.delete(TP)
-    for chore in directory.chores():
+    for chore in directory.background_tasks():
         chore.sync()
     assert not [name for name in os.listdir(tmp_path / "data") if name.startswith("events")]
     assert directory.get(TP) is None

@@ -36,10 +36,10 @@ def test_deleted_segments_lose_their_names_at_once_and_their_bytes_in_the_chores
     assert log.segments.first_offset > 0
     assert min(files_of(disk, ".log")).startswith(f"{log.segments.first_offset:020d}")
     assert files_of(disk, ".deleted")
-    for chore in directory.chores():
+    for chore in directory.background_tasks():
         chore.sync()
     assert not files_of(disk, ".deleted")
-    assert directory.chores() == []
+    assert directory.background_tasks() == []
 
 
 def test_a_disk_too_full_for_a_new_name_is_freed_on_the_spot():
@@ -86,7 +86,7 @@ def test_a_snapshot_of_very_many_producers_is_left_to_the_chores(few_at_once):
     directory, log = written(disk)
     bases = [segment.base_offset for segment in log.segments][1:]
     assert not log.snapshots.has(bases[-1])
-    for chore in directory.chores():
+    for chore in directory.background_tasks():
         chore.sync()
     assert all(log.snapshots.has(base) for base in bases)
     expected = sorted(log.producers.entries())
@@ -110,7 +110,7 @@ def test_a_late_snapshot_never_comes_into_a_new_log_of_the_name(few_at_once):
     directory, _ = written(disk)
     directory.delete(TP)
     send(directory.create(TP, b"\x07" * 16, SMALL), batch())
-    for chore in directory.chores():
+    for chore in directory.background_tasks():
         chore.sync()
     assert not files_of(disk, ".snapshot")
 
@@ -119,7 +119,7 @@ def test_a_full_disk_costs_a_late_snapshot_and_nothing_else(few_at_once):
     disk = SimDisk()
     directory, log = written(disk)
     disk.room_bytes = 0
-    for chore in directory.chores():
+    for chore in directory.background_tasks():
         chore.sync()
     assert not files_of(disk, ".snapshot")
     disk.room_bytes = None

@@ -57,7 +57,7 @@ class Checkpoints(Protocol):
     def logs(self) -> Collection[PartitionLog]:
         """The logs that are open."""
 
-    def chores(self, seconds: float) -> list[SyncTask]:
+    def background_tasks(self, seconds: float) -> list[SyncTask]:
         """What else a thread should do by now and nobody waits for."""
 
     def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[SyncTask]:
@@ -94,12 +94,12 @@ class Checkpointer:
             self._threads.close()
 
     async def run_once(self) -> None:
-        """Do the chores, and take every checkpoint that is due now.
+        """Run the background tasks, and take every checkpoint that is due now.
 
         Raises OSError when a flush failed and the process must end.
         """
-        chores = self._directory.chores(self._monotonic())
-        for _, failure in await self._threads.sync(chores) if chores else ():
+        background_tasks = self._directory.background_tasks(self._monotonic())
+        for _, failure in await self._threads.sync(background_tasks) if background_tasks else ():
             if isinstance(failure, FlushFailed):
                 raise failure
             logger.warning("left to the next start: %s", failure)

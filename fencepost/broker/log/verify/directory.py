@@ -42,7 +42,7 @@ _SUFFIXES = (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
-class Knowledge:
+class MetadataFacts:
     """What the metadata says, where it could be read, and what the records of internal topics must be."""
 
     topic_ids: Mapping[str, bytes] | None = None
@@ -83,9 +83,9 @@ class DirectoryCheck:
             total += sum((path / name).stat().st_size for name in file_names(path) if name.endswith(LOG_SUFFIX))
         return total
 
-    def check_surroundings(self, knowledge: Knowledge) -> None:
+    def check_surroundings(self, facts: MetadataFacts) -> None:
         """The files and directories that belong to no partition. Raises OSError."""
-        known = {LOCK_FILE, CLEAN_SHUTDOWN, *_CHECKPOINTS, *knowledge.own_files}
+        known = {LOCK_FILE, CLEAN_SHUTDOWN, *_CHECKPOINTS, *facts.own_files}
         for name in file_names(self._directory):
             if name not in known:
                 self._left_over(name, name.endswith(_HALF_DONE))
@@ -102,28 +102,28 @@ class DirectoryCheck:
                     what = f"speaks of {tp} at offset {offset}, of which there is no directory"
                     self._report.add(Level.WARNING, name, what, "If it was not deleted, restore it from a backup")
 
-    def check_partition(self, tp: TopicPartition, knowledge: Knowledge) -> None:
+    def check_partition(self, tp: TopicPartition, facts: MetadataFacts) -> None:
         """One partition, with all files in its directory. Raises OSError."""
         name = self.partitions[tp]
         directory = self._directory / name
         self._check_names(name, file_names(directory))
-        self._check_identity(tp, name, knowledge)
+        self._check_identity(tp, name, facts)
         before = len(self._report.findings)
-        PartitionCheck(directory, self.expectations(tp, knowledge), self._report).run()
+        PartitionCheck(directory, self.expectations(tp, facts), self._report).run()
         if len(self._report.findings) == before or not self._report.damaged:
             self._check_bounds(tp)
 
-    def expectations(self, tp: TopicPartition, knowledge: Knowledge) -> Expectations:
+    def expectations(self, tp: TopicPartition, facts: MetadataFacts) -> Expectations:
         """What the directory's other files say of a partition, without looking into it."""
         durable = self._offset(RECOVERY_POINTS, tp)
-        compacted = tp.topic in knowledge.compacted or self._offset(CLEANER_OFFSETS, tp) > 0
+        compacted = tp.topic in facts.compacted or self._offset(CLEANER_OFFSETS, tp) > 0
         expected = Expectations(
             recovery_point=durable,
             known_end=durable,
             log_start_offset=self._offset(LOG_STARTS, tp),
             compacted=compacted,
             shallow=self._shallow,
-            records=(knowledge.records or {}).get(tp.topic),
+            records=(facts.records or {}).get(tp.topic),
         )
         return replace(expected, recovery_point=ALL_TRUSTED) if self._clean else expected
 
@@ -137,7 +137,7 @@ class DirectoryCheck:
                 level = Level.DAMAGE if self._clean else Level.WARNING
                 self._report.add(level, name, what, "It is bounded by the log at the next start")
 
-    def _check_identity(self, tp: TopicPartition, name: str, knowledge: Knowledge) -> None:
+    def _check_identity(self, tp: TopicPartition, name: str, facts: MetadataFacts) -> None:
         file = f"{name}/{PARTITION_METADATA}"
         data = load(self._directory / name / PARTITION_METADATA)
         if data is None:
@@ -151,10 +151,10 @@ class DirectoryCheck:
                 return
             if data.strip() != encode_partition_metadata(found):
                 self._report.damage(file, "is not as it was written", "Nothing follows, unless the topic id is wrong")
-        if knowledge.topic_ids is None:
+        if facts.topic_ids is None:
             return
-        wanted = knowledge.topic_ids.get(tp.topic)
-        if wanted is None or tp.partition >= (knowledge.partitions or {}).get(tp.topic, 0):
+        wanted = facts.topic_ids.get(tp.topic)
+        if wanted is None or tp.partition >= (facts.partitions or {}).get(tp.topic, 0):
             what = "no metadata knows this partition"
             meaning = (
                 "Its topic was deleted, or the metadata is damaged; the broker keeps it until the metadata says deleted"

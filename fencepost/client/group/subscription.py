@@ -9,7 +9,7 @@ from fencepost.client.network.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)
-class Interest:
+class Subscription:
     """Topics by name, and a pattern that the whole name of others must fit.
 
     The pattern is Python's where the client looks (no group, or the classic protocol), and RE2's where the broker does
@@ -31,16 +31,16 @@ class Interest:
         return found
 
 
-def interest_in(topics: Iterable[str], pattern: "str | re.Pattern[str] | None") -> Interest:
+def subscription_to(topics: Iterable[str], pattern: "str | re.Pattern[str] | None") -> Subscription:
     """What a program asks for. Raises ConfigError for nothing, for both at once, and for a pattern that is none."""
     names = tuple(dict.fromkeys(topics))
     if bool(names) == (pattern is not None):
         raise ConfigError("subscribe to topics or to a pattern")
     if pattern is None:
-        return Interest(names)
+        return Subscription(names)
     text = pattern if isinstance(pattern, str) else pattern.pattern
     try:
         re.compile(text)
     except re.error as wrong:
         raise ConfigError(f"pattern {text!r}: {wrong}") from None
-    return Interest(pattern=text)
+    return Subscription(pattern=text)
