@@ -228,7 +228,7 @@ class ClassicPlayer(Player):
             await trio.sleep(BEAT_S)
             machine = self.machine
             await self.awake()
-            if not machine.beats:
+            if not machine.sends_heartbeats:
                 continue
             await self.perhaps_sleep()
             generation = machine.generation
@@ -274,15 +274,15 @@ class ConsumerPlayer(Player):
     async def beat(self) -> None:
         machine = self.machine
         while True:
-            if not machine.beat_is_due:
+            if not machine.heartbeat_is_due:
                 await trio.sleep(BEAT_S)
             await trio.sleep(0.01)
-            if not machine.beats:
+            if not machine.sends_heartbeats:
                 continue
             await self.perhaps_sleep()
-            if not machine.beats:
+            if not machine.sends_heartbeats:
                 continue
-            sent = machine.beat()
+            sent = machine.heartbeat()
             reply = await self.stage.service.consumers.heartbeat(self._request(sent))
             if self.loses():
                 machine.unanswered()

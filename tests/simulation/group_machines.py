@@ -102,7 +102,7 @@ class Machine:
         while True:
             await nap(self._until_beat_s())
             self.worker.maybe_freeze()
-            if self._machine.beats:
+            if self._machine.sends_heartbeats:
                 await self._beat()
 
     def _until_beat_s(self) -> float:
@@ -155,14 +155,14 @@ class ConsumerMachine(Machine):
         await nap(AGAIN_S)
 
     def _until_beat_s(self) -> float:
-        return 0.01 if self._machine.beat_is_due else super()._until_beat_s()
+        return 0.01 if self._machine.heartbeat_is_due else super()._until_beat_s()
 
     async def _beat(self) -> None:
         machine, books = self._machine, self._world.books
         await self.worker.awake()
-        if not machine.beats:
+        if not machine.sends_heartbeats:
             return
-        sent, sent_at, newest = machine.beat(), trio.current_time(), books.newest
+        sent, sent_at, newest = machine.heartbeat(), trio.current_time(), books.newest
         owes = self._owes()  # what is reported now is what it still had
         if sent.epoch == 0:
             books.joining(self.owner)

@@ -59,8 +59,9 @@ def lag(group_ids: tuple[str, ...], everyone: bool, read_mib: float, broker: Bro
         tell_json([group_text.lag_json(name, one) for name, lags in found.items() for one in lags])
         return
     if not any(found.values()):
-        names = ", ".join(repr(name) for name in found) or "nobody"
-        click.echo(f"No positions: {names} has committed nothing and reads nothing.")
+        names = ", ".join(repr(name) for name in found)
+        why = f"{names} has committed nothing and reads nothing" if names else "there is no group"
+        click.echo(f"No positions: {why}.")
         return
     click.echo(group_text.lag_text(found, read_mib))
     if any(one.lost for lags in found.values() for one in lags):

@@ -86,8 +86,8 @@ def reset(
         return
     click.echo(group_text.moves_text(found))
     done = "Nothing was changed; without --dry-run" if dry_run else "Done:"
-    would = "would go on" if dry_run else "goes on"
-    click.echo(f"{done} group {group_id!r} {would} there, on {counted(len(found), 'partition')}.", err=True)
+    continues = "would continue" if dry_run else "continues"
+    click.echo(f"{done} group {group_id!r} {continues} there, on {counted(len(found), 'partition')}.", err=True)
 
 
 def _one_way(how: dict[str, Any]) -> tuple[str, int]:

@@ -42,8 +42,8 @@ class PartitionState:
     fetched_at: int = 0  # which answer last brought something: who waited longest is asked for first
     held_back: bool = False  # nothing more is asked before all that is here was given: what comes then is an error
     keeps_all: bool = False  # also what no program may see, for `take_raw`
-    paused: bool = False  # gives out nothing: `pause_wish` of the program, or `withheld` for the group
-    pause_wish: bool = False
+    paused: bool = False  # gives out nothing: `paused_by_program` of the program, or `withheld` for the group
+    paused_by_program: bool = False
     withheld: bool = False
     in_request: bool = False
     turn: int = 0
@@ -105,15 +105,15 @@ class PartitionState:
         self.in_request = False
         self.turn += 1
 
-    def pause(self, wish: bool) -> None:
+    def pause(self, paused: bool) -> None:
         """The program wants nothing of this partition, or wants it again."""
-        self.pause_wish = wish
-        self.paused = self.pause_wish or self.withheld
+        self.paused_by_program = paused
+        self.paused = self.paused_by_program or self.withheld
 
     def withhold(self, withheld: bool) -> None:
         """The group is about to take the partition away, or has just given it and the program is being told."""
         self.withheld = withheld
-        self.pause(self.pause_wish)
+        self.pause(self.paused_by_program)
 
     # -- asking for more
 

@@ -145,7 +145,7 @@ class Positions:
 
     def paused(self) -> set[TopicPartition]:
         """The partitions that are paused."""
-        return {partition for partition, state in self._fetcher.states.items() if state.pause_wish}
+        return {partition for partition, state in self._fetcher.states.items() if state.paused_by_program}
 
     def _state(self, partition: TopicPartition) -> PartitionState:
         state = self._fetcher.states.get(TopicPartition(*partition))

@@ -157,7 +157,7 @@ class Subscriber:
             ConsumerMembership if self._config.group_protocol == "consumer" else ClassicMembership
         )
         membership = self._group.membership = kind(self._cluster, self._config, subscription, self, self._purpose)
-        for task in (membership.run, membership.beat, membership.watch):
+        for task in (membership.run, membership.send_heartbeats, membership.watch):
             self._start(task)
 
     def _start(self, task: Callable[[], Awaitable[None]]) -> None:

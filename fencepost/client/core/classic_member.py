@@ -83,7 +83,7 @@ class ClassicMember:
         self._assignments: tuple[tuple[str, bytes], ...] = ()
 
     @property
-    def beats(self) -> bool:
+    def sends_heartbeats(self) -> bool:
         """Whether heartbeats are due: from Join's answer on, until the next Join is on its way."""
         return self._phase is not _Phase.OUT and self._failure is None
 

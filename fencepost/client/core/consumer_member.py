@@ -81,14 +81,14 @@ class ConsumerMember:
         return set(self._owned.values())
 
     @property
-    def beats(self) -> bool:
+    def sends_heartbeats(self) -> bool:
         """Whether heartbeats may go out: what is lost has to be put down before it joins again."""
         return self._failure is None and not self.has_lost
 
     @property
-    def beat_is_due(self) -> bool:
+    def heartbeat_is_due(self) -> bool:
         """Something is to be said at once: a place in the group is wanted, partitions or the desired have changed."""
-        if not self.beats or self.waits_for_place:
+        if not self.sends_heartbeats or self.waits_for_place:
             return False
         return self.epoch == JOIN or self._said_desired != self.desired or self._said_owned != frozenset(self._owned)
 
@@ -122,7 +122,7 @@ class ConsumerMember:
         name = self._names.get(place[0])
         return None if name is None else TopicPartition(name, place[1])
 
-    def beat(self) -> ConsumerHeartbeat:
+    def heartbeat(self) -> ConsumerHeartbeat:
         owned = frozenset(self._owned)
         if self.epoch == JOIN:
             return ConsumerHeartbeat(self.member_id, JOIN, self.desired, frozenset())
@@ -143,7 +143,7 @@ class ConsumerMember:
 
     def answered(self, sent: ConsumerHeartbeat, answer: HeartbeatResult) -> None:
         """A heartbeat was answered; what was sent in another epoch says nothing any more."""
-        if sent.epoch != self.epoch or self._failure is not None or not self.beats:
+        if sent.epoch != self.epoch or self._failure is not None or not self.sends_heartbeats:
             return
         code = answer.code
         self.waits_for_place = False

@@ -142,10 +142,10 @@ class ClassicMembership(Membership[ClassicMember]):
 
     # -- staying
 
-    async def beat(self) -> None:
+    async def send_heartbeats(self) -> None:
         while not self._failed:
             await trio.sleep(self._config.heartbeat_interval_ms / 1000)
-            if self._machine.beats and not self._away:
+            if self._machine.sends_heartbeats and not self._away:
                 try:
                     await self._heartbeat_once()
                     await self._look_around()

@@ -79,11 +79,11 @@ class ConsumerMembership(Membership[ConsumerMember]):
 
     # -- heartbeats
 
-    async def beat(self) -> None:
+    async def send_heartbeats(self) -> None:
         while not self._failed:
-            if not self._machine.beat_is_due or self._away:
+            if not self._machine.heartbeat_is_due or self._away:
                 await self._pause()
-            if self._machine.beats and not self._away:
+            if self._machine.sends_heartbeats and not self._away:
                 try:
                     await self._heartbeat_once()
                 except RetriableError:
@@ -96,11 +96,11 @@ class ConsumerMembership(Membership[ConsumerMember]):
     async def _pause(self) -> None:
         """Until the next heartbeat is due, which may be at once because the machine has something to tell."""
         with trio.move_on_after(self._interval_s):
-            while self._away or not self._machine.beat_is_due:
+            while self._away or not self._machine.heartbeat_is_due:
                 await self._wake.wait()
 
     async def _heartbeat_once(self) -> None:
-        sent = self._machine.beat()
+        sent = self._machine.heartbeat()
         answer = await self._ask(
             ByVersion(ApiKey.CONSUMER_GROUP_HEARTBEAT, partial(self._request, sent)),
             purpose=self._purpose,

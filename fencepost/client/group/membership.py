@@ -1,6 +1,6 @@
 """What both group protocols share: partitions change only between two batches, and who does not come back has to go.
 
-A membership has two tasks, `run` (what the machine says is next) and `beat` (heartbeats), so that a callback of the
+A membership has two tasks, `run` (what the machine says is next) and `send_heartbeats`, so that a callback of the
 program or a batch in its hand never keeps the member from saying that it lives; and `watch`, which looks after the
 program.
 """
@@ -130,7 +130,7 @@ class Membership(ABC, Generic[M]):
         """A commit under that name was refused: what that tells of the membership."""
 
     @abstractmethod
-    async def beat(self) -> None:
+    async def send_heartbeats(self) -> None:
         """Heartbeat until cancelled, or until the group will not have us."""
 
     # -- what each protocol does in its own way

@@ -136,7 +136,7 @@ class ClassicGroups:
         if shard.refusal:
             return shard.refusal
         if (consumers := shard.state.consumers.get(group_id)) is not None:
-            return self._consumers.beat(consumers, member_id, instance_id, generation)
+            return self._consumers.classic_heartbeat(consumers, member_id, instance_id, generation)
         group = shard.state.group(group_id)
         error = classic.heartbeat(group, member_id, instance_id, generation)
         if error in classic.ALIVE:
@@ -181,7 +181,7 @@ class ClassicGroups:
             return  # no phase ends, and nobody goes, without a record or a timer
         if isinstance(before, CompletingRebalance) and isinstance(after, Stable):
             self._tallies.completed_rebalances += 1
-        if logger.isEnabledFor(logging.INFO) and (told := notes.story(before, after, cause())):
+        if logger.isEnabledFor(logging.INFO) and (told := notes.note_on(before, after, cause())):
             logger.info("group %s: %s", group_id, told)
 
     def _answer(

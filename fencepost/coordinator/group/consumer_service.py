@@ -214,7 +214,9 @@ class ConsumerGroups:
         ticket = self._take(shard, context.decided(reply), "", context.group)
         return reply if ticket.is_durable else settled(shard, ticket, reply, SyncReply)
 
-    def beat(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
+    def classic_heartbeat(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
+    ) -> ErrorCode:
         """Heartbeat of a classic member."""
         context = GroupContext(group, self._view(group.group_id))
         try:

@@ -18,7 +18,7 @@ from fencepost.broker.log.storage.txn_index import TXN_ENTRY
 from fencepost.broker.log.verify.directory import DirectoryCheck
 from fencepost.broker.log.verify.files import ReadSegment, file_names, load, segment_bases
 from fencepost.broker.log.verify.report import Report
-from fencepost.broker.verification import knowledge_of
+from fencepost.broker.verification import metadata_facts
 from fencepost.coordinator.txn import codec
 from fencepost.coordinator.txn.state import Dead, Ongoing, PrepareAbort, PrepareCommit
 from fencepost.protocol.batch_header import BatchHeader, CorruptBatch, check_crc
@@ -59,7 +59,7 @@ def plan_directories(directories: Sequence[Path], topics: Collection[str]) -> Pl
     home: dict[TopicPartition, Path] = {}
     for directory in directories:
         check = DirectoryCheck(directory, Report(), shallow=True)
-        knowledge = knowledge_of(directory)
+        facts = metadata_facts(directory)
         plan.owners = {**(plan.owners or {}), **_owners(directory, check)}
         for tp, name in sorted(check.partitions.items()):
             if tp.topic not in topics if topics else tp.topic.startswith("__"):
@@ -67,7 +67,7 @@ def plan_directories(directories: Sequence[Path], topics: Collection[str]) -> Pl
             if tp in home:
                 raise PipelineError(f"{tp} is in {home[tp]} and in {directory}: audit replicas one after the other")
             home[tp] = directory
-            expected = check.expectations(tp, knowledge)
+            expected = check.expectations(tp, facts)
             pieces = _segments(tp, directory / name)
             clean = expected.recovery_point == ALL_TRUSTED
             plan.bounds[tp] = Bounds(

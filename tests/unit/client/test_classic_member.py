@@ -51,7 +51,7 @@ def test_a_newcomer_comes_again_with_the_id_it_is_given() -> None:
     assert join_of(machine).member_id == ""
     machine.joined(Joined(ErrorCode.MEMBER_ID_REQUIRED, "m-1"))
     assert join_of(machine).member_id == "m-1"
-    assert not machine.beats
+    assert not machine.sends_heartbeats
 
 
 def test_an_eager_member_gives_everything_up_before_it_joins() -> None:
@@ -60,7 +60,7 @@ def test_an_eager_member_gives_everything_up_before_it_joins() -> None:
     assert machine.owned == partitions(0, 1)
     machine.heard(1, ErrorCode.REBALANCE_IN_PROGRESS)
     assert machine.step() == GiveUp(partitions(0, 1))
-    assert machine.beats, "it lives while the program finishes its batch"
+    assert machine.sends_heartbeats, "it lives while the program finishes its batch"
     machine.given_up(partitions(0, 1))
     protocols = dict(join_of(machine).protocols)
     assert list(protocols) == ["range", "cooperative-sticky"]
@@ -175,7 +175,7 @@ def test_who_is_expelled_has_lost_everything(code: ErrorCode, api: str) -> None:
     machine.heard(3, code, api)
     assert machine.step() == GiveUp(partitions(0, 1), lost=True)
     assert machine.has_lost
-    assert not machine.beats
+    assert not machine.sends_heartbeats
     machine.given_up(partitions(0, 1), lost=True)
     step = join_of(machine)
     assert step.member_id == ("" if code is ErrorCode.UNKNOWN_MEMBER_ID else "m")

@@ -26,7 +26,7 @@ def partitions(*numbers: int) -> frozenset[TopicPartition]:
 
 
 def beat(machine: ConsumerMember, epoch: int, assignment: frozenset[Place] | None = None) -> ConsumerHeartbeat:
-    sent = machine.beat()
+    sent = machine.heartbeat()
     machine.answered(sent, HeartbeatResult(ErrorCode.NONE, "m", epoch, assignment))
     return sent
 
@@ -38,26 +38,26 @@ def settled(*numbers: int, instance: str | None = None) -> ConsumerMember:
     machine.taken(partitions(*numbers))
     beat(machine, 1)
     assert machine.step() == STAY
-    assert not machine.beat_is_due
+    assert not machine.heartbeat_is_due
     return machine
 
 
 def test_it_joins_with_everything_and_then_says_only_what_changes() -> None:
     machine = ConsumerMember("m", WISH)
-    assert machine.beat_is_due
-    assert machine.beat() == ConsumerHeartbeat("m", 0, WISH, frozenset())
+    assert machine.heartbeat_is_due
+    assert machine.heartbeat() == ConsumerHeartbeat("m", 0, WISH, frozenset())
     beat(machine, 3, places(0))
     assert machine.step() == Resolve(frozenset({ID}))
     machine.named({ID: "t"})
     assert machine.step() == Take(partitions(0))
-    assert not machine.beat_is_due
+    assert not machine.heartbeat_is_due
     machine.taken(partitions(0))
-    assert machine.beat_is_due, "the broker waits for the acknowledgement"
+    assert machine.heartbeat_is_due, "the broker waits for the acknowledgement"
     assert beat(machine, 3) == ConsumerHeartbeat("m", 3, None, places(0))
-    assert machine.beat() == ConsumerHeartbeat("m", 3)
+    assert machine.heartbeat() == ConsumerHeartbeat("m", 3)
     machine.subscribe(DesiredSubscription(("t", "u"), None, "uniform"))
-    assert machine.beat_is_due
-    assert machine.beat() == ConsumerHeartbeat("m", 3, DesiredSubscription(("t", "u"), None, "uniform"))
+    assert machine.heartbeat_is_due
+    assert machine.heartbeat() == ConsumerHeartbeat("m", 3, DesiredSubscription(("t", "u"), None, "uniform"))
 
 
 def test_first_it_gives_up_then_it_says_so_then_it_takes() -> None:
@@ -81,7 +81,7 @@ def test_a_topic_made_anew_under_its_old_name_is_another_one() -> None:
     beat(machine, 2)
     assert machine.step() == Take(partitions(0))
     machine.taken(partitions(0))
-    assert machine.beat().owned == places(0, topic_id=OTHER_ID)
+    assert machine.heartbeat().owned == places(0, topic_id=OTHER_ID)
 
 
 @pytest.mark.parametrize(
@@ -89,13 +89,13 @@ def test_a_topic_made_anew_under_its_old_name_is_another_one() -> None:
 )
 def test_who_is_fenced_puts_everything_down_and_joins_anew(code: ErrorCode) -> None:
     machine = settled(0, 1)
-    machine.answered(machine.beat(), HeartbeatResult(code))
+    machine.answered(machine.heartbeat(), HeartbeatResult(code))
     assert machine.step() == GiveUp(partitions(0, 1), lost=True)
     assert machine.has_lost
-    assert not machine.beats, "it must not join with what is somebody else's"
+    assert not machine.sends_heartbeats, "it must not join with what is somebody else's"
     machine.given_up(partitions(0, 1), lost=True)
-    assert machine.beat_is_due
-    assert machine.beat() == ConsumerHeartbeat("m", 0, WISH, frozenset())
+    assert machine.heartbeat_is_due
+    assert machine.heartbeat() == ConsumerHeartbeat("m", 0, WISH, frozenset())
 
 
 def test_a_commit_that_is_fenced_tells_the_same_and_a_stale_one_nothing() -> None:
@@ -110,13 +110,13 @@ def test_a_commit_that_is_fenced_tells_the_same_and_a_stale_one_nothing() -> Non
 def test_after_an_answer_that_was_lost_it_says_everything() -> None:
     machine = settled(0)
     machine.unanswered()
-    assert machine.beat() == ConsumerHeartbeat("m", 1, WISH, places(0))
-    assert machine.beat().is_full
+    assert machine.heartbeat() == ConsumerHeartbeat("m", 1, WISH, places(0))
+    assert machine.heartbeat().is_full
 
 
 def test_an_answer_to_another_epoch_says_nothing() -> None:
     machine = settled(0)
-    late = machine.beat()
+    late = machine.heartbeat()
     machine.expelled()
     machine.answered(late, HeartbeatResult(ErrorCode.NONE, "m", 1, places(0, 1)))
     assert machine.epoch == 0
@@ -125,10 +125,10 @@ def test_an_answer_to_another_epoch_says_nothing() -> None:
 
 def test_a_static_place_is_waited_for() -> None:
     machine = ConsumerMember("m", WISH, "i")
-    machine.answered(machine.beat(), HeartbeatResult(ErrorCode.UNRELEASED_INSTANCE_ID))
+    machine.answered(machine.heartbeat(), HeartbeatResult(ErrorCode.UNRELEASED_INSTANCE_ID))
     assert machine.waits_for_place
-    assert machine.beats
-    assert not machine.beat_is_due, "with the next interval"
+    assert machine.sends_heartbeats
+    assert not machine.heartbeat_is_due, "with the next interval"
     beat(machine, 1, places())
     assert not machine.waits_for_place
 
@@ -150,15 +150,15 @@ def test_it_leaves_for_good_or_for_a_while(instance: str | None, epoch: int) -> 
 )
 def test_what_no_further_try_would_mend_ends_it(code: ErrorCode) -> None:
     machine = settled(0)
-    machine.answered(machine.beat(), HeartbeatResult(code))
+    machine.answered(machine.heartbeat(), HeartbeatResult(code))
     machine.given_up(partitions(0), lost=True)
     assert machine.step() == Fail(code, "ConsumerGroupHeartbeat")
-    assert not machine.beats
+    assert not machine.sends_heartbeats
 
 
 def test_a_broker_that_makes_the_ids_is_believed() -> None:
     """Version 0, before KIP-1082."""
     machine = ConsumerMember("", WISH)
-    sent = machine.beat()
+    sent = machine.heartbeat()
     machine.answered(sent, HeartbeatResult(ErrorCode.NONE, "made", 1, frozenset()))
-    assert machine.beat().member_id == "made"
+    assert machine.heartbeat().member_id == "made"

@@ -65,7 +65,7 @@ async def test_who_is_silent_while_others_rejoin_is_named_too(
     await trio.sleep(1)
     world.beat(three)
     await trio.sleep(4)
-    goes_on = "group g: generation 1 goes on with its rebalance, of 2 members now: nothing was heard of member"
+    goes_on = "group g: generation 1 continues its rebalance with 2 members: nothing was heard of member"
     assert told.records[-1].getMessage() == f"{goes_on} {two.member_id} for 10000 ms"
     await trio.sleep(10)
     ends = f"group g: generation 2 with 1 member waits for its leader, dropped: {three.member_id}"

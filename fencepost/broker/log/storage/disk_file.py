@@ -7,7 +7,7 @@ from typing import Protocol
 
 from fencepost.broker.log.storage.descriptor_pool import DescriptorPool
 from fencepost.broker.log.storage.disk import Disk
-from fencepost.broker.log.storage.file_sync import FileRelief, FileSync
+from fencepost.broker.log.storage.file_sync import FileSync, FileWriteback
 from fencepost.broker.log.storage.staged import PIECE_BYTES, Staged
 from fencepost.broker.log.storage.store import (
     END_MARK,
@@ -218,7 +218,7 @@ class DiskFile:
         if stop <= start:
             return 0, None
         self._pinned_bytes = stop
-        return stop - start, FileRelief(self._disk, self.descriptor or self._open(), self.place, start, stop)
+        return stop - start, FileWriteback(self._disk, self.descriptor or self._open(), self.place, start, stop)
 
     def follow(self, name: str) -> None:
         self._path = f"{self._directory.place}/{name}"

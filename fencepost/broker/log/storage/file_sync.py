@@ -41,7 +41,7 @@ class FileSync(_FilePart):
             raise FlushFailed(error.errno, f"{call}: {error.strerror}", self.place) from error
 
 
-class FileRelief(_FilePart):
+class FileWriteback(_FilePart):
     """Brings a part of a file to the disk, so that the kernel holds less; nothing is durable then. Raises FlushFailed.
 
     A system that can write no part of a file leaves it to the next flush.

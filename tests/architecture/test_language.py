@@ -1,0 +1,87 @@
+"""One word for one thing: names and messages of the product use no word that the glossary has replaced."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.architecture.project_files import PYTHON_FILES, ROOT, name_of
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+PRODUCT_FILES = [path for path in PYTHON_FILES if name_of(path).startswith(("fencepost/", "pyspark_fencepost/"))]
+NAME_PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def replaced(kind: str) -> frozenset[str]:
+    """The words that the glossary bans from identifiers, or from messages."""
+    section = GLOSSARY.read_text(encoding="utf-8").split("## Words that the project does not use")[-1]
+    found = re.search(rf"In {kind} of the product[^:]*: (.*?)\.\n", section, re.DOTALL)
+    assert found is not None, f"the glossary lists no words for {kind}"
+    return frozenset(re.findall(r"`([^`]+)`", found[1]))
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def names_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.lineno, node.name
+            case ast.Name():
+                yield node.lineno, node.id
+            case ast.Attribute():
+                yield node.lineno, node.attr
+            case ast.arg():
+                yield node.lineno, node.arg
+            case ast.keyword(arg=str(name)):
+                yield node.lineno, name
+
+
+def texts_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every string but the docstrings: what a log, an error or a help text may say."""
+    statements = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in statements:
+            yield node.lineno, node.value
+
+
+def banned_names(tree: ast.AST, banned: frozenset[str]) -> list[str]:
+    return [
+        f"{line}: {name}"
+        for line, name in names_in(tree)
+        if banned.intersection(part.lower() for part in NAME_PARTS.findall(name))
+    ]
+
+
+def banned_texts(tree: ast.AST, banned: frozenset[str]) -> list[str]:
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, sorted(banned)))})\b", re.IGNORECASE)
+    return [f"{line}: {text[:80]!r}" for line, text in texts_in(tree) if pattern.search(text)]
+
+
+def test_no_identifier_uses_a_word_that_the_glossary_replaced() -> None:
+    banned = replaced("identifiers")
+    found = [f"{name_of(path)}:{one}" for path in PRODUCT_FILES for one in banned_names(tree_of(path), banned)]
+    assert sorted(set(found)) == []
+
+
+def test_no_message_uses_a_word_that_the_glossary_replaced() -> None:
+    banned = replaced("messages")
+    found = [f"{name_of(path)}:{one}" for path in PRODUCT_FILES for one in banned_texts(tree_of(path), banned)]
+    assert found == []
+
+
+@pytest.mark.parametrize("name", ["story", "_said_wish", "WishList", "listBeats", "FETCH_STORY"])
+def test_a_banned_word_is_found_in_every_spelling_of_a_name(name: str) -> None:
+    tree = ast.parse(f"class A:\n    def f(self):\n        return self.{name}\n")
+    assert banned_names(tree, frozenset({"story", "wish", "beats"})) == [f"3: {name}"]
+
+
+def test_a_docstring_is_no_message_and_a_piece_of_an_f_string_is_one() -> None:
+    tree = ast.parse('def f(x):\n    """Nobody."""\n    raise OSError(f"{x}: nobody reads it")\n')
+    assert banned_texts(tree, frozenset({"nobody"})) == ["3: ': nobody reads it'"]
