@@ -170,36 +170,40 @@ class Broker(Inspection):
 
     # Faults
 
-    def fail(
+    def refuse(
         self,
         api: str,
+        code: ErrorCode | str | int,
         *,
-        code: ErrorCode | str | int | None = None,
-        after: Step | None = None,
         times: int | None = 1,
         client_id: str | None = None,
         took_effect: bool = False,
-        then: Then = "hold",
     ) -> Fault:
-        """Let the next `times` requests of an API fail (None: all of them), of one client id or of any.
+        """Answer the next `times` requests of an API with an error (None: all requests), of one client id or of any.
 
-        `code`: the answer is this error, by its name, and the request has no effect unless `took_effect`.
-        `after`, for EndTxn and InitProducerId: the transaction's end stops behind a step, and the connection is cut:
-        "prepare" (the outcome is durable, no marker is written), "marker" (one marker is), "markers" (all are, the
-        coordinator does not know it). `then` says what comes next: "hold" keeps it there until `Fault.release` or a
-        restart, "kill" kills the broker at that very step, "restart" starts it again besides.
-        Raises ValueError where that makes no sense.
+        `code` is the error or its name. The requests have no effect, unless `took_effect`: then only the answer is
+        wrong. Raises ValueError for an unknown API or error, and for an API whose effect cannot be kept.
         """
-        if (code is None) == (after is None):
-            raise ValueError("say either code= (an error to be answered) or after= (a step to stop behind)")
-        if code is not None:
-            if then != "hold":
-                raise ValueError(f"then={then!r} is for after=: an answer stops nothing")
-            found, refuse = refusing(api, code, took_effect)
-            return self._order(Fault(found, refuse, times, client_id, self._in_broker))
-        if took_effect:
-            raise ValueError("took_effect needs code=: a stopped request gets no answer")
-        found, stop = stopping(api, str(after), then)
+        found, refuse = refusing(api, code, took_effect)
+        return self._order(Fault(found, refuse, times, client_id, self._in_broker))
+
+    def stop_commit(
+        self,
+        after: Step,
+        *,
+        then: Then = "hold",
+        api: str = "EndTxn",
+        times: int | None = 1,
+        client_id: str | None = None,
+    ) -> Fault:
+        """Stop the next commits or aborts of a transaction after a step, and cut the client's connection.
+
+        `after` "prepare": the outcome is durable, no marker is written. "marker": one marker is written. "markers": all
+        are written, and the coordinator does not know it. `then` "hold" stays there until `Fault.release` or a restart,
+        "kill" kills the broker at that step, "restart" kills it and starts it again. `api` is EndTxn or InitProducerId:
+        the latter aborts the transaction of its predecessor. Raises ValueError for another API or step.
+        """
+        found, stop = stopping(api, after, then)
         return self._order(Fault(found, stop, times, client_id, self._in_broker))
 
     def drop(

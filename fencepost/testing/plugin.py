@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 LINES = 30
 _shared = pytest.StashKey["Broker"]()
 
-MakeTopic = Callable[..., str]
+TopicFactory = Callable[..., str]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,7 +58,7 @@ def fencepost_broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator
 
 @pytest.fixture(scope="session")
 def fencepost_shared_broker(request: pytest.FixtureRequest) -> Iterator["Broker"]:
-    """One Kafka broker for all tests of a session: let `fencepost_topic` or `broker.unique` make names for each test.
+    """One Kafka broker for all tests of a session. `fencepost_topic` and `broker.unique` give each test its own names.
 
     After each test faults are forgotten, and a broker that was killed is started again.
     """
@@ -71,8 +71,14 @@ def fencepost_shared_broker(request: pytest.FixtureRequest) -> Iterator["Broker"
 
 
 @pytest.fixture
-def fencepost_topic(fencepost_shared_broker: "Broker", request: pytest.FixtureRequest) -> MakeTopic:
-    """Make topics on the shared broker, with names of this test's own: `topic = fencepost_topic(partitions=3)`."""
+def fencepost_topic(fencepost_topic_factory: TopicFactory) -> str:
+    """The name of an empty topic of this test's own, with one partition, on the shared broker."""
+    return fencepost_topic_factory()
+
+
+@pytest.fixture
+def fencepost_topic_factory(fencepost_shared_broker: "Broker", request: pytest.FixtureRequest) -> TopicFactory:
+    """Make topics of this test's own on the shared broker: `topic = fencepost_topic_factory(partitions=3)`."""
 
     def make(name: str = "topic", partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
         test = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:100]

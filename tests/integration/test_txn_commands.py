@@ -121,10 +121,10 @@ def test_abort_fences_and_the_fenced_one_is_explained(broker: BrokerProcess, wir
     assert wire.end_txn("abort-1", held, commit=True).error_code == ErrorCode.PRODUCER_FENCED
     found = told(broker, "describe", "abort-1")
     assert found["state"] == "Empty"
-    changed, refused = found["story"]["lines"]
+    changed, refused = found["history"]["lines"]
     assert (changed["reason"], changed["code"]) == ("tool", None)
     assert (refused["reason"], refused["code"], refused["client_id"]) == ("tool", "PRODUCER_FENCED", "billing")
-    assert (found["story"]["owner_client_id"], found["story"]["writer_client_id"]) == ("fencepost-txn", "")
+    assert (found["history"]["owner_client_id"], found["history"]["writer_client_id"]) == ("fencepost-txn", "")
     text = txn(broker, "describe", "abort-1").stdout
     assert "refused PRODUCER_FENCED, tool" in text
     assert "client 'fencepost-txn' at 127.0.0.1 took the id over" in text

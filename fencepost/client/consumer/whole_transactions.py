@@ -290,9 +290,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
         if self._assembler.left_out > self._told_of:
             self._told_of = self._assembler.left_out
             _LOG.warning(
-                "%s: the transaction that ends at offset %d began before the first offset read; it is skipped",
-                partition,
-                offset,
+                "%s: skipped the transaction that ends at offset %d: its first part is not read", partition, offset
             )
 
     def _hold(self, data: memoryview, header: BatchHeader, partition: TopicPartition) -> Any:

@@ -56,7 +56,7 @@ def test_a_crash_behind_prepare_loses_and_doubles_nothing(
     """Row T13: what is prepared is rolled forward by the next life; the client's retry finds it done."""
     if request.node.callspec.id == "kafka-python":
         pytest.skip("kafka-python 3.0.12 forgets the EndTxn if its coordinator goes away as it dials (Sender: except)")
-    fault = fencepost_broker.fail("EndTxn", after="prepare", then="restart")
+    fault = fencepost_broker.stop_commit("prepare", then="restart")
     writer.send("orders", b"one", b"two")
     writer.commit()
     assert fault.hits == 1

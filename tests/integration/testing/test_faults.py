@@ -1,4 +1,4 @@
-"""`broker.fail`, `drop` and `delay`: who meets them, and the traces that they leave in log and coordinator."""
+"""`broker.refuse`, `stop_commit`, `drop` and `delay`: whom they meet, and what they leave in log and coordinator."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ def states(broker: Broker) -> list[str]:
 
 def test_a_refused_request_has_no_effect_and_the_client_tries_again(fencepost_broker: Broker) -> None:
     fencepost_broker.create_topic("orders")
-    fault = fencepost_broker.fail("produce", code="NOT_LEADER_OR_FOLLOWER", times=2)
+    fault = fencepost_broker.refuse("produce", "NOT_LEADER_OR_FOLLOWER", times=2)
     with sync.Client(fencepost_broker.bootstrap, retry_backoff_ms=20) as client, client.producer() as producer:
         producer.send("orders", b"one")
     assert fault.hits == 2
@@ -39,7 +39,7 @@ def test_a_refused_request_has_no_effect_and_the_client_tries_again(fencepost_br
 def test_an_error_after_the_effect_is_told_apart_by_sequence(fencepost_broker: Broker) -> None:
     """Row P3, where the broker says that it failed and it did not."""
     fencepost_broker.create_topic("orders")
-    fault = fencepost_broker.fail("Produce", code=ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, took_effect=True)
+    fault = fencepost_broker.refuse("Produce", ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, took_effect=True)
     with sync.Client(fencepost_broker.bootstrap, retry_backoff_ms=20) as client, client.producer() as producer:
         assert producer.send("orders", b"one").offset == 0
     assert fault.hits == 1
@@ -48,7 +48,7 @@ def test_an_error_after_the_effect_is_told_apart_by_sequence(fencepost_broker: B
 
 def test_only_the_named_client_meets_it(fencepost_broker: Broker) -> None:
     fencepost_broker.create_topic("orders")
-    fault = fencepost_broker.fail("Produce", code="INVALID_RECORD", times=None, client_id="unlucky")
+    fault = fencepost_broker.refuse("Produce", "INVALID_RECORD", times=None, client_id="unlucky")
     for client_id in ("unlucky", "lucky"):
         with sync.Client(fencepost_broker.bootstrap, client_id=client_id) as client, client.producer() as producer:
             if client_id == "unlucky":
@@ -86,7 +86,7 @@ def test_between_prepare_and_the_markers_nobody_sees_a_thing(fencepost_broker: B
     fencepost_broker.create_topic("orders")
     writer = Fencepost(fencepost_broker.bootstrap, "billing-1")
     writer.send("orders", b"one")
-    fault = fencepost_broker.fail("EndTxn", after="prepare")
+    fault = fencepost_broker.stop_commit("prepare")
     with committing(writer):
         fault.wait(timeout=100)
         assert states(fencepost_broker) == ["PrepareCommit"]
@@ -116,7 +116,7 @@ def test_a_crash_between_the_steps_of_a_commit_is_mended_by_the_next_life(
     writer = Fencepost(fencepost_broker.bootstrap, "billing-1")
     for topic in topics:
         writer.send(topic, b"one", b"two")
-    fault = fencepost_broker.fail("EndTxn", after=step)
+    fault = fencepost_broker.stop_commit(step)
     with committing(writer):
         fault.wait(timeout=100)
         assert [sorted(set(fencepost_broker.log(topic).verdicts)) for topic in topics] == left_behind
@@ -132,7 +132,7 @@ def test_then_kill_leaves_the_broker_dead_at_that_step(fencepost_broker: Broker)
     fencepost_broker.create_topic("orders")
     writer = Fencepost(fencepost_broker.bootstrap, "billing-1")
     writer.send("orders", b"one")
-    fault = fencepost_broker.fail("EndTxn", after="prepare", then="kill")
+    fault = fencepost_broker.stop_commit("prepare", then="kill")
     with committing(writer):
         fault.wait(timeout=100)
         with pytest.raises(BrokerGone):
@@ -159,7 +159,7 @@ def test_a_call_while_the_broker_dies_returns_when_it_is_dead(
     fencepost_broker.create_topic("orders")
     writer = Fencepost(fencepost_broker.bootstrap, "billing-1")
     writer.send("orders", b"one")
-    fencepost_broker.fail("EndTxn", after="prepare", then="kill")
+    fencepost_broker.stop_commit("prepare", then="kill")
     with committing(writer):
         assert dying.wait(100)
         with pytest.raises(BrokerGone):
@@ -175,7 +175,7 @@ def test_a_newcomer_can_be_stopped_while_it_aborts_for_its_predecessor(fencepost
     fencepost_broker.create_topic("orders")
     zombie = Fencepost(fencepost_broker.bootstrap, "billing-1")
     zombie.send("orders", b"never")
-    fault = fencepost_broker.fail("InitProducerId", after="prepare", then="restart")
+    fault = fencepost_broker.stop_commit("prepare", api="InitProducerId", then="restart")
     Fencepost(fencepost_broker.bootstrap, "billing-1").close()
     assert fault.hits == 1
     assert fencepost_broker.log("orders").verdicts == ["aborted", "ABORT"]
@@ -185,7 +185,7 @@ def test_a_newcomer_can_be_stopped_while_it_aborts_for_its_predecessor(fencepost
 
 
 def test_what_never_reaches_the_step_is_answered_and_the_fault_waits_on(fencepost_broker: Broker) -> None:
-    fault = fencepost_broker.fail("InitProducerId", after="prepare")
+    fault = fencepost_broker.stop_commit("prepare", api="InitProducerId")
     Fencepost(fencepost_broker.bootstrap, "billing-1").close()
     assert (fault.hits, fault.spent) == (0, False)
 
@@ -194,7 +194,7 @@ def test_heal_forgets_them_all_and_lets_go(fencepost_broker: Broker) -> None:
     fencepost_broker.create_topic("orders")
     writer = Fencepost(fencepost_broker.bootstrap, "billing-1")
     writer.send("orders", b"one")
-    fault = fencepost_broker.fail("EndTxn", after="prepare")
+    fault = fencepost_broker.stop_commit("prepare")
     fencepost_broker.drop()
     with committing(writer):
         fault.wait(timeout=100)
@@ -205,25 +205,19 @@ def test_heal_forgets_them_all_and_lets_go(fencepost_broker: Broker) -> None:
 
 def test_orders_that_make_no_sense_are_refused_with_what_would(fencepost_broker: Broker) -> None:
     with pytest.raises(ValueError, match="is it Produce"):
-        fencepost_broker.fail("Prodce", code=1)
+        fencepost_broker.refuse("Prodce", 1)
     with pytest.raises(ValueError, match="is it NOT_COORDINATOR"):
-        fencepost_broker.fail("EndTxn", code="NOT_CORDINATOR")
-    with pytest.raises(ValueError, match="either code"):
-        fencepost_broker.fail("EndTxn")
+        fencepost_broker.refuse("EndTxn", "NOT_CORDINATOR")
     with pytest.raises(ValueError, match="has no steps"):
-        fencepost_broker.fail("Produce", after="prepare")
+        fencepost_broker.stop_commit("prepare", api="Produce")
     with pytest.raises(ValueError, match="took_effect"):
-        fencepost_broker.fail("IncrementalAlterConfigs", code="POLICY_VIOLATION")
+        fencepost_broker.refuse("IncrementalAlterConfigs", "POLICY_VIOLATION")
     with pytest.raises(ValueError, match="one request at least"):
-        fencepost_broker.fail("Produce", code="INVALID_RECORD", times=0)
+        fencepost_broker.refuse("Produce", "INVALID_RECORD", times=0)
     with pytest.raises(ValueError, match="one request at least"):
         fencepost_broker.drop(times=-1)
     with pytest.raises(ValueError, match="NONE is no error"):
-        fencepost_broker.fail("Produce", code=0)
-    with pytest.raises(ValueError, match="then='restart' is for after="):
-        fencepost_broker.fail("EndTxn", code="NOT_COORDINATOR", then="restart")
-    with pytest.raises(ValueError, match="took_effect is for code="):
-        fencepost_broker.fail("EndTxn", after="prepare", took_effect=True)
+        fencepost_broker.refuse("Produce", 0)
     for seconds in (-1, float("nan"), float("inf")):
         with pytest.raises(ValueError, match="no time to wait"):
             fencepost_broker.delay("Fetch", seconds=seconds)
@@ -246,7 +240,7 @@ def test_a_fault_for_one_request_is_for_one_also_when_two_are_on_their_way() -> 
 def test_a_member_of_the_consumer_protocol_can_be_refused(fencepost_broker: Broker) -> None:
     """KIP-848: what is refused leaves no member behind, and the client joins afterwards."""
     fencepost_broker.create_topic("orders")
-    fault = fencepost_broker.fail("ConsumerGroupHeartbeat", code="COORDINATOR_LOAD_IN_PROGRESS", times=2)
+    fault = fencepost_broker.refuse("ConsumerGroupHeartbeat", "COORDINATOR_LOAD_IN_PROGRESS", times=2)
     options = {"group": "billing", "group_protocol": "consumer"}
     with (
         sync.Client(fencepost_broker.bootstrap, retry_backoff_ms=20) as client,

@@ -38,16 +38,17 @@ def test_marker(fencepost_broker, tmp_path):
     assert fencepost_broker.directory.is_relative_to(tmp_path)
     assert any(fencepost_broker.directory.iterdir())
 
-def test_shared_first(fencepost_shared_broker, fencepost_topic):
-    seen.append((fencepost_shared_broker.port, fencepost_topic("orders", 2)))
+def test_shared_first(fencepost_shared_broker, fencepost_topic, fencepost_topic_factory):
+    assert fencepost_shared_broker.topics()[fencepost_topic] == 1
+    seen.append((fencepost_shared_broker.port, fencepost_topic_factory("orders", 2)))
     fencepost_shared_broker.drop(times=None)
     fencepost_shared_broker.kill()
 
-def test_shared_second(fencepost_shared_broker, fencepost_topic):
+def test_shared_second(fencepost_shared_broker, fencepost_topic_factory):
     port, topic = seen[0]
     assert fencepost_shared_broker.port == port
     assert fencepost_shared_broker.topics()[topic] == 2
-    assert fencepost_topic("orders") != topic
+    assert fencepost_topic_factory("orders") != topic
     from fencepost import sync
     with sync.Client(fencepost_shared_broker.bootstrap) as client, client.producer() as producer:
         producer.send(topic, b"nothing is dropped any more")

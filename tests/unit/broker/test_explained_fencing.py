@@ -33,13 +33,13 @@ DESCRIBE = 65
 
 def last(on: TxnNode, key: str | int = TX) -> Refusal:
     """The newest refusal of an id."""
-    story = on.node.transactions.history.of(key)
+    story = on.node.transactions.hihistory.of(key)
     assert story is not None
-    return story.refusals[-1]
+    return history.refusals[-1]
 
 
 def counted(on: TxnNode) -> dict[tuple[str, str], int]:
-    return {(code.name, why.value): n for (code, why), n in on.node.transactions.history.refused_by.items()}
+    return {(code.name, why.value): n for (code, why), n in on.node.transactions.hihistory.refused_by.items()}
 
 
 async def described(on: TxnNode, *, explain: bool = True) -> Any:
@@ -129,7 +129,7 @@ class TestWhoTookTheIdentity:
         async with running() as on:
             held = await on.identity()
             await on.identity()
-            on.node.transactions._pipeline.history = fencing_history.FencingHistory(on.node.clock)
+            on.node.transactions._pipeline.history = fencing_hihistory.FencingHistory(on.node.clock)
             assert (await on.end(5, held, commit=False)).error_code == E.PRODUCER_FENCED
             cause = last(on).cause
             assert cause.reason is Reason.BEFORE_START
@@ -251,20 +251,20 @@ class TestOtherWays:
 
 class TestWhereItIsShown:
     async def test_describe_tells_who_asks(self, autojump_clock: MockClock) -> None:
-        """The story travels in a tag of ours, and only to who sets ours: for others the bytes are Kafka's."""
+        """The history travels in a tag of ours, and only to who sets ours: for others the bytes are Kafka's."""
         async with running() as on:
             old = on.seen_from("old", "10.0.0.7")
             held = await old.identity()
             assert await old.produce(12, held, T0, b"a", 0) == E.NONE
-            story = (await described(on)).story
-            assert (story.owner_client_id, story.owner_host) == ("old", "10.0.0.7")
-            assert (story.writer_client_id, story.writer_host) == ("old", "10.0.0.7")
+            history = (await described(on)).history
+            assert (history.owner_client_id, history.owner_host) == ("old", "10.0.0.7")
+            assert (history.writer_client_id, history.writer_host) == ("old", "10.0.0.7")
             await on.seen_from("new", "10.0.0.9").identity()
             await old.end(5, held, commit=True)
-            changed, refused = (await described(on)).story.lines
+            changed, refused = (await described(on)).hihistory.lines
             assert (changed.reason, changed.error_code) == ("newcomer", 0)
             assert (refused.reason, refused.error_code, refused.client_host) == ("newcomer", 90, "10.0.0.7")
-            assert (await described(on, explain=False)).story is None
+            assert (await described(on, explain=False)).history is None
 
     async def test_the_same_again_is_counted_and_not_logged(
         self, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
@@ -284,7 +284,7 @@ class TestWhereItIsShown:
     async def test_memory_is_bounded(self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
         """As many stories as set, eight changes and refusals in each; no id of theirs is held by being refused."""
         async with running() as on:
-            on.node.transactions._pipeline.history = fencing_history.FencingHistory(on.node.clock, ids_max=100)
+            on.node.transactions._pipeline.history = fencing_hihistory.FencingHistory(on.node.clock, ids_max=100)
             for number in range(150):
                 for epoch in range(12):
                     await on.ask(26, 5, _end(f"id-{number}", epoch))
@@ -292,7 +292,7 @@ class TestWhereItIsShown:
             assert len(kept) == 100
             story = kept.of("id-149")
             assert story is not None
-            assert len(story.refusals) == 8
+            assert len(history.refusals) == 8
             assert len(on.node.transactions.store) == 0
 
     async def test_what_is_not_refused_leaves_no_refusal(self, autojump_clock: MockClock) -> None:
@@ -303,9 +303,9 @@ class TestWhereItIsShown:
                 answer = await on.end(5, held, commit=True)
                 held = answer.producer_id, answer.producer_epoch
             assert counted(on) == {}
-            story = on.node.transactions.history.of(TX)
+            story = on.node.transactions.hihistory.of(TX)
             assert story is not None
-            assert (list(story.refusals), list(story.changes)) == ([], [])
+            assert (list(history.refusals), list(history.changes)) == ([], [])
 
 
 def _batch(held: Identity) -> bytearray:
