@@ -5,7 +5,7 @@ from pathlib import Path
 
 from fencepost.broker.log.storage.checkpoints import PARTITION_METADATA
 from fencepost.broker.log.storage.segment import LOG_SUFFIX
-from fencepost.broker.log.verify.directory import DirectoryCheck, Knowledge
+from fencepost.broker.log.verify.directory import DirectoryCheck, MetadataFacts
 from fencepost.broker.log.verify.files import file_names
 from fencepost.broker.log.verify.partition import RecordCheck
 from fencepost.broker.log.verify.report import Report

@@ -66,7 +66,7 @@ def config() -> None:
 @click.argument("kind", metavar="KIND", type=click.Choice(KINDS))
 @click.argument("name", metavar="NAME")
 @click.argument("settings", metavar="[SETTING]...", nargs=-1)
-@click.option("--all", "everything", is_flag=True, help="Also show settings that nobody set.")
+@click.option("--all", "everything", is_flag=True, help="Also show settings that have their default.")
 @click.option("--explain", is_flag=True, help="Show what each setting means and what holds without it.")
 @broker_options
 def get_command(

@@ -10,7 +10,7 @@ from fencepost.client.admin.why import NO_TIMEOUT_MS, reason
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from fencepost.client.admin.types import HeldBack, Holder, ProducerState, TransactionListing, TransactionStory
+    from fencepost.client.admin.types import HeldBack, Holder, ProducerState, TransactionHistory, TransactionListing
 
 NO_HISTORY = "unknown: only a fencepost broker reports it, and only since its start"
 
@@ -30,7 +30,7 @@ def open_for(started: "datetime | None", now_ms: int) -> str:
     return "-" if started is None else age(now_ms / 1000 - started.timestamp())
 
 
-def client_of(story: "TransactionStory | None") -> str:
+def client_of(history: "TransactionHistory | None") -> str:
     """Whose transaction it is."""
     if history is None:
         return NO_HISTORY

@@ -289,9 +289,7 @@ class WholeTransactions(AsyncIterator[WholeTransaction[K, V]]):
     def _tell_of_cut_ones(self, partition: TopicPartition, offset: int) -> None:
         if self._assembler.left_out > self._told_of:
             self._told_of = self._assembler.left_out
-            _LOG.warning(
-                "%s: skipped the transaction that ends at offset %d: its first part is not read", partition, offset
-            )
+            _LOG.warning("%s: skipped the transaction that ends at offset %d: its begin is not read", partition, offset)
 
     def _hold(self, data: memoryview, header: BatchHeader, partition: TopicPartition) -> Any:
         try:

@@ -47,7 +47,7 @@ def counted_members(members: Sized) -> str:
     return "1 member" if len(members) == 1 else f"{len(members)} members"
 
 
-def story(before: Group, after: Group, why: str) -> str | None:
+def note_on(before: Group, after: Group, why: str) -> str | None:
     """One line about what a decision did to a group's rebalance, unless it `goes_on`; None where it did nothing to it.
 
     `why` is the reason for the decision.
@@ -57,7 +57,7 @@ def story(before: Group, after: Group, why: str) -> str | None:
     if isinstance(after, PreparingRebalance) and not isinstance(before, PreparingRebalance):
         return f"{was} prepares a rebalance of {counted_members(after.members)}: {why}"
     if isinstance(after, PreparingRebalance) and len(after.members) < len(group_members(before)):
-        return f"{was} goes on with its rebalance, of {counted_members(after.members)} now: {why}"
+        return f"{was} continues its rebalance with {counted_members(after.members)}: {why}"
     if isinstance(after, CompletingRebalance) and after.generation != generation:
         gone = [member_id for member_id in group_members(before) if member_id not in after.members]
         dropped = f", dropped: {named(gone)}" if gone else ""

@@ -76,7 +76,7 @@ def test_an_error_is_one_sentence(broker: BrokerProcess) -> None:
     assert (again.exit_code, again.stdout) == (1, "")
     assert again.stderr.splitlines() == [
         "fencepost: topic 'demo' already exists (TOPIC_ALREADY_EXISTS)",
-        "  `fencepost topic describe NAME` shows what it is; --if-not-exists lets it be",
+        "  `fencepost topic describe NAME` shows it; --if-not-exists accepts it",
     ]
     two = topic(broker, "create", "demo", "demo-two")
     assert two.stderr.splitlines()[:2] == [

@@ -33,13 +33,13 @@ DESCRIBE = 65
 
 def last(on: TxnNode, key: str | int = TX) -> Refusal:
     """The newest refusal of an id."""
-    story = on.node.transactions.hihistory.of(key)
+    story = on.node.transactions.history.of(key)
     assert story is not None
-    return history.refusals[-1]
+    return story.refusals[-1]
 
 
 def counted(on: TxnNode) -> dict[tuple[str, str], int]:
-    return {(code.name, why.value): n for (code, why), n in on.node.transactions.hihistory.refused_by.items()}
+    return {(code.name, why.value): n for (code, why), n in on.node.transactions.history.refused_by.items()}
 
 
 async def described(on: TxnNode, *, explain: bool = True) -> Any:
@@ -129,7 +129,7 @@ class TestWhoTookTheIdentity:
         async with running() as on:
             held = await on.identity()
             await on.identity()
-            on.node.transactions._pipeline.history = fencing_hihistory.FencingHistory(on.node.clock)
+            on.node.transactions._pipeline.history = fencing_history.FencingHistory(on.node.clock)
             assert (await on.end(5, held, commit=False)).error_code == E.PRODUCER_FENCED
             cause = last(on).cause
             assert cause.reason is Reason.BEFORE_START
@@ -238,7 +238,7 @@ class TestOtherWays:
             assert "WriteTxnMarkers v2" in last(on, held[0]).by
 
     async def test_a_groups_partition_that_knows_better(self, autojump_clock: MockClock) -> None:
-        """An operator's marker with a higher epoch stands in the group's partition: the coordinator cannot know."""
+        """An operator's marker with a higher epoch stands in the group's partition: the coordinator can not know."""
         async with running() as on:
             held = await on.identity()
             place = TopicPartition("__consumer_offsets", on.node.groups.group_partition("readers"))
@@ -251,7 +251,7 @@ class TestOtherWays:
 
 class TestWhereItIsShown:
     async def test_describe_tells_who_asks(self, autojump_clock: MockClock) -> None:
-        """The history travels in a tag of ours, and only to who sets ours: for others the bytes are Kafka's."""
+        """The story travels in a tag of ours, and only to who sets ours: for others the bytes are Kafka's."""
         async with running() as on:
             old = on.seen_from("old", "10.0.0.7")
             held = await old.identity()
@@ -261,7 +261,7 @@ class TestWhereItIsShown:
             assert (history.writer_client_id, history.writer_host) == ("old", "10.0.0.7")
             await on.seen_from("new", "10.0.0.9").identity()
             await old.end(5, held, commit=True)
-            changed, refused = (await described(on)).hihistory.lines
+            changed, refused = (await described(on)).history.lines
             assert (changed.reason, changed.error_code) == ("newcomer", 0)
             assert (refused.reason, refused.error_code, refused.client_host) == ("newcomer", 90, "10.0.0.7")
             assert (await described(on, explain=False)).history is None
@@ -284,7 +284,7 @@ class TestWhereItIsShown:
     async def test_memory_is_bounded(self, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch) -> None:
         """As many stories as set, eight changes and refusals in each; no id of theirs is held by being refused."""
         async with running() as on:
-            on.node.transactions._pipeline.history = fencing_hihistory.FencingHistory(on.node.clock, ids_max=100)
+            on.node.transactions._pipeline.history = fencing_history.FencingHistory(on.node.clock, ids_max=100)
             for number in range(150):
                 for epoch in range(12):
                     await on.ask(26, 5, _end(f"id-{number}", epoch))
@@ -292,7 +292,7 @@ class TestWhereItIsShown:
             assert len(kept) == 100
             story = kept.of("id-149")
             assert story is not None
-            assert len(history.refusals) == 8
+            assert len(story.refusals) == 8
             assert len(on.node.transactions.store) == 0
 
     async def test_what_is_not_refused_leaves_no_refusal(self, autojump_clock: MockClock) -> None:
@@ -303,9 +303,9 @@ class TestWhereItIsShown:
                 answer = await on.end(5, held, commit=True)
                 held = answer.producer_id, answer.producer_epoch
             assert counted(on) == {}
-            story = on.node.transactions.hihistory.of(TX)
+            story = on.node.transactions.history.of(TX)
             assert story is not None
-            assert (list(history.refusals), list(history.changes)) == ([], [])
+            assert (list(story.refusals), list(story.changes)) == ([], [])
 
 
 def _batch(held: Identity) -> bytearray:
