@@ -1,10 +1,9 @@
 """The Spark guide as a notebook: its code in the order in which it stands there, and what is hidden between.
 
 - each ```python block is run, all in one namespace
-- of each ```sh block the lines that begin with `fencepost spark` are run, one process for all
-- a comment `<!-- run` ... `-->` on lines of its own is Python that readers do not see: it writes what the next block
-  reads, and asserts what the last one did. It has `broker` ("HOST:PORT"), `produce(topic, values, ...)`,
-  `eventually(condition)` and `output` (what the last command printed) besides the guide's own names
+- of each ```sh block the lines that begin with `fencepost spark` or `fencepost topic` are run, one process for all
+- a comment `<!-- run` ... `-->` on lines of its own is Python that readers do not see: it asserts what the last block
+  did. It has `broker` ("HOST:PORT") and `output` (what the last command printed) besides the guide's own names
 
 127.0.0.1:9092 is the broker of the test, and /tmp a directory of its own.
 """
@@ -53,7 +52,7 @@ def _commands(shown: str, line: int) -> Iterable[Piece]:
         whole += text.removesuffix("\\")
         if text.endswith("\\"):
             continue
-        if whole.lstrip().startswith("fencepost spark "):
+        if whole.lstrip().startswith(("fencepost spark ", "fencepost topic ")):
             yield Piece("command", began, whole)
         whole = ""
 

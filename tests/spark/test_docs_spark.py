@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
+import re
 import sys
-import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,6 @@ from click.testing import CliRunner
 
 from fencepost.cli.main import cli
 from tests.architecture.project_files import ROOT
-from tests.spark.conftest import new_producer, new_topic
 from tests.spark.guide import Piece, pieces_of, placed, words_of
 from tests.spark.killed import SLOW_WORKER
 
@@ -25,8 +22,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
 ]
 GUIDE = ROOT / "docs" / "spark.md"
-DEADLINE_SECONDS = 120
 SLOW_STARTS_MAX = 3
+SHUFFLE = "spark.sql.shuffle.partitions"
 
 
 class Notebook:
@@ -34,15 +31,7 @@ class Notebook:
 
     def __init__(self, broker: str, scratch: Path) -> None:
         self._broker, self._scratch = broker, scratch
-        self._topics: set[str] = set()
-        self._query_type = importlib.import_module("pyspark.sql.streaming").StreamingQuery
-        self.names: dict[str, Any] = {
-            "__name__": "guide",
-            "broker": broker,
-            "produce": self.produce,
-            "eventually": self.eventually,
-            "output": "",
-        }
+        self.names: dict[str, Any] = {"__name__": "guide", "broker": broker, "output": ""}
 
     def run_all(self, pieces: list[Piece]) -> None:
         """In order. Where Spark did not wait for a Python worker, which it gives ten seconds on however busy a machine,
@@ -70,44 +59,6 @@ class Notebook:
             return
         exec(compile("\n" * (piece.line - 1) + code, str(GUIDE), "exec"), self.names)
 
-    def produce(
-        self,
-        topic: str,
-        values: Iterable[bytes | str | None],
-        *,
-        keys: Iterable[bytes | str | None] | None = None,
-        partitions: int = 3,
-        commit: bool = True,
-        **settings: Any,
-    ) -> None:
-        """One transaction into a topic, which is made where it is not there; records go round its partitions."""
-        if topic not in self._topics:
-            new_topic(self._broker, topic, partitions)
-            self._topics.add(topic)
-        producer = new_producer(self._broker, **settings)
-        producer.begin_transaction()
-        found = list(values)
-        for number, (value, key) in enumerate(zip(found, keys or [None] * len(found), strict=True)):
-            producer.produce(topic, value, key, partition=number % partitions)
-            producer.poll(0)
-        producer.flush(60)
-        if commit:
-            producer.commit_transaction(60)
-        else:
-            producer.abort_transaction(60)
-
-    def eventually(self, condition: Callable[[], Any], what: str = "what the guide says") -> Any:
-        """Wait until it is true; a real Spark takes its time. A query that failed will not make it so."""
-        until = time.monotonic() + DEADLINE_SECONDS
-        while not (found := condition()):
-            for query in [value for value in self.names.values() if isinstance(value, self._query_type)]:
-                if (failure := query.exception()) is not None:
-                    raise AssertionError(f"{what} did not happen: {failure}")
-            if time.monotonic() > until:
-                raise AssertionError(f"{what} did not happen within {DEADLINE_SECONDS} s")
-            time.sleep(0.1)
-        return found
-
     def _command(self, words: list[str], piece: Piece) -> str:
         result = CliRunner(env={"FENCEPOST_BOOTSTRAP": self._broker}).invoke(cli, words)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
@@ -119,15 +70,25 @@ class Notebook:
 def test_the_guide_does_what_it_says(
     spark: Any, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every python block, every `fencepost spark` command, and the checks that stand hidden between them."""
+    """Every python block, every `fencepost spark` and `fencepost topic` command, and the checks hidden between them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     notebook = Notebook(bootstrap, tmp_path)
+    shuffle_partitions = spark.conf.get(SHUFFLE)
     pieces = list(pieces_of(GUIDE))
     kinds = [piece.kind for piece in pieces]
     assert min(kinds.count("python"), kinds.count("hidden"), kinds.count("command")) >= 2
     try:
         notebook.run_all(pieces)
+        assert int(spark.conf.get(SHUFFLE)) <= 8, "Spark's default, 200, lets a reader wait for the first result"
     finally:
+        spark.conf.set(SHUFFLE, shuffle_partitions)
         for query in spark.streams.active:
             query.stop()
+
+
+def test_what_a_reader_does_not_see_writes_nothing() -> None:
+    """Else an example would work in this test only: `there is no topic flights`."""
+    writing = re.compile(r"\b(produce|fill|send\w*|new_topic|create\w*|write\w*|save)\(")
+    hidden = [piece for piece in pieces_of(GUIDE) if piece.kind == "hidden"]
+    assert [piece.line for piece in hidden if writing.search(piece.code)] == []
