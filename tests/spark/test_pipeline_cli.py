@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ from click.testing import CliRunner, Result
 from fencepost.cli.main import cli
 from fencepost.spark_pipelines import MissingPart, need_spark, session
 from tests.kit import damage
-from tests.spark.conftest import Transact
+from tests.spark.conftest import Transact, java_is_there
+from tests.spark.killed import SLOW_STARTS_MAX, SLOW_WORKER
 from tests.spark.spoilt_logs import TakenApart, spoilt
 
 NOBODY = "127.0.0.1:9"
@@ -66,6 +69,7 @@ def test_an_audit_says_what_it_found_by_its_exit_code_in_words_and_as_json(direc
     ("words", "code", "says"),
     [
         (("audit", "--local", "--bootstrap", NOBODY, *QUICKLY), 1, f"is a broker running at {NOBODY}?"),
+        (("audit", "--local", "--bootstrap", NOBODY, "--timeout", "1.5"), 1, f"is a broker running at {NOBODY}?"),
         (("audit", "nothing", "--local", "--data", "DIRECTORY"), 1, "there is no topic nothing"),
         (("audit", "--local", "--data", "/no/such"), 2, "does not exist"),
         (("audit", "--local", "--conf", "spark"), 2, "write it as NAME=VALUE"),
@@ -152,3 +156,45 @@ def test_what_a_task_of_spark_raises_is_told_in_a_line(
     assert "it is " in raised.output
     assert "Traceback" not in raised.output
     assert "\tat " not in raised.output
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_an_etl_that_fails_prints_the_cause_and_with_verbose_sparks_log_as_well(
+    bootstrap: str, topic: str, transact: Transact, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyspark")
+    if not java_is_there():
+        pytest.skip("Spark needs a JDK: neither JAVA_HOME nor java on the PATH")
+    transact([(0, b"1"), (1, b"2")])
+
+    def failed(*more: str) -> list[str]:
+        words = ["spark", "etl", topic, "--to", "nowhere", "--checkpoint", str(tmp_path / "state"), *more]
+        command = [sys.executable, "-m", "fencepost", *words, "--bootstrap", bootstrap, "--master", "local[1]"]
+        for _ in range(SLOW_STARTS_MAX):
+            run = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+            if not any(text in run.stderr for text in SLOW_WORKER):
+                break
+        assert (run.returncode, run.stdout) == (1, "")
+        return run.stderr.splitlines()
+
+    create = f"fencepost topic create nowhere --bootstrap {bootstrap}"
+    cause = [
+        f"fencepost: topic nowhere does not exist: create the topic first, by `{create}`",
+        "  --verbose shows Spark's log",
+    ]
+    silent, verbose = failed(), failed("--verbose")
+    assert silent[-2:] == verbose[-2:] == cause
+    of_a_trace = re.compile(r"\s*(at |File |Caused by: |Traceback )")
+    assert [line for line in silent if of_a_trace.match(line)] == []
+    assert len(silent) < 12, "what a JVM says when it starts, and ours"
+    assert len([line for line in verbose if of_a_trace.match(line)]) > 20
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_an_export_gives_up_on_a_broker_that_is_away_after_its_timeout(spark: Any, tmp_path: Path) -> None:
+    began = time.monotonic()
+    away = fencepost("export", "t", "--into", str(tmp_path / "lake"), "--bootstrap", NOBODY, "--timeout", "1.5")
+    assert (away.exit_code, f"is a broker running at {NOBODY}?" in away.output) == (1, True), away.output
+    assert time.monotonic() - began < 30, "half of the default"

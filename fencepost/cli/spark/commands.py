@@ -67,7 +67,7 @@ def audit_command(
     as_json: bool,
     bootstrap: str,
     master: str | None,
-    conf: tuple[tuple[str, str], ...],
+    conf: dict[str, str],
 ) -> None:
     """Prove that topics hold each record exactly once, or say where they do not.
 
@@ -94,7 +94,7 @@ def audit_command(
     if not as_json:
         need_rich()
     with told_well(bootstrap):
-        session = None if local else spark_session("audit", master=master, conf=dict(conf))
+        session = None if local else spark_session("audit", master=master, conf=conf)
         where: dict[str, Any] = {"directories": directories} if directories else {"kafka": kafka_settings(bootstrap)}
         with bar("auditing") as advance:
             report = audit(topics, spark=session, advance=advance, **where)
@@ -153,7 +153,7 @@ def export_command(
     function: str | None,
     bootstrap: str,
     master: str | None,
-    conf: tuple[tuple[str, str], ...],
+    conf: dict[str, str],
 ) -> None:
     """Write committed records as Parquet, each exactly once.
 
@@ -174,7 +174,7 @@ def export_command(
 
     with told_well(bootstrap):
         shape = shape_of(where, select, sql, function)
-        session = spark_session("export", master=master, conf=dict(conf))
+        session = spark_session("export", master=master, conf=conf)
         rows = count = 0
         with bar("exporting") as advance:
             for manifest in export(

@@ -29,13 +29,13 @@ def run_etl(
     function: str | None,
     bootstrap: str,
     master: str | None,
-    conf: tuple[tuple[str, str], ...],
+    conf: dict[str, str],
 ) -> None:
     """Start the query and stay until it ends; raises what ended it."""
     from fencepost.spark_pipelines import etl, spark_session
 
     shape = shape_of(where, select, sql, function)
-    session = spark_session("etl", master=master, conf=dict(conf))
+    session = spark_session("etl", master=master, conf=conf)
     query = etl(
         session,
         sources,

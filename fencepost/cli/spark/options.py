@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 CLIENT_ID = "fencepost-spark"
+_PATIENCE = "fencepost.spark_patience"
 
 
 class Setting(click.ParamType):  # type: ignore[type-arg]
@@ -35,9 +37,19 @@ class Setting(click.ParamType):  # type: ignore[type-arg]
 SETTING = Setting()
 
 
-def spark_options(command: F) -> F:
-    """--master and --conf."""
+def spark_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--master, --conf and --verbose: the command is given `master`, and all settings of Spark as `conf`.
+
+    Without --verbose Spark's log is off: of what it tells of an error, some 200 lines, `told_well` prints the cause.
+    """
+
+    @functools.wraps(command)
+    def call(conf: tuple[tuple[str, str], ...], verbose: bool, **more: Any) -> Any:
+        return command(conf={"spark.log.level": "WARN" if verbose else "OFF", **dict(conf)}, **more)
+
+    options = call
     for option in (
+        click.option("--verbose", is_flag=True, help="Show Spark's log, with its stack traces."),
         click.option(
             "--conf",
             "conf",
@@ -48,13 +60,28 @@ def spark_options(command: F) -> F:
         ),
         click.option("--master", metavar="URL", help="Where Spark runs.  [default: local[*], in this process]"),
     ):
-        command = option(command)
-    return command
+        options = option(options)
+    return options
 
 
 def broker_options(command: F) -> F:
-    """--bootstrap, --command-config and -X."""
-    return bootstrap_option(trust_options(command))
+    """--bootstrap, --timeout, --command-config and -X; `kafka_settings` has what they say."""
+    timeout = click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(min=0.1),
+        metavar="SECONDS",
+        expose_value=False,
+        callback=_timeout,
+        help="How long to go on trying where a broker does not answer.  [default: 60]",
+    )
+    return bootstrap_option(timeout(trust_options(command)))
+
+
+def _timeout(context: click.Context, parameter: click.Parameter, seconds: float | None) -> None:
+    if seconds is not None:
+        timeout_ms = round(seconds * 1000)
+        context.meta[_PATIENCE] = {"default.api.timeout.ms": timeout_ms, "request.timeout.ms": timeout_ms}
 
 
 def shape_options(command: F) -> F:
@@ -84,10 +111,10 @@ def shape_of(where: str | None, select: str | None, sql: str | None, function: s
 
 
 def kafka_settings(bootstrap: str) -> dict[str, Any]:
-    """The connection under Kafka's dotted names: --bootstrap, and what --command-config and -X say."""
+    """The connection under Kafka's dotted names: --bootstrap, --timeout, and what --command-config and -X say."""
     context = click.get_current_context()
     given = {name: value for name, value in properties(context).items() if name not in BOOTSTRAP_NAMES}
-    return {"client.id": CLIENT_ID, **given, "bootstrap.servers": bootstrap}
+    return {"client.id": CLIENT_ID, **given, **context.meta.get(_PATIENCE, {}), "bootstrap.servers": bootstrap}
 
 
 @contextmanager
@@ -113,7 +140,7 @@ def told_well(bootstrap: str) -> Iterator[None]:
         told = _of_spark(error, bootstrap)
         if told is None:
             raise
-        fail(told)
+        fail(f"{told}\n  --verbose shows Spark's log")
 
 
 def _of_spark(error: Exception, bootstrap: str) -> str | None:
