@@ -1,1 +1,1 @@
-"""Request to answer, one file per API."""
+"""Request handlers, one file for each API."""

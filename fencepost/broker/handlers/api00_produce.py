@@ -1,8 +1,8 @@
-"""Produce (0): append one batch per partition, check the transaction it belongs to, answer when it is safe.
+"""Produce (0): append one batch per partition, verify its transaction, respond as `acks` asks.
 
-v3-13 are served (0-2 are advertised for old librdkafka, KAFKA-18659, and refused as Kafka refuses them: by closing).
-v5 answers the log start offset, v7 may carry zstd, v8 answers per-record errors (KIP-467), v11 knows
-TRANSACTION_ABORTABLE, v12 adds partitions to the transaction by itself (KIP-890, T16), v13 names topics by id.
+v3-13 are served. v0-2 are advertised for old librdkafka (KAFKA-18659); the broker closes the connection, as Kafka does.
+v5 returns the log start offset, v7 allows zstd, v8 returns per-record errors (KIP-467), v11 knows
+TRANSACTION_ABORTABLE, v12 adds partitions to the transaction implicitly (KIP-890, T16), v13 names topics by id.
 """
 
 from collections.abc import Sequence
@@ -53,7 +53,7 @@ ATTRIBUTES_LOW_BYTE = 22
 TRANSACTIONAL = 0x10
 _CODEC_MASK, _ZSTD = 0x07, 4
 _OK, _CLIENT = ErrorCode.NONE, AppendOrigin.CLIENT
-"""Globals: a member read from its enum costs twenty times as much."""
+"""Globals: reading a member from its enum costs twenty times as much."""
 MIXED_PRODUCERS = "One request carries several producers' transactions"
 ADMIN_CLIENT_ID = "__admin_client"
 """The one client id that Kafka lets write to internal topics (its tools use it)."""
@@ -64,7 +64,7 @@ class _Broker(HasClock, HasFlusher, HasLargeWrites, HasMetadata, HasMetrics, Has
 
 
 class Write:
-    """One partition of the request: what to append, where, and what became of it."""
+    """One partition of the request: its batch, its log, and the result."""
 
     __slots__ = ("batch", "checked", "counters", "error", "guard", "log", "message", "ticket", "tp")
 
@@ -76,11 +76,11 @@ class Write:
         self.message: str | None = None
         self.guard: VerificationGuard | None = None
         self.checked: Accepted | None = None
-        """What became known of the batch while it was staged."""
+        """The result of validation, if the batch was staged."""
         self.ticket: Ticket | None = None
-        """What the log answered."""
+        """The result of the append."""
         self.counters: TopicCounters | None = None
-        """Those of its topic, where the partition is there."""
+        """The topic's counters, if the partition has a log here."""
 
     def fail(self, error: ErrorCode, message: str | None = None) -> None:
         """Refuse this partition's batch."""
@@ -101,25 +101,25 @@ class _Acknowledgement(Durable):
         self._writes = writes
 
     def revise(self) -> None:
-        """No ack for what was appended to a log that went offline before it was durable."""
+        """Replace the acknowledgement of a batch by an error if its log went offline before the batch was durable."""
         for write in self._writes:
-            _look_again(self._node, write)
+            _update_from_ticket(self._node, write)
         self.response = _response(self._node, self._request, self._writes)
 
 
 def handle(node: _Broker, request: ProduceRequest, context: RequestContext) -> Reply:
-    """Append every batch, in order; the answer waits for the disk where acks=all asks for it.
+    """Append every batch, in order. With acks=all the response waits until the batches are durable.
 
-    A coroutine is returned only where a coordinator must be asked first, a thread write a large batch, or a writer be
-    held back.
+    Returns a coroutine only if the coordinator must verify a transaction, a thread writes a large batch, or the
+    producer is throttled.
     """
     writes, transactional, large = _resolve(node, request, context)
     if request.acks not in (ACKS_NONE, ACKS_LEADER, ACKS_ALL):
         _fail_all(writes, ErrorCode.INVALID_REQUIRED_ACKS)
     elif transactional:
-        unsettled = _check_transactions(request, context, transactional, writes)
-        if unsettled is not None and not _is_settled(node, request, unsettled):
-            return _settle_first(node, request, context, writes, large, unsettled)
+        unverified = _check_transactions(request, context, transactional, writes)
+        if unverified is not None and not _is_verified(node, request, unverified):
+            return _verify_first(node, request, context, writes, large, unverified)
     if large and (large := _for_thread(node, large)):
         return _stage_first(node, request, context, writes, large)
     tickets = _append_all(node, request, context, writes)
@@ -128,15 +128,15 @@ def handle(node: _Broker, request: ProduceRequest, context: RequestContext) -> R
     return _answer(node, request, writes, tickets)
 
 
-async def _settle_first(
+async def _verify_first(
     node: _Broker,
     request: ProduceRequest,
     context: RequestContext,
     writes: list[Write],
     large: list[Write],
-    unsettled: "_Unsettled",
+    unverified: "_Unverified",
 ) -> Ready:
-    await _settle(node, request.transactional_id or "", unsettled, context)
+    await _verify(node, request.transactional_id or "", unverified, context)
     return await _stage_first(node, request, context, writes, _for_thread(node, large))
 
 
@@ -150,7 +150,7 @@ async def _stage_first(
 
 
 def _for_thread(node: _Broker, large: list[Write]) -> list[Write]:
-    """Those of the large batches that are better written by a thread."""
+    """Select the large batches that a thread should write."""
     return [
         write for write in large if write.error is _OK and write.log is not None and node.large_writes.wants(write.log)
     ]
@@ -163,7 +163,7 @@ async def _throttle_first(node: _Broker, request: ProduceRequest, writes: list[W
 
 
 def _append_all(node: _Broker, request: ProduceRequest, context: RequestContext, writes: list[Write]) -> list[Ticket]:
-    """Append what has not failed; the tickets of what was appended."""
+    """Append the batches without an error. Returns the tickets of the appended batches."""
     tickets: list[Ticket] = []
     now_ms = node.clock.now_ms()
     version = transaction_version(context.api_version)
@@ -199,10 +199,10 @@ def _append_all(node: _Broker, request: ProduceRequest, context: RequestContext,
 def _resolve(
     node: _Broker, request: ProduceRequest, context: RequestContext
 ) -> tuple[list[Write], list[Write], list[Write]]:
-    """One write per partition, in the request's order; those that cannot be written are marked with their error.
+    """One write per partition, in the request's order; a write that cannot be appended has its error set.
 
-    Of the others those whose batch is transactional, and those whose batch is large. A batch is transactional by its
-    own attributes; whether it is sound is for the log to say.
+    The second list holds the other writes with a transactional batch, the third those with a large batch. The batch's
+    attributes decide whether it is transactional; the log validates the batch later.
     """
     writes: list[Write] = []
     transactional: list[Write] = []
@@ -253,8 +253,8 @@ def _fail_all(writes: list[Write], error: ErrorCode) -> None:
             write.fail(error)
 
 
-class _Unsettled(NamedTuple):
-    """Batches of one producer, of whose transaction the logs know nothing yet."""
+class _Unverified(NamedTuple):
+    """Batches of one producer that has no open transaction in their logs yet."""
 
     producer_id: int
     producer_epoch: int
@@ -263,21 +263,18 @@ class _Unsettled(NamedTuple):
 
 def _check_transactions(
     request: ProduceRequest, context: RequestContext, transactional: list[Write], writes: list[Write]
-) -> _Unsettled | None:
-    """See whether each transactional batch belongs to a transaction, and which of that the coordinator must say (T15).
-
-    Where the log already has an open transaction of the producer, that was settled by an earlier batch.
-    """
+) -> _Unverified | None:
+    """Find the batches that the coordinator must verify (T15): those without an open transaction in their log."""
     if request.transactional_id is None:
         _fail_all(writes, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return None
     producer: tuple[int, int] | None = None
-    unsettled: list[Write] = []
+    unverified: list[Write] = []
     for write in transactional:
         try:
             header = read_header(write.batch)
         except CorruptBatch:
-            continue  # the log refuses it, and says how it is wrong
+            continue  # the log rejects the batch and explains the fault
         if producer is not None and header.producer_id != producer[0]:
             for other in transactional:
                 other.fail(ErrorCode.INVALID_PRODUCER_ID_MAPPING, MIXED_PRODUCERS)
@@ -288,40 +285,43 @@ def _check_transactions(
             header.producer_id, header.producer_epoch, header.base_sequence, transaction_version(context.api_version)
         )
         if guard is not None:
-            unsettled.append(write)
+            unverified.append(write)
         write.guard = guard or ALREADY_OPEN
-    return _Unsettled(*producer, unsettled) if producer is not None and unsettled else None
+    return _Unverified(*producer, unverified) if producer is not None and unverified else None
 
 
-def _is_settled(node: _Broker, request: ProduceRequest, unsettled: _Unsettled) -> bool:
-    """Whether the coordinator has all those partitions in the open transaction, durably: nothing is left to ask."""
+def _is_verified(node: _Broker, request: ProduceRequest, unverified: _Unverified) -> bool:
+    """Whether the coordinator holds all these partitions in the open transaction, durably."""
     return node.transactions.is_ongoing_with(
         request.transactional_id or "",
-        unsettled.producer_id,
-        unsettled.producer_epoch,
-        {write.tp for write in unsettled.writes},
+        unverified.producer_id,
+        unverified.producer_epoch,
+        {write.tp for write in unverified.writes},
     )
 
 
-async def _settle(node: _Broker, transactional_id: str, unsettled: _Unsettled, context: RequestContext) -> None:
-    """Ask the coordinator, and refuse what it refuses (T15, T16); what a marker overtakes, its guard refuses."""
+async def _verify(node: _Broker, transactional_id: str, unverified: _Unverified, context: RequestContext) -> None:
+    """Have the coordinator verify or add the partitions, and fail the writes that it rejects (T15, T16).
+
+    If a marker arrives before the append, the write's guard rejects the batch.
+    """
     codes = await node.transactions.ensure_partitions(
         transactional_id,
-        unsettled.producer_id,
-        unsettled.producer_epoch,
-        {write.tp for write in unsettled.writes},
+        unverified.producer_id,
+        unverified.producer_epoch,
+        {write.tp for write in unverified.writes},
         add=context.api_version >= IMPLICIT_ADD_SINCE,
         knows_abortable=context.api_version >= ABORTABLE_SINCE,
         caller=context,
     )
-    for write in unsettled.writes:
+    for write in unverified.writes:
         code = codes[write.tp]
         if code is not ErrorCode.NONE:
             write.fail(code, f"The transaction of {transactional_id!r} takes no batch for {write.tp}: {code.name}")
 
 
-def _look_again(node: _Broker, write: Write) -> None:
-    """Take in what became of the ticket; one that did not settle is of a log that went offline."""
+def _update_from_ticket(node: _Broker, write: Write) -> None:
+    """Fail the write if its ticket failed. A ticket that is not settled belongs to a log that went offline."""
     ticket = write.ticket
     if ticket is None or write.error is not _OK or (ticket.is_settled and ticket.error is _OK):
         return
@@ -339,7 +339,7 @@ def _count_failure(node: _Broker, write: Write) -> None:
 
 
 def _answer(node: _Broker, request: ProduceRequest, writes: list[Write], tickets: list[Ticket]) -> Ready:
-    """By acks: when durable, at once, or never."""
+    """The reply: when durable (acks=all), at once (acks=1), or none (acks=0)."""
     if request.acks == ACKS_ALL or (request.acks == ACKS_LEADER and any(ticket.log.binds_late for ticket in tickets)):
         return _Acknowledgement(node, request, writes, tickets)
     if request.acks == ACKS_NONE:
@@ -351,7 +351,7 @@ def _answer(node: _Broker, request: ProduceRequest, writes: list[Write], tickets
 
 
 def _response(node: _Broker, request: ProduceRequest, writes: Sequence[Write]) -> ProduceResponse:
-    """The answer, with the address of every other leader that it names (KIP-951)."""
+    """The response, with the address of every other leader that it names (KIP-951)."""
     topics: list[TopicProduceResponse] = []
     leaders: set[Leader] = set()
     each = iter(writes)
@@ -381,7 +381,7 @@ def _response(node: _Broker, request: ProduceRequest, writes: Sequence[Write]) -
 
 
 def _refusal(node: _Broker, write: Write, leaders: "set[Leader]") -> PartitionProduceResponse:
-    """What a partition answers that took nothing; into `leaders` goes who leads it."""
+    """The response for a partition that appended nothing. Adds the partition's leader to `leaders`."""
     answer = PartitionProduceResponse(
         index=write.tp.partition, error_code=write.error, error_message=write.message, base_offset=-1
     )

@@ -1,8 +1,8 @@
-"""Fetch (1): read batches from partitions, waiting for them if asked, in either isolation level.
+"""Fetch (1): read batches from partitions in either isolation level, and wait for them up to `max_wait_ms`.
 
 v4-18 are served. v4 brings isolation and the aborted list (I1, I2), v5 the log start offset, v7 sessions (every fetch
-here is a full one: session id 0 is always answered, which KIP-227 allows), v9 leader epochs, v10 may carry zstd, v12
-answers a diverging epoch, v13 names topics by id, v16 says where the leader is.
+here is a full fetch: the response always has session id 0, which KIP-227 allows), v9 leader epochs, v10 allows zstd,
+v12 returns a diverging epoch, v13 names topics by id, v16 returns the leader's address.
 """
 
 from typing import Protocol
@@ -36,17 +36,17 @@ ZSTD_SINCE = 10
 TOPIC_ID_SINCE = 13
 ENDPOINTS_SINCE = 16
 WAIT_MS_MAX = 600_000
-"""Nobody is kept longer than a silent connection is by default, whatever he asks for."""
+"""The longest wait of a fetch, whatever the client asks for: the default of `connections.max.idle.ms`."""
 NO_SESSION_EPOCHS = (0, -1)
-"""A session that begins (0) or ends (-1): both are full fetches."""
+"""Epochs of a session that begins (0) or ends (-1): both are full fetches."""
 
 
 class _Broker(HasConfig, HasMetadata, HasMetrics, HasPartitions, HasPurgatory, Protocol):
-    """What this handler asks of the broker."""
+    """What Fetch needs."""
 
 
 class _Read:
-    """One partition of the request: where to read, or why not."""
+    """One partition of the request: its log, or its error."""
 
     __slots__ = ("ask", "diverging", "error", "log", "tp")
 
@@ -59,7 +59,7 @@ class _Read:
 
 
 class _Fetch:
-    """A fetch that may be tried twice: at once, and when what it waited for has come."""
+    """A fetch that reads at once, and again after it waited for records."""
 
     def __init__(self, node: _Broker, request: FetchRequest, context: RequestContext) -> None:
         self._node = node
@@ -70,7 +70,7 @@ class _Fetch:
         self.isolation = IsolationLevel(request.isolation_level)
         self.topics: list[tuple[FetchTopic, str, list[_Read]]] = []
         self.missing: list[Missing] = []
-        """What the last `read` found to be on its way."""
+        """Bytes that the last `read` needed and that are not in this process yet."""
         self._endpoints: dict[int, NodeEndpoint] = {}
         self._resolve(request)
 
@@ -80,7 +80,7 @@ class _Fetch:
         return [read.log for _, _, reads in self.topics for read in reads if read.log is not None]
 
     def ready(self) -> bool:
-        """Whether waiting has an end: enough bytes (I7: counted up to where this reader may read), or a change."""
+        """Whether to stop waiting: enough readable bytes (I7: up to the reader's limit), or a partition changed."""
         total = 0
         isolation = self.isolation
         arrived = not self.missing or any(missing.arrived for missing in self.missing)
@@ -95,11 +95,11 @@ class _Fetch:
                 try:
                     total += min(readable_bytes(log, offset, isolation), read.ask.partition_max_bytes)
                 except (OSError, CorruptLogFile):
-                    return True  # the read that follows meets the same fault, and reports it
+                    return True  # the next read raises the same error, and reports it
         return arrived and total >= self._bytes_min
 
     def read(self) -> tuple[Response, bool]:
-        """Read all partitions; return the answer, and whether it should be sent without waiting any longer."""
+        """Read all partitions. Returns the response, and whether to send it without further waiting."""
         left = self._bytes_max
         self.missing = []
         read_bytes, settled = 0, False
@@ -140,7 +140,7 @@ class _Fetch:
             self.topics.append((topic, name, reads))
 
     def _check(self, read: _Read, log: PartitionLog) -> None:
-        """Leader epochs (KIP-320), and what an old reader cannot decompress."""
+        """Check the leader epochs (KIP-320), and that the client's version can decompress the topic's codec."""
         ask = read.ask
         read.error = leader_epoch_error(ask.current_leader_epoch, log)
         if read.error:
@@ -151,7 +151,7 @@ class _Fetch:
             self._compare_epochs(read, log)
 
     def _compare_epochs(self, read: _Read, log: PartitionLog) -> None:
-        """L10: where the reader's last epoch ended here; one that this log never saw says nothing about his offset."""
+        """L10: compare the reader's last fetched epoch with this log; an unknown epoch is OFFSET_OUT_OF_RANGE."""
         ask = read.ask
         epoch, end_offset = epoch_end_offset(log, ask.last_fetched_epoch)
         if epoch < 0 or ask.fetch_offset < log.log_start_offset:
@@ -160,11 +160,11 @@ class _Fetch:
             read.diverging = EpochEndOffset(epoch=epoch, end_offset=end_offset)
 
     def _read_partition(self, read: _Read, left: int, at_least_one: bool) -> tuple[PartitionData, int]:
-        """The answer for one partition and the bytes of records in it."""
+        """The response for one partition, and the size of its records in bytes."""
         log, ask, error = read.log, read.ask, read.error
         if log is None or error:
             return self._error_answer(read, error), 0
-        # Who comes from a log that was cut may stand beyond this one's end: he reads nothing, from where he may read.
+        # After a truncation the reader's offset may be beyond this log's end: it receives no records then.
         offset = ask.fetch_offset if read.diverging is None else log.log_end_offset
         result = read_batches(log, offset, min(ask.partition_max_bytes, left), self.isolation, at_least_one)
         if result.error:
@@ -203,17 +203,17 @@ class _Fetch:
         return Leader(config.node_id, log.leader_epoch, listener.host, listener.port, config.broker_rack)
 
     def _count(self, name: str, reads: list[_Read], size_bytes: int, failed: int) -> None:
-        """Under the topic's name if there is such a topic: whoever asks for another names no counter."""
+        """Count under the topic's name only if the topic exists: a client cannot create counters by asking."""
         metrics = self._node.metrics
-        there = reads and (reads[0].log is not None or any(read.log is not None for read in reads))
-        counters = metrics.topic(name) if there else metrics.no_topic
+        exists = reads and (reads[0].log is not None or any(read.log is not None for read in reads))
+        counters = metrics.topic(name) if exists else metrics.no_topic
         counters.fetch_requests += len(reads)
         counters.bytes_out += size_bytes
         counters.failed_fetch_requests += failed
 
 
 def handle(node: _Broker, request: FetchRequest, context: RequestContext) -> Reply:
-    """Read at once; where that is too little, a coroutine that waits for more up to `max_wait_ms` and reads again."""
+    """Read at once. If that is too little, return a coroutine that waits up to `max_wait_ms` and reads again."""
     if request.session_id != 0 and request.session_epoch not in NO_SESSION_EPOCHS:
         return FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
@@ -237,7 +237,7 @@ async def _read_later(node: _Broker, fetch: _Fetch, max_wait_ms: int) -> Ready:
 
 
 def leader_epoch_error(claimed: int, log: PartitionLog) -> ErrorCode:
-    """Whether a client's idea of the leader epoch is ours (KIP-320); -1 means that it has none."""
+    """Compare the client's leader epoch with the log's (KIP-320); -1 means that the client knows none."""
     if claimed < 0 or claimed == log.leader_epoch:
         return NO_ERROR
     return ErrorCode.FENCED_LEADER_EPOCH if claimed < log.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH

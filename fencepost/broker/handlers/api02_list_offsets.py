@@ -1,8 +1,8 @@
 """ListOffsets (2): offsets by name or by time, in either isolation level (I6).
 
-v0-11 are served (v0, which answers a list of offsets, is asked by librdkafka before 1.8 without looking at our
-versions). v1 answers one offset and its timestamp, v2 brings isolation, v4 leader epochs, v7 the maximum timestamp
-(KIP-734), v8 the earliest local, v9 the latest tiered, v11 the earliest not yet tiered offset; nothing is tiered here.
+v0-11 are served. v0 returns a list of offsets; librdkafka before 1.8 sends it without looking at ApiVersions. v1
+returns one offset and its timestamp, v2 brings isolation, v4 leader epochs, v7 the maximum timestamp (KIP-734), v8 the
+earliest local, v9 the latest tiered, v11 the earliest offset not yet tiered; this broker has no tiered storage.
 """
 
 import logging
@@ -36,13 +36,13 @@ LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING
 _SINCE = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 UNKNOWN = -1
 MISSING_WAIT_MS = 30_000
-"""So long a lookup by time waits for bytes that are on their way; Kafka's default for remote logs."""
+"""How long a lookup by time waits for bytes that are not in this process yet; Kafka's default for remote logs."""
 _Found = tuple[int, int, int]
 """Timestamp, offset and leader epoch."""
 
 
 class _Missed(Exception):
-    """An answer needs bytes of `log` that are on their way."""
+    """The response needs bytes of `log` that are not in this process yet."""
 
     def __init__(self, log: PartitionLog, missing: Missing) -> None:
         super().__init__(f"bytes of {log.tp} are not here yet")
@@ -51,11 +51,11 @@ class _Missed(Exception):
 
 
 class _Broker(HasFlusher, HasPartitions, HasPurgatory, Protocol):
-    """What this handler asks of the broker."""
+    """What ListOffsets needs."""
 
 
 def handle(node: _Broker, request: ListOffsetsRequest, context: RequestContext) -> Reply:
-    """Answer each partition for itself, once its log's end is durable."""
+    """Look up each partition's offset once the ends of all logs are durable."""
     if request.isolation_level not in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED):
         raise CloseConnection(f"isolation level {request.isolation_level} does not exist")
     asked = [TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions]
@@ -68,11 +68,11 @@ def _answer_all(
     context: RequestContext,
     asked: list[TopicPartition],
     *,
-    patient: bool = True,
+    may_wait: bool = True,
 ) -> Response | Coroutine[Any, Any, Response]:
-    """A partition named twice is an error of its own, as in Kafka. Where bytes have to come first, a coroutine."""
+    """The response, or a coroutine if bytes are missing. A duplicate partition is INVALID_REQUEST, as in Kafka."""
     try:
-        return _answers(node, request, context, asked, patient)
+        return _answers(node, request, context, asked, may_wait)
     except _Missed as missed:
         return _answer_when_arrived(node, request, context, asked, missed)
 
@@ -87,12 +87,12 @@ async def _answer_when_arrived(
     log, missing = missed.log, missed.missing
     with node.purgatory.park([log]) as parked:
         await parked.wait_until(lambda: missing.arrived or log.disowned, MISSING_WAIT_MS)
-    answered = _answer_all(node, request, context, asked, patient=missing.arrived)
-    return answered if isinstance(answered, Response) else await answered
+    answer = _answer_all(node, request, context, asked, may_wait=missing.arrived)
+    return answer if isinstance(answer, Response) else await answer
 
 
 def _answers(
-    node: _Broker, request: ListOffsetsRequest, context: RequestContext, asked: list[TopicPartition], patient: bool
+    node: _Broker, request: ListOffsetsRequest, context: RequestContext, asked: list[TopicPartition], may_wait: bool
 ) -> Response:
     isolation = IsolationLevel(request.isolation_level)
     times = Counter(asked)
@@ -104,7 +104,7 @@ def _answers(
             if times[tp] > 1:
                 answers.append(_refuse(ask, ErrorCode.INVALID_REQUEST))
             else:
-                answers.append(_answer(node, tp, ask, isolation, context.api_version, patient))
+                answers.append(_answer(node, tp, ask, isolation, context.api_version, may_wait))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     return ListOffsetsResponse(topics=topics)
 
@@ -119,7 +119,7 @@ def _answer(
     ask: ListOffsetsPartition,
     isolation: IsolationLevel,
     version: int,
-    patient: bool,
+    may_wait: bool,
 ) -> ListOffsetsPartitionResponse:
     log = node.partition(tp)
     if log is None:
@@ -135,11 +135,11 @@ def _answer(
     try:
         timestamp, offset, epoch = _find(log, ask.timestamp, isolation)
     except _Missed:
-        if patient:
+        if may_wait:
             raise
         return _refuse(ask, ErrorCode.REQUEST_TIMED_OUT)
     except (OSError, CorruptLogFile) as failure:
-        logger.error("offsets of %s cannot be looked up cause=%s", tp, failure)
+        logger.error("cannot look up offsets partition=%s cause=%s", tp, failure)
         return _refuse(ask, ErrorCode.KAFKA_STORAGE_ERROR)
     return ListOffsetsPartitionResponse(
         partition_index=ask.partition_index, timestamp=timestamp, offset=offset, leader_epoch=epoch
@@ -147,7 +147,7 @@ def _answer(
 
 
 def _find(log: PartitionLog, timestamp: int, isolation: IsolationLevel) -> _Found:
-    """One offset by name or time. A record the reader may not see yet is not found (I6)."""
+    """One offset by name or time, below the reader's limit (I6). Raises _Missed if bytes are missing."""
     committed = isolation is IsolationLevel.READ_COMMITTED
     end_offset = log.last_stable_offset if committed else log.high_watermark
     if timestamp == LATEST:
@@ -168,7 +168,7 @@ def _find(log: PartitionLog, timestamp: int, isolation: IsolationLevel) -> _Foun
 
 
 def _offsets_before(log: PartitionLog, timestamp: int, count_max: int) -> list[int]:
-    """v0: where readers can start (the end, and the segments' beginnings), newest first, at or before `timestamp`."""
+    """v0: the segments' base offsets and the log's end, newest first, at or before `timestamp`."""
     start_offset, end_offset = log.log_start_offset, log.high_watermark
     if timestamp == EARLIEST:
         found = {start_offset}

@@ -1,7 +1,8 @@
-"""Metadata (3): who the brokers are, and where the partitions of which topics are.
+"""Metadata (3): the brokers, and the topics with their partitions.
 
-v0 lists all topics for an empty list, v1+ for null; v4 auto-creation is asked for; v5 offline replicas; v7 leader
-epochs; v8 authorized operations (those of the cluster up to v10 only); v10 topic ids in the answer, v12 in the request.
+v0 lists all topics for an empty list, v1+ for null; v4 has the flag for auto-creation; v5 offline replicas; v7 leader
+epochs; v8 authorized operations (those of the cluster up to v10 only); v10 topic ids in the response, v12 in the
+request.
 """
 
 from collections.abc import Sequence
@@ -27,27 +28,27 @@ if TYPE_CHECKING:
     from fencepost.coordinator.metadata.image import TopicImage
 
 TOPIC_IDS_SINCE = 12
-CREATION_IS_ASKED_FOR_SINCE = 4
+AUTO_CREATION_FLAG_SINCE = 4
 
 
 class _Broker(HasConfig, HasMetadata, HasMetadataAnswers, Protocol):
-    """What this handler asks of the broker."""
+    """What Metadata needs."""
 
 
 async def handle(node: _Broker, request: MetadataRequest, context: RequestContext) -> MetadataResponse | Encoded:
-    """Describe the cluster and the topics asked for; create what is missing where both sides allow it."""
+    """Describe the cluster and the requested topics. Creates missing topics if the client and the broker allow it."""
     version = context.api_version
     asked = None if version == 0 and not request.topics else request.topics
     topics: list[MetadataResponseTopic] = []
     if asked is None:
-        pass  # all of them, which are kept as bytes
+        pass  # all topics: their encoded form is cached
     elif version < TOPIC_IDS_SINCE and any(entry.name is None or entry.topic_id != NO_ID for entry in asked):
         topics = [
             MetadataResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=entry.name or "", topic_id=entry.topic_id)
             for entry in asked
         ]
     else:
-        may_create = version < CREATION_IS_ASKED_FOR_SINCE or request.allow_auto_topic_creation
+        may_create = version < AUTO_CREATION_FLAG_SINCE or request.allow_auto_topic_creation
         topics = await _topics(node, asked, may_create)
     if request.include_topic_authorized_operations:
         for topic in topics:
@@ -75,7 +76,7 @@ async def handle(node: _Broker, request: MetadataRequest, context: RequestContex
 async def _topics(
     node: _Broker, asked: Sequence[MetadataRequestTopic], may_create: bool
 ) -> list[MetadataResponseTopic]:
-    """One answer for each different topic of the request. Ids win: a request with any is a request by id (Kafka)."""
+    """One response for each distinct topic. If the request has any topic id, names are ignored, as in Kafka."""
     ids = dict.fromkeys(entry.topic_id for entry in asked if entry.topic_id != NO_ID)
     if ids:
         by_id = node.metadata.image.topics_by_id
@@ -95,7 +96,7 @@ async def _topics(
 
 def _missing(name: str, codes: dict[str, ErrorCode]) -> MetadataResponseTopic:
     code = codes.get(name, ErrorCode.NONE)
-    if code is ErrorCode.NONE:  # not to be created, or deleted since
+    if code is ErrorCode.NONE:  # auto-creation is not allowed, or the topic was deleted since
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if topic_name_problem(name) is not None:
             code = ErrorCode.INVALID_TOPIC_EXCEPTION

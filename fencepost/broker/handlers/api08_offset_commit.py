@@ -1,7 +1,7 @@
-"""OffsetCommit (8): store a group's positions; the answer waits for the disk.
+"""OffsetCommit (8): store a group's offsets; the response waits until they are durable.
 
-v0-10 are served. v0 and v1 are asked only by librdkafka 1.0 to 1.2 (in Kafka v0 went to ZooKeeper, here it is a commit
-without membership), v1 brings a timestamp per partition, v2-4 a retention, v7 static members (KIP-345), v9 says
+v0-10 are served. Only librdkafka 1.0 to 1.2 sends v0 and v1 (in Kafka v0 went to ZooKeeper, here it is a commit
+without membership). v1 brings a timestamp per partition, v2-4 a retention, v7 static members (KIP-345), v9 returns
 GROUP_ID_NOT_FOUND for an unknown group (KIP-848), v10 names topics by id.
 """
 
@@ -25,11 +25,11 @@ TOPIC_ID_SINCE = 10
 
 
 class _Broker(HasGroups, HasMetadata, Protocol):
-    """What this handler asks of the broker."""
+    """What OffsetCommit needs."""
 
 
 async def handle(node: _Broker, request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse:
-    """Store what is asked, and say of each partition how it went."""
+    """Commit the offsets, and return an error code for each partition."""
     version = context.api_version
     unknown_group = ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_NOT_FOUND_SINCE else ErrorCode.ILLEGAL_GENERATION
     names = [

@@ -1,8 +1,8 @@
-"""OffsetFetch (9): read a group's stored positions.
+"""OffsetFetch (9): read a group's committed offsets.
 
-v1-10 are served. From v2 on a null list of topics means all of them, v7 may ask for stable positions only (KIP-447,
-row T6), v8 asks for many groups at once (KIP-709), v9 carries member epochs, which only groups of the consumer
-protocol look at (KIP-848), v10 names topics by id.
+v1-10 are served. From v2 on a null list of topics means all of them, v7 can ask for stable offsets only (KIP-447,
+row T6), v8 names many groups (KIP-709), v9 carries member epochs, which only groups of the consumer protocol check
+(KIP-848), v10 names topics by id.
 """
 
 from collections.abc import Callable, Sequence
@@ -31,14 +31,14 @@ NO_TOPIC_ID = bytes(16)
 
 
 class _Broker(HasGroups, HasMetadata, Protocol):
-    """What this handler asks of the broker."""
+    """What OffsetFetch needs."""
 
 
 P = TypeVar("P", OffsetFetchResponsePartition, OffsetFetchResponsePartitions)
 
 
 class _Topic(NamedTuple):
-    """One topic of the answer."""
+    """One topic of the response."""
 
     name: str
     topic_id: bytes
@@ -46,10 +46,10 @@ class _Topic(NamedTuple):
 
 
 async def handle(node: _Broker, request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    """Answer each group's positions."""
+    """Return each group's committed offsets."""
     version = context.api_version
     if version < MANY_GROUPS_SINCE:
-        asked = None if request.topics is None else [_as_of_group(topic) for topic in request.topics]
+        asked = None if request.topics is None else [_group_topic(topic) for topic in request.topics]
         topics = await _fetch(node, request.group_id, asked, request.require_stable, version)
         return OffsetFetchResponse(
             error_code=_error(node, request.group_id),
@@ -85,13 +85,13 @@ async def handle(node: _Broker, request: OffsetFetchRequest, context: RequestCon
     return OffsetFetchResponse(groups=groups)
 
 
-def _as_of_group(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTopics:
-    """A topic of a request for one group, as it stands in a request for many."""
+def _group_topic(topic: OffsetFetchRequestTopic) -> OffsetFetchRequestTopics:
+    """Convert a topic of a request for one group (v1-7) to one of a request for many (v8+)."""
     return OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
 
 
 def _error(node: _Broker, group_id: str) -> ErrorCode:
-    """An error of the whole group: of one whose log is lost there may be positions that nobody can see."""
+    """An error of the whole group: if its log cannot be read, its offsets are unknown."""
     return node.groups.refusal(group_id)
 
 
@@ -108,7 +108,7 @@ def _partition(struct: Callable[..., P], offset: FetchedOffset) -> P:
 async def _fetch(
     node: _Broker, group_id: str, topics: Sequence[OffsetFetchRequestTopics] | None, require_stable: bool, version: int
 ) -> list[_Topic]:
-    """One group's positions in the topics asked for, in that order; in all where `topics` is None."""
+    """One group's offsets in the requested topics, in that order; in all topics if `topics` is None."""
     if topics is None:
         return await _fetch_all(node, group_id, require_stable, version)
     asked: list[_Topic | None] = []
@@ -129,20 +129,20 @@ async def _fetch(
             continue
         end = at + len(topic.partition_indexes)
         topic_id = topic.topic_id if version >= TOPIC_ID_SINCE else NO_TOPIC_ID
-        answer.append(_Topic(topic.name, topic_id, [_of_this(offset, topic_id) for offset in found[at:end]]))
+        answer.append(_Topic(topic.name, topic_id, [_for_topic_id(offset, topic_id) for offset in found[at:end]]))
         at = end
     return answer
 
 
-def _of_this(offset: FetchedOffset, topic_id: bytes) -> FetchedOffset:
-    """The position, unless it was stored for a former topic of that name."""
+def _for_topic_id(offset: FetchedOffset, topic_id: bytes) -> FetchedOffset:
+    """The offset, or none if it was committed for a deleted topic of the same name."""
     if topic_id in (NO_TOPIC_ID, offset.topic_id) or offset.topic_id is None:
         return offset
     return FetchedOffset(offset.partition)
 
 
 def _unknown(topic: OffsetFetchRequestTopics) -> _Topic:
-    """A topic id that no topic has."""
+    """The response for an unknown topic id."""
     offsets = [
         FetchedOffset(TopicPartition("", index), error=ErrorCode.UNKNOWN_TOPIC_ID) for index in topic.partition_indexes
     ]
@@ -150,7 +150,7 @@ def _unknown(topic: OffsetFetchRequestTopics) -> _Topic:
 
 
 async def _fetch_all(node: _Broker, group_id: str, require_stable: bool, version: int) -> list[_Topic]:
-    """Every position of the group; by id (v10) only those in topics that are still there."""
+    """Every committed offset of the group; by id (v10) only those of topics that still exist."""
     by_topic: dict[str, list[FetchedOffset]] = {}
     for offset in await node.groups.positions.fetch(group_id, None, require_stable):
         by_topic.setdefault(offset.partition.topic, []).append(offset)
@@ -158,7 +158,7 @@ async def _fetch_all(node: _Broker, group_id: str, require_stable: bool, version
         return [_Topic(name, NO_TOPIC_ID, offsets) for name, offsets in by_topic.items()]
     images = node.metadata.image.topics_by_name
     return [
-        _Topic(name, images[name].topic_id, [_of_this(offset, images[name].topic_id) for offset in offsets])
+        _Topic(name, images[name].topic_id, [_for_topic_id(offset, images[name].topic_id) for offset in offsets])
         for name, offsets in by_topic.items()
         if name in images
     ]

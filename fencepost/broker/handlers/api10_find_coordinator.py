@@ -1,7 +1,7 @@
-"""FindCoordinator (10): which broker looks after a group or a transactional id; here it is always this one.
+"""FindCoordinator (10): the broker that coordinates a group or a transactional id; here it is always this one.
 
-v0-6 are served: v1 brings transactional ids, v4 many keys at once (KIP-699), v5 TRANSACTION_ABORTABLE, v6 the key type
-of share groups, which are not served: asked for, they are refused as by a Kafka that has them switched off.
+v0-6 are served: v1 brings transactional ids, v4 many keys (KIP-699), v5 TRANSACTION_ABORTABLE, v6 the key type of
+share groups. Share groups are not served: the broker rejects them like a Kafka broker that has them disabled.
 """
 
 from typing import Protocol
@@ -22,11 +22,11 @@ NO_NODE = -1
 
 
 class _Broker(HasConfig, HasGroups, HasPartitions, HasTransactions, Protocol):
-    """What this handler asks of the broker."""
+    """What FindCoordinator needs."""
 
 
 def handle(node: _Broker, request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """Answer each key with this node's address."""
+    """Return this node's address for each key."""
     if context.api_version < BATCH_SINCE:
         found = _find(node, request.key_type, request.key, context)
         return FindCoordinatorResponse(
@@ -42,7 +42,7 @@ def handle(node: _Broker, request: FindCoordinatorRequest, context: RequestConte
 
 
 def _find(node: _Broker, key_type: int, key: str, context: RequestContext) -> Coordinator:
-    """One key's answer. Where its log is offline there is no coordinator, until the next start."""
+    """One key's response. If the coordinator's log is offline, the key has no coordinator until the next start."""
     error, message = ErrorCode.NONE, None
     if key_type not in (GROUP, TRANSACTION):
         error, message = ErrorCode.INVALID_REQUEST, f"Key type {key_type} has no coordinator here"
@@ -54,13 +54,13 @@ def _find(node: _Broker, key_type: int, key: str, context: RequestContext) -> Co
 
 
 def _is_refused(node: _Broker, key_type: int, key: str) -> bool:
-    """Whether the log can be written to but was not to be understood at start."""
+    """Whether the log is online but the coordinator failed to load it."""
     refusal = node.groups.refusal(key) if key_type == GROUP else node.transactions.store.refusal(key)
     return refusal not in (ErrorCode.NONE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
 
 def _partition(node: _Broker, key_type: int, key: str) -> TopicPartition:
-    """The partition of the internal topic that looks after a key (rows G1, T1)."""
+    """The partition of the internal topic that stores a key's state (rows G1, T1)."""
     if key_type == GROUP:
         return TopicPartition(GROUP_TOPIC, node.groups.group_partition(key))
     return TopicPartition(TRANSACTION_TOPIC, node.transactions.store.partition_for(key))

@@ -1,9 +1,9 @@
 """JoinGroup (11): become a member of a group and take part in its next generation.
 
-v0-9 are served. v0 has no rebalance timeout (the session timeout stands in for it), v4 sends newcomers back for a
-member id first (KIP-394), v5 brings static members (KIP-345), v7 the protocol type and a nullable protocol name, v8 a
-reason for the log (KIP-800), v9 lets a returning leader skip the assignment (KIP-814). The answer waits for the other
-members. What followers of one generation hear is the same but for their own ids: those bytes are put together once.
+v0-9 are served. v0 has no rebalance timeout (the session timeout replaces it). v4 returns MEMBER_ID_REQUIRED to a new
+member first (KIP-394), v5 brings static members (KIP-345), v7 the protocol type and a nullable protocol name, v8 a
+reason for the log (KIP-800), v9 lets a returning leader skip the assignment (KIP-814). The response waits for the other
+members. Responses to the followers of one generation differ only in the member id: the rest is encoded once.
 """
 
 import struct
@@ -24,16 +24,16 @@ NULLABLE_PROTOCOL_SINCE = 7
 SKIP_ASSIGNMENT_SINCE = 9
 
 FRONTS_KEPT = 16
-"""Members of one group are answered one after the other, so few are enough."""
+"""Size of the cache. The members of one group receive their responses one after another, so a few are enough."""
 _END, _FLEXIBLE_END = b"\0\0\0\0", b"\1\0"
-"""What follows the member id: no members, and no tagged fields."""
+"""The bytes after the member id: no members, and no tagged fields."""
 LONGEST_STRING = 2**15 - 1
 """In bytes, before v6."""
 _put_length = struct.Struct(">h").pack
 
 
 def handle(node: HasGroups, request: JoinGroupRequest, context: RequestContext) -> Reply:
-    """Join, and answer once the group has its next generation."""
+    """Join the group. The response waits for the group's next generation."""
     version = context.api_version
     timed = version >= REBALANCE_TIMEOUT_SINCE
     command = Join(
@@ -54,27 +54,27 @@ def handle(node: HasGroups, request: JoinGroupRequest, context: RequestContext) 
 
 
 def response(version: int, reply: JoinReply) -> Ready:
-    """The answer; a follower's in bytes, for it differs from other followers' in the member id alone."""
+    """The response; a follower's is encoded here, because it differs from other followers' only in the member id."""
     if reply.error or reply.members or reply.skip_assignment:
-        return _spelt_out(version, reply)
+        return _full_response(version, reply)
     front = _front(version, reply.generation, reply.protocol_type, reply.protocol, reply.leader)
     member_id = reply.member_id.encode()
     if JoinGroupResponse.is_flexible(version):
         return Encoded([front + put_varint(len(member_id) + 1) + member_id + _FLEXIBLE_END])
     if len(member_id) > LONGEST_STRING:
-        return _spelt_out(version, reply)  # the codec says what is wrong
+        return _full_response(version, reply)  # the encoder raises the error that explains it
     return Encoded([front + _put_length(len(member_id)) + member_id + _END])
 
 
 @lru_cache(maxsize=FRONTS_KEPT)
 def _front(version: int, generation: int, protocol_type: str | None, protocol: str | None, leader: str) -> bytes:
-    """What stands before the member id in a follower's answer."""
-    nobody = JoinReply("", ErrorCode.NONE, generation, protocol_type, protocol, leader)
+    """The bytes before the member id in a follower's response."""
+    template = JoinReply("", ErrorCode.NONE, generation, protocol_type, protocol, leader)
     rest = b"\1" + _FLEXIBLE_END if JoinGroupResponse.is_flexible(version) else b"\0\0" + _END
-    return front_of(JoinGroupResponse, version, _spelt_out(version, nobody), rest)
+    return front_of(JoinGroupResponse, version, _full_response(version, template), rest)
 
 
-def _spelt_out(version: int, reply: JoinReply) -> JoinGroupResponse:
+def _full_response(version: int, reply: JoinReply) -> JoinGroupResponse:
     no_protocol = None if version >= NULLABLE_PROTOCOL_SINCE else ""
     return JoinGroupResponse(
         error_code=reply.error,

@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member is alive and hears of a rebalance.
+"""Heartbeat (12): keep a member's session alive, and report a rebalance to it.
 
 v0-4 are served; v3 brings static members (KIP-345).
 """
@@ -9,7 +9,7 @@ from fencepost.protocol.messages.api12_heartbeat import HeartbeatRequest, Heartb
 
 
 def handle(node: HasGroups, request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
-    """Start the member's session over."""
+    """Restart the member's session timeout."""
     error = node.groups.classic.heartbeat(
         request.group_id, request.member_id, request.group_instance_id, request.generation_id
     )

@@ -1,7 +1,7 @@
-"""LeaveGroup (13): members go.
+"""LeaveGroup (13): remove members from a group.
 
-v0-5 are served. v0-2 name one member, and its error is the answer's; v3 brings many, named by instance id too
-(KIP-345), each with its own error; v5 brings a reason for the log (KIP-800).
+v0-5 are served. v0-2 name one member, and its error is the response's error. v3 brings many members, also named by
+instance id (KIP-345), each with its own error; v5 brings a reason for the log (KIP-800).
 """
 
 from fencepost.broker.network.context import RequestContext
@@ -13,7 +13,7 @@ BATCH_SINCE = 3
 
 
 async def handle(node: HasGroups, request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse:
-    """Let members leave."""
+    """Remove the members, and return an error code for each."""
     if context.api_version < BATCH_SINCE:
         error, errors = await node.groups.classic.leave(request.group_id, [MemberName(request.member_id)])
         return LeaveGroupResponse(error_code=error or errors[0])

@@ -1,8 +1,8 @@
-"""SyncGroup (14): the leader hands out the assignments, everybody receives theirs.
+"""SyncGroup (14): the leader sends all assignments, each member receives its own.
 
-v0-5 are served. v3 brings static members (KIP-345), v5 names the protocol in both directions (KIP-559). The answer
-of a follower waits for the leader's request. All that the members of one group hear in front of their assignments is
-the same bytes: those are put together once.
+v0-5 are served. v3 brings static members (KIP-345), v5 names the protocol in both directions (KIP-559). The response
+to a follower waits for the leader's request. The bytes before the assignment are the same for all members of one
+group: they are encoded once.
 """
 
 import struct
@@ -20,12 +20,12 @@ from fencepost.protocol.varints import put_varint
 PROTOCOL_SINCE = 5
 
 FRONTS_KEPT = 64
-"""One for each kind of group, mostly."""
+"""Size of the cache. Most groups share their version, protocol type and protocol with others."""
 _put_length = struct.Struct(">i").pack
 
 
 def handle(node: HasGroups, request: SyncGroupRequest, context: RequestContext) -> Reply:
-    """Give the member its assignment."""
+    """Return the member's assignment."""
     version = context.api_version
     if version >= PROTOCOL_SINCE and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -42,9 +42,9 @@ def handle(node: HasGroups, request: SyncGroupRequest, context: RequestContext) 
 
 
 def response(version: int, reply: SyncReply) -> Ready:
-    """The answer; where it is an assignment, in bytes."""
+    """The response; one without an error is encoded here."""
     if reply.error:
-        return _spelt_out(reply)
+        return _full_response(reply)
     front, assignment = _front(version, reply.protocol_type, reply.protocol), reply.assignment
     if SyncGroupResponse.is_flexible(version):
         return Encoded([front + put_varint(len(assignment) + 1) + assignment + b"\0"])
@@ -53,14 +53,14 @@ def response(version: int, reply: SyncReply) -> Ready:
 
 @lru_cache(maxsize=FRONTS_KEPT)
 def _front(version: int, protocol_type: str | None, protocol: str | None) -> bytes:
-    """What stands before the assignment."""
-    nothing = _spelt_out(SyncReply(ErrorCode.NONE, protocol_type, protocol))
+    """The bytes before the assignment."""
+    template = _full_response(SyncReply(ErrorCode.NONE, protocol_type, protocol))
     return front_of(
-        SyncGroupResponse, version, nothing, b"\1\0" if SyncGroupResponse.is_flexible(version) else _put_length(0)
+        SyncGroupResponse, version, template, b"\1\0" if SyncGroupResponse.is_flexible(version) else _put_length(0)
     )
 
 
-def _spelt_out(reply: SyncReply) -> SyncGroupResponse:
+def _full_response(reply: SyncReply) -> SyncGroupResponse:
     return SyncGroupResponse(
         error_code=reply.error,
         protocol_type=reply.protocol_type,

@@ -1,7 +1,7 @@
 """DescribeGroups (15): members, state and assignments of classic groups.
 
-v0-6 are served. v3 brings the operations a client may do, v4 static members; an unknown group is in state Dead, which
-v6 also calls an error (KIP-1043).
+v0-6 are served. v3 brings the authorized operations, v4 static members. An unknown group is in state Dead; v6 also
+returns GROUP_ID_NOT_FOUND for it (KIP-1043).
 """
 
 from fencepost.broker.network.context import RequestContext
@@ -18,7 +18,7 @@ from fencepost.protocol.messages.api15_describe_groups import (
 NOT_FOUND_SINCE = 6
 NOT_ASKED_FOR = -(2**31)
 GROUP_OPERATIONS = sum(1 << operation for operation in (3, 6, 8, 10, 11))
-"""Read, Delete, Describe, DescribeConfigs, AlterConfigs: everybody may do all of them where nobody is kept out."""
+"""Read, Delete, Describe, DescribeConfigs, AlterConfigs: without an authorizer every client may do all of them."""
 
 
 async def handle(node: HasGroups, request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:

@@ -9,7 +9,7 @@ from fencepost.protocol.messages.api16_list_groups import ListedGroup, ListGroup
 
 
 async def handle(node: HasGroups, request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
-    """List what the filters let through."""
+    """List the groups that match the filters."""
     groups = await node.groups.admin.list_groups(request.states_filter, request.types_filter)
     return ListGroupsResponse(
         groups=[

@@ -1,6 +1,6 @@
-"""SaslHandshake (17): choosing an authentication mechanism; out of place on a PLAINTEXT listener.
+"""SaslHandshake (17): choose a SASL mechanism; not valid on a PLAINTEXT listener.
 
-v0-1 are served, and both refused with ILLEGAL_SASL_STATE, as Kafka does on a listener without SASL.
+v0-1 are served, and both are rejected with ILLEGAL_SASL_STATE, as Kafka does on a listener without SASL.
 """
 
 from fencepost.broker.network.context import RequestContext
@@ -9,5 +9,5 @@ from fencepost.protocol.messages.api17_sasl_handshake import SaslHandshakeReques
 
 
 def handle(_node: object, _request: SaslHandshakeRequest, _context: RequestContext) -> SaslHandshakeResponse:
-    """Refuse: there is no login to begin."""
+    """Reject the request: this listener has no SASL."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

@@ -1,10 +1,11 @@
-"""ApiVersions (18): what this broker speaks, and which features are on.
+"""ApiVersions (18): the API versions that this broker serves, and its features.
 
-v0-4 are served. A higher version is answered in v0 with UNSUPPORTED_VERSION and our range (KIP-511); the request comes
-without a body then. v3 brings features (KIP-584), v4 features whose lowest version is 0: v3 readers must not see those.
+v0-4 are served. For a higher version the response is v0 with UNSUPPORTED_VERSION and the served range (KIP-511); the
+request's body is not decoded then. v3 brings features (KIP-584), v4 features whose lowest version is 0, which v3
+clients must not see.
 
-Who asks with v0 to v2, or names itself librdkafka below 1.8, is told of the versions below Kafka 4's floor, too
-(docs/decisions/0004-served-but-not-advertised.md).
+Clients that send v0 to v2, or whose software name is librdkafka below 1.8, also receive the versions below Kafka 4's
+minimum (docs/decisions/0004-served-but-not-advertised.md).
 """
 
 import re
@@ -42,7 +43,7 @@ class _ServedApis(Protocol):
 
 
 class _Broker(HasMetadata, Protocol):
-    """What this handler asks of the broker."""
+    """What ApiVersions needs."""
 
     @property
     def dispatch(self) -> _ServedApis:
@@ -50,7 +51,7 @@ class _Broker(HasMetadata, Protocol):
 
 
 def handle(node: _Broker, request: ApiVersionsRequest | None, context: RequestContext) -> ApiVersionsResponse:
-    """List the APIs and the features. `request` is None where its version is not ours."""
+    """List the APIs and the features. `request` is None if its version is not served."""
     if request is None:
         api = API_BY_KEY[ApiKey.API_VERSIONS]
         return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_range(api)])
@@ -81,7 +82,7 @@ def handle(node: _Broker, request: ApiVersionsRequest | None, context: RequestCo
 
 
 def _is_old(name: str, version: str) -> bool:
-    """Whether this is librdkafka below 1.8, by its own name or by that of a client on top, "1.4.2-librdkafka-1.4.2"."""
+    """Whether this is librdkafka below 1.8, by its own name or by a wrapper's, such as "1.4.2-librdkafka-1.4.2"."""
     found = _LIBRDKAFKA.search(f"{name} {version}")
     return found is not None and (int(found[1]), int(found[2])) < _LIBRDKAFKA_WITHOUT_NEED
 

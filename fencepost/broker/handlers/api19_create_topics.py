@@ -1,7 +1,7 @@
-"""CreateTopics (19): new topics with partitions and settings, each with its own answer.
+"""CreateTopics (19): create topics with partitions and settings, each with its own result.
 
-v1 validateOnly and error messages; v4 -1 for the broker's defaults (KIP-464); v5 the settings in the answer (KIP-525);
-v7 topic ids. A plan (tag 1000, ours) says how much more than topics shall be.
+v1 validateOnly and error messages; v4 -1 for the broker's defaults (KIP-464); v5 the settings in the response
+(KIP-525); v7 topic ids. A plan (tag 1000, a fencepost extension) declares more than topics.
 """
 
 from fencepost.broker.config.entries import topic_entries
@@ -19,11 +19,11 @@ from fencepost.protocol.messages.api19_create_topics import (
     Plan,
 )
 
-SETTINGS_IN_THE_ANSWER_SINCE = 5
+SETTINGS_IN_RESPONSE_SINCE = 5
 
 
 async def handle(node: HasMetadata, request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
-    """Create what can be created, together; the answer leaves once that is durable."""
+    """Create the valid topics in one append; the response waits until they are durable."""
     if request.plan is not None:
         return await _apply(node, request, request.plan, context)
     created = await node.metadata.create_topics([_wanted(topic) for topic in request.topics], request.validate_only)
@@ -34,14 +34,14 @@ async def handle(node: HasMetadata, request: CreateTopicsRequest, context: Reque
 async def _apply(
     node: HasMetadata, request: CreateTopicsRequest, plan: Plan, context: RequestContext
 ) -> CreateTopicsResponse:
-    """A plan, which goes with no topics: a broker that knows no plans would create those and nothing else."""
+    """Apply a plan. A request with a plan and topics is rejected: other brokers would create only the topics."""
     from fencepost.broker.metadata.cluster_plan import apply_plan, refused_plan  # here: few clients have one
 
     if request.topics:
         both = "A plan and topics cannot be in one request."
         refused = [CreatedTopic(one.name, Outcome(ErrorCode.INVALID_REQUEST, both)) for one in request.topics]
-        told = [_answer(node, one, context.api_version, {}) for one in refused]
-        return CreateTopicsResponse(topics=told, plan=refused_plan(both))
+        topics = [_answer(node, one, context.api_version, {}) for one in refused]
+        return CreateTopicsResponse(topics=topics, plan=refused_plan(both))
     return CreateTopicsResponse(topics=[], plan=await apply_plan(node, plan, request.validate_only, context))
 
 
@@ -61,12 +61,12 @@ def _answer(
     version: int,
     same: dict[frozenset[tuple[str, str]], list[CreatableTopicConfigs]],
 ) -> CreatableTopicResult:
-    """The answer for one topic; `same` keeps the settings of topics that are set alike, which are most of the work."""
+    """The result for one topic. `same` caches the encoded settings, so that equal settings are built once."""
     code, message = topic.outcome
     if code is not ErrorCode.NONE:
         return CreatableTopicResult(name=topic.name, error_code=code, error_message=message)
     configs: list[CreatableTopicConfigs] = []
-    if version >= SETTINGS_IN_THE_ANSWER_SINCE:
+    if version >= SETTINGS_IN_RESPONSE_SINCE:
         alike = frozenset(topic.configs.items())
         if alike not in same:
             same[alike] = _settings(node, topic)

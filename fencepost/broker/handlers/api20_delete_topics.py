@@ -15,7 +15,7 @@ DISABLED_CODE_SINCE = 3
 
 
 async def handle(node: HasMetadata, request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
-    """Delete what can be deleted, together; the answer leaves once that is durable."""
+    """Delete the topics in one append; the response waits until that is durable."""
     version = context.api_version
     if version >= BY_ID_SINCE:
         wanted = [TopicRef(entry.name, entry.topic_id) for entry in request.topics]

@@ -1,6 +1,6 @@
-"""DeleteRecords (21): move the start of partitions forward, up to the high watermark (-1 stands for it).
+"""DeleteRecords (21): move the log start offset of partitions forward, up to the high watermark (-1 means all).
 
-v0-2 are served; they differ in encoding only. A topic whose cleanup.policy does not delete answers POLICY_VIOLATION.
+v0-2 are served; they differ in encoding only. If a topic's cleanup.policy lacks `delete`, the code is POLICY_VIOLATION.
 """
 
 from typing import Protocol
@@ -23,11 +23,11 @@ UNKNOWN_LOW_WATERMARK = -1
 
 
 class _Broker(HasFlusher, HasPartitions, HasUpkeepThreads, Protocol):
-    """What this handler asks of the broker."""
+    """What DeleteRecords needs."""
 
 
 async def handle(node: _Broker, request: DeleteRecordsRequest, _context: RequestContext) -> DeleteRecordsResponse:
-    """Move each start; answer the start as it is then."""
+    """Move each log start offset, and return the new one."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -52,7 +52,7 @@ async def _delete(node: _Broker, tp: TopicPartition, offset: int) -> DeleteRecor
         code, start = ErrorCode.POLICY_VIOLATION, UNKNOWN_LOW_WATERMARK
     else:
         await node.commit.flush_all([log])
-        if log.disowned:  # deleted meanwhile
+        if log.disowned:  # the topic was deleted during the flush
             code, start = node.absence(tp), UNKNOWN_LOW_WATERMARK
         else:
             code, start = await in_threads(deleting_records(log, offset), node.upkeep_threads)

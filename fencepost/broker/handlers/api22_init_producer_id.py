@@ -1,8 +1,8 @@
-"""InitProducerId (22): a producer id and epoch; with a transactional id also the fence against older producers.
+"""InitProducerId (22): allocate a producer id and epoch; with a transactional id it also fences older producers.
 
-v0-5 are served, and v6 with `unstable.api.versions.enable` (Kafka may still change it). v3 lets a producer show the
-identity it holds (KIP-360), v4 knows PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE, v6 two-phase commit
-(KIP-939).
+v0-5 are served, and v6 with `unstable.api.versions.enable` (Kafka may still change it). From v3 a producer sends the
+producer id and epoch that it holds (KIP-360), v4 knows PRODUCER_FENCED (KIP-588), v5 TRANSACTION_ABORTABLE, v6
+two-phase commit (KIP-939).
 """
 
 from fencepost.broker.network.context import RequestContext
@@ -14,7 +14,7 @@ from fencepost.protocol.messages.api22_init_producer_id import InitProducerIdReq
 async def handle(
     node: HasTransactions, request: InitProducerIdRequest, context: RequestContext
 ) -> InitProducerIdResponse:
-    """Answer once the identity is durable and every transaction before it has ended."""
+    """Respond once the producer id and epoch are durable and the id's earlier transaction has ended."""
     answer = await node.transactions.init_producer_id(
         request.transactional_id,
         request.transaction_timeout_ms,

@@ -1,6 +1,6 @@
-"""OffsetForLeaderEpoch (23): where the records of a leader epoch end, for readers that suspect truncation (KIP-320).
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch, for readers that suspect truncation (KIP-320).
 
-v0-4 are served; librdkafka asks with v2 exactly. v1 answers the epoch, too, v2 sends the reader's own leader epoch.
+v0-4 are served; librdkafka sends exactly v2. v1 also returns the epoch, v2 carries the reader's own leader epoch.
 """
 
 from functools import partial
@@ -23,11 +23,11 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class _Broker(HasFlusher, HasPartitions, Protocol):
-    """What this handler asks of the broker."""
+    """What OffsetForLeaderEpoch needs."""
 
 
 def handle(node: _Broker, request: OffsetForLeaderEpochRequest, _context: RequestContext) -> Reply:
-    """Answer the end of the asked epoch, or of the largest one before it, once each log's end is durable."""
+    """Return the end of the requested epoch, or of the largest epoch before it, once each log's end is durable."""
     asked = [TopicPartition(topic.topic, ask.partition) for topic in request.topics for ask in topic.partitions]
     return at_durable_ends(node, map(node.partition, asked), partial(_answer_all, node, request))
 

@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn (24): partitions join a transaction; the first one begins it.
+"""AddPartitionsToTxn (24): add partitions to a transaction; the first partition begins it.
 
-v0-5 are served. v0-3 are for clients and hold one transaction; v2 knows PRODUCER_FENCED (KIP-588). v4 is for brokers:
-many transactions, each perhaps only to be verified (KIP-890 part 1). v5 knows TRANSACTION_ABORTABLE. What v4 and v5
-add, they add for a client of TV2.
+v0-5 are served. v0-3 are for clients and hold one transaction; v2 knows PRODUCER_FENCED (KIP-588). v4 is for brokers
+and holds many transactions; each can be verified only (KIP-890 part 1). v5 knows TRANSACTION_ABORTABLE. v4 and v5 add
+partitions for a client of TV2.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,7 +26,7 @@ BATCHED_SINCE = 4
 
 
 def handle(node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext) -> Reply:
-    """Add or verify."""
+    """Add the partitions, or verify that they were added."""
     if context.api_version >= BATCHED_SINCE:
         return _handle_batch(node, request, context)
     wanted = frozenset(_partitions(request.v3_and_below_topics))
@@ -55,7 +55,7 @@ def _response(
 async def _handle_batch(
     node: HasTransactions, request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
-    """One transaction after the other."""
+    """Process the transactions one after another."""
     results = []
     for transaction in request.transactions:
         codes = await node.transactions.add_partitions(
@@ -85,7 +85,7 @@ def _results(
 ) -> list[AddPartitionsToTxnTopicResult]:
     """The codes in the order and grouping of the request."""
     if not any(codes.values()):
-        return _joined(topics)
+        return _all_added(topics)
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,
@@ -103,8 +103,8 @@ def _results(
     ]
 
 
-def _joined(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopicResult]:
-    """NONE for every partition, which is what nearly every request hears."""
+def _all_added(topics: Iterable[AddPartitionsToTxnTopic]) -> list[AddPartitionsToTxnTopicResult]:
+    """NONE for every partition: the result of nearly every request."""
     made = AddPartitionsToTxnPartitionResult
     return [
         AddPartitionsToTxnTopicResult(

@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn (25): a group's offsets will be committed with the transaction.
+"""AddOffsetsToTxn (25): add a group's offsets partition to the transaction.
 
 v0-4 are served; v2 knows PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE. Clients of TV2 do not send it: their
-TxnOffsetCommit adds the group's partition by itself.
+TxnOffsetCommit adds the group's partition implicitly.
 """
 
 from fencepost.broker.network.context import RequestContext
@@ -13,7 +13,7 @@ from fencepost.protocol.messages.api25_add_offsets_to_txn import AddOffsetsToTxn
 async def handle(
     node: HasTransactions, request: AddOffsetsToTxnRequest, context: RequestContext
 ) -> AddOffsetsToTxnResponse:
-    """Add the partition of `__consumer_offsets` that looks after the group."""
+    """Add the partition of `__consumer_offsets` that stores the group's offsets."""
     error = await node.transactions.add_offsets(
         request.transactional_id, request.producer_id, request.producer_epoch, request.group_id, caller=context
     )

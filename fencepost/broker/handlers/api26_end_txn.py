@@ -1,7 +1,7 @@
-"""EndTxn (26): commit or abort; what it decides is durable and visible before the answer.
+"""EndTxn (26): commit or abort a transaction; the decision is durable and visible before the response.
 
 v0-5 are served. v2 knows PRODUCER_FENCED (KIP-588), v4 TRANSACTION_ABORTABLE. v5 is TV2: it bumps the epoch, and its
-answer holds the identity to go on with (KIP-890 part 2).
+response holds the producer id and epoch of the next transaction (KIP-890 part 2).
 """
 
 from functools import partial
@@ -17,7 +17,7 @@ EPOCH_BUMP_SINCE = 5
 
 
 def handle(node: HasTransactions, request: EndTxnRequest, context: RequestContext) -> Reply:
-    """End the transaction by the table of the request's version."""
+    """End the transaction by the rules of the request's version."""
     result = node.transactions.ending(
         request.transactional_id,
         request.producer_id,

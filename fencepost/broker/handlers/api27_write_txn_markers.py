@@ -1,8 +1,8 @@
-"""WriteTxnMarkers (27): control batches that end transactions on partitions, for brokers and for an operator's abort.
+"""WriteTxnMarkers (27): append markers that end transactions on partitions, for brokers and for an operator's abort.
 
-v0-2 are served; v2 says which transaction version a marker follows (KIP-1228). It goes past the coordinator: what it
-ends there is ended, whatever the coordinator believes. Who sets our tag `only_hanging` is refused with
-INVALID_TXN_STATE where a coordinator still owns the transaction, or may.
+v0-2 are served; v2 carries the marker's transaction version (KIP-1228). The request bypasses the coordinator: the
+marker ends the transaction on the partition whatever state the coordinator has. With the tag `only_hanging` (a
+fencepost extension) a partition is rejected with INVALID_TXN_STATE if a coordinator owns the transaction, or may do so.
 """
 
 import logging
@@ -27,14 +27,14 @@ audit = logging.getLogger("fencepost.audit")
 
 
 class _HangingCheck(Protocol):
-    """What tells transactions apart that no coordinator owns."""
+    """Finds transactions that no coordinator owns."""
 
     def hangs(self, tp: TopicPartition, producer_id: int) -> bool:
         """Whether the producer's transaction on the partition hangs."""
 
 
 class _Broker(HasTransactions, Protocol):
-    """What this handler asks of the broker."""
+    """What WriteTxnMarkers needs."""
 
     @property
     def hanging(self) -> _HangingCheck:
@@ -93,7 +93,7 @@ def _explain(
     owned: set[TopicPartition],
     context: RequestContext,
 ) -> None:
-    """Remember why markers were refused, where the code is one of those that are explained."""
+    """Store why markers were rejected, if the code is one of `EXPLAINED`."""
     for tp, code in answers.items():
         if code in EXPLAINED:
             cause = (

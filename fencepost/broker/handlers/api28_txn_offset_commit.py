@@ -1,8 +1,9 @@
-"""TxnOffsetCommit (28): positions that hold once the producer's transaction commits; the answer waits for the disk.
+"""TxnOffsetCommit (28): offsets that count once the transaction commits; the response waits until they are durable.
 
-v0-6 are served. v3 brings member, generation and instance (KIP-447), v4 knows TRANSACTION_ABORTABLE, v5 adds the
-group's partition to the transaction by itself (KIP-890, T16); before, AddOffsetsToTxn did, which is verified here. v6
-names topics by id and says GROUP_ID_NOT_FOUND where a group is gone; STALE_MEMBER_EPOCH is for groups of KIP-848 (T5).
+v0-6 are served. v3 brings member, generation and instance (KIP-447), v4 knows TRANSACTION_ABORTABLE. v5 adds the
+group's partition to the transaction implicitly (KIP-890, T16); before v5 AddOffsetsToTxn adds it, and this handler
+verifies it. v6 names topics by id and returns GROUP_ID_NOT_FOUND for an unknown group. STALE_MEMBER_EPOCH is for
+groups of KIP-848 (T5).
 """
 
 from collections.abc import Sequence
@@ -30,11 +31,11 @@ TOPIC_ID_SINCE = 6
 
 
 class _Broker(HasGroups, HasMetadata, HasTransactions, Protocol):
-    """What this handler asks of the broker."""
+    """What TxnOffsetCommit needs."""
 
 
 async def handle(node: _Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> TxnOffsetCommitResponse:
-    """Store the positions as pending, and say of each partition how it went."""
+    """Store the offsets as pending, and return an error code for each partition."""
     version = context.api_version
     error = ErrorCode.NONE if request.group_id else ErrorCode.INVALID_GROUP_ID
     names = [
@@ -90,21 +91,21 @@ def _command(request: TxnOffsetCommitRequest, items: tuple[OffsetCommitItem, ...
 async def _commit(
     node: _Broker, request: TxnOffsetCommitRequest, items: tuple[OffsetCommitItem, ...], context: RequestContext
 ) -> Sequence[ErrorCode]:
-    """Store them; where the group's partition refuses the producer, remember why."""
+    """Store the offsets. If the group's partition rejects the producer, store the reason."""
     errors = await node.groups.positions.commit(_command(request, items, context.api_version))
     for code in EXPLAINED.intersection(errors):
         name, shown = request.transactional_id, (request.producer_id, request.producer_epoch)
-        told = f"the partition of group {request.group_id!r} knows a newer epoch of the producer"
+        reason = f"the partition of group {request.group_id!r} knows a newer epoch of the producer"
         node.transactions.history.refused_write(
-            name, node.transactions.store.state_of(name), shown, code, told, context
+            name, node.transactions.store.state_of(name), shown, code, reason, context
         )
     return errors
 
 
 async def _check_transaction(node: _Broker, request: TxnOffsetCommitRequest, context: RequestContext) -> ErrorCode:
-    """See to it that the group's partition is in the transaction: add it (v5), or check that it was added.
+    """Add the group's partition to the transaction (v5), or verify that it was added.
 
-    No other task runs between this answer and the append, which comes before the next checkpoint (row T16).
+    No other task runs between this result and the append: there is no checkpoint between them (row T16).
     """
     partition = TopicPartition(GROUP_TOPIC, node.groups.group_partition(request.group_id))
     results = await node.transactions.ensure_partitions(

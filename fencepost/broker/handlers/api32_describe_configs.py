@@ -1,4 +1,4 @@
-"""DescribeConfigs (32): configurations with their value, their source and what stands behind them (KIP-226).
+"""DescribeConfigs (32): settings with their value, their source and their synonyms (KIP-226).
 
 v0 has isDefault for the source; v1 synonyms; v3 types and documentation (KIP-569).
 """
@@ -27,11 +27,11 @@ from fencepost.protocol.messages.api32_describe_configs import (
 
 
 class _Broker(HasConfig, HasMetadata, Protocol):
-    """What this handler asks of the broker."""
+    """What DescribeConfigs needs."""
 
 
 def handle(node: _Broker, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-    """List the configurations of each resource; one that cannot be described fails alone."""
+    """List the settings of each resource, or the resource's error."""
     results = []
     for resource in request.resources:
         found = _entries(node, resource.resource_type, resource.resource_name)
@@ -78,7 +78,7 @@ def _entries(node: _Broker, resource_type: int, name: str) -> list[ConfigEntry] 
 
 
 def _broker_name_problem(name: str, node_id: int) -> Outcome | None:
-    """As who alters a broker's settings hears it, but in the words that Kafka has for who describes them."""
+    """The same check as for altering a broker's settings, with Kafka's messages for describing them."""
     if broker_name_problem(name, node_id) is None:
         return None
     if not name.lstrip("-").isdigit():

@@ -1,4 +1,4 @@
-"""AlterConfigs (33): the older way, which takes away every configuration that it does not name. All versions alike."""
+"""AlterConfigs (33): the older API, which removes every setting that the request does not name. Versions are equal."""
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasMetadata
@@ -12,7 +12,7 @@ from fencepost.protocol.messages.api33_alter_configs import (
 
 
 async def handle(node: HasMetadata, request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
-    """Set each resource's configurations to exactly those that are named."""
+    """Replace each resource's settings by those in the request."""
     changes = [
         ConfigEdits(
             resource.resource_type,

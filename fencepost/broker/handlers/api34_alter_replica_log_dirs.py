@@ -1,6 +1,6 @@
-"""AlterReplicaLogDirs (34): a replica's move between directories (KIP-113). Both versions mean the same.
+"""AlterReplicaLogDirs (34): move a replica between directories (KIP-113). Both versions mean the same.
 
-This broker keeps all logs in one directory (`log.dirs`): a replica is there already, and there is no other to go to.
+This broker keeps all logs in one directory (`log.dirs`), so every replica is in the only valid directory already.
 """
 
 from typing import Protocol
@@ -18,11 +18,11 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class _Broker(HasLogs, HasMetadata, HasPartitions, Protocol):
-    """What this handler asks of the broker."""
+    """What AlterReplicaLogDirs needs."""
 
 
 def handle(node: _Broker, request: AlterReplicaLogDirsRequest, _context: RequestContext) -> AlterReplicaLogDirsResponse:
-    """Say of each replica that it is where it should be, or why it cannot go there; by topic, whatever the path."""
+    """Return for each replica NONE, or why it cannot move to the path. Results are grouped by topic, not by path."""
     answers: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
     for directory in request.dirs:
         for topic in directory.topics:

@@ -1,6 +1,7 @@
-"""DescribeLogDirs (35): the data directory, its volume, and what the log of each partition weighs (KIP-113).
+"""DescribeLogDirs (35): the data directory, its volume, and the size of each partition's log (KIP-113).
 
-v3 has an error for the whole answer, v4 the sizes of the volume (KIP-827), v5 cordoned directories (KIP-1066): none is.
+v3 has an error for the whole response, v4 the sizes of the volume (KIP-827), v5 cordoned directories (KIP-1066), which
+this broker never has.
 """
 
 import logging
@@ -23,36 +24,36 @@ from fencepost.protocol.messages.api35_describe_log_dirs import (
 from fencepost.protocol.topics import TopicPartition
 
 UNKNOWN_BYTES = -1
-AT_A_TIME = 100
-"""So many partitions are looked at before other requests get their turn."""
+PARTITIONS_PER_CHECKPOINT = 100
+"""After this number of partitions other tasks may run."""
 
 logger = logging.getLogger(__name__)
 
 
 class _Broker(HasConfig, HasLogs, HasMetadata, HasPartitions, Protocol):
-    """What this handler asks of the broker."""
+    """What DescribeLogDirs needs."""
 
 
 async def handle(node: _Broker, request: DescribeLogDirsRequest, _context: RequestContext) -> DescribeLogDirsResponse:
-    """Describe the one directory; `topics` null asks for every partition, an unknown one is left out.
+    """Describe the one directory. `topics` null selects every partition; unknown partitions are left out.
 
-    Where the disk does not tell of a log, the directory is KAFKA_STORAGE_ERROR, as in Kafka.
+    If the size of a log cannot be read, the directory's error is KAFKA_STORAGE_ERROR, as in Kafka.
     """
     if request.topics is None:
-        wanted: Iterable[TopicPartition] = sorted(_everything(node))
+        wanted: Iterable[TopicPartition] = sorted(_all_partitions(node))
     else:
         asked = [TopicPartition(topic.topic, number) for topic in request.topics for number in topic.partitions]
         wanted = dict.fromkeys(asked)
     by_topic: dict[str, list[DescribeLogDirsPartition]] = {}
     for count, tp in enumerate(wanted):
-        if count % AT_A_TIME == AT_A_TIME - 1:
-            await trio.lowlevel.checkpoint()  # a log that is not open is looked up on the disk
+        if count % PARTITIONS_PER_CHECKPOINT == PARTITIONS_PER_CHECKPOINT - 1:
+            await trio.lowlevel.checkpoint()  # reading the size of a log that is not open blocks on the disk
         if node.is_offline(tp) or not node.metadata.exists(tp):
             continue
         try:
             size_bytes = node.logs.size_bytes(tp)
         except OSError as error:
-            logger.error("the size of %s is unknown: %s", tp, error)
+            logger.error("cannot read the size of a log partition=%s cause=%s", tp, error)
             return _answer(DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=node.logs.place))
         part = DescribeLogDirsPartition(
             partition_index=tp.partition, partition_size=size_bytes, offset_lag=0, is_future_key=False
@@ -75,20 +76,20 @@ def _answer(directory: DescribeLogDirsResult) -> DescribeLogDirsResponse:
     return DescribeLogDirsResponse(results=[directory])
 
 
-def _everything(node: _Broker) -> Iterable[TopicPartition]:
+def _all_partitions(node: _Broker) -> Iterable[TopicPartition]:
     for topic in node.metadata.image.topics_by_name.values():
         for number in range(topic.partitions):
             yield TopicPartition(topic.name, number)
 
 
 def _volume(node: _Broker) -> tuple[int, int]:
-    """Bytes of the volume in all, and those that the broker may still take; unknown for a broker in memory."""
+    """The volume's total and usable bytes; unknown for a broker in memory."""
     directory = node.config.data_directory
     if directory is None:
         return UNKNOWN_BYTES, UNKNOWN_BYTES
     try:
         volume = os.statvfs(directory)
     except OSError as error:
-        logger.warning("the volume of the data directory cannot be asked for its size: %s", error)
+        logger.warning("cannot read the size of the data directory's volume: %s", error)
         return UNKNOWN_BYTES, UNKNOWN_BYTES
     return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize

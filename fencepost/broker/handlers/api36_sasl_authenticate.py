@@ -1,6 +1,6 @@
-"""SaslAuthenticate (36): the exchange of a login; out of place on a PLAINTEXT listener.
+"""SaslAuthenticate (36): SASL authentication; not valid on a PLAINTEXT listener.
 
-v0-2 are served, and all refused with ILLEGAL_SASL_STATE, as Kafka does on a listener without SASL.
+v0-2 are served, and all are rejected with ILLEGAL_SASL_STATE, as Kafka does on a listener without SASL.
 """
 
 from fencepost.broker.network.context import RequestContext
@@ -9,7 +9,7 @@ from fencepost.protocol.messages.api36_sasl_authenticate import SaslAuthenticate
 
 
 def handle(_node: object, _request: SaslAuthenticateRequest, _context: RequestContext) -> SaslAuthenticateResponse:
-    """Refuse: no mechanism was agreed on, and none can be."""
+    """Reject the request: this listener has no SASL."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE,
         error_message="This listener has no SASL; connect with security.protocol=PLAINTEXT",

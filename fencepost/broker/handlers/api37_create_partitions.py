@@ -1,4 +1,4 @@
-"""CreatePartitions (37): topics grow, they never shrink. All versions mean the same."""
+"""CreatePartitions (37): add partitions to topics. All versions mean the same."""
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasMetadata
@@ -13,7 +13,7 @@ from fencepost.protocol.messages.api37_create_partitions import (
 async def handle(
     node: HasMetadata, request: CreatePartitionsRequest, context: RequestContext
 ) -> CreatePartitionsResponse:
-    """Grow what can be grown, together; the answer leaves once that is durable."""
+    """Add the partitions in one append; the response waits until that is durable."""
     wanted = [
         MorePartitions(
             topic.name,

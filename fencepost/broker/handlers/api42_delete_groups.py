@@ -1,6 +1,6 @@
-"""DeleteGroups (42): forget empty groups with their offsets.
+"""DeleteGroups (42): delete empty groups with their offsets.
 
-v0-2 are served; they differ in form only.
+v0-2 are served; they differ in encoding only.
 """
 
 from fencepost.broker.network.context import RequestContext

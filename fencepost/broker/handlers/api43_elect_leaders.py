@@ -1,7 +1,7 @@
-"""ElectLeaders (43): elections of the preferred or any living replica (KIP-183, KIP-460).
+"""ElectLeaders (43): elect the preferred replica, or any live replica (KIP-183, KIP-460).
 
-v1 has the kind of election and an error for the whole answer. One node leads everything it has, and is the preferred
-replica of it: an election is never needed.
+v1 has the election type and an error for the whole response. The only node leads every partition and is its preferred
+replica: an election is never needed.
 """
 
 from fencepost.broker.network.context import RequestContext
@@ -20,7 +20,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 def handle(node: HasMetadata, request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
-    """Say of each partition why no election was held; asked for all of them, name the topics only (as Kafka)."""
+    """Return for each partition why no election took place; for all partitions, only topic names (as Kafka)."""
     if context.api_version >= KIND_SINCE and request.election_type not in (PREFERRED, UNCLEAN):
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     if request.topic_partitions is None:

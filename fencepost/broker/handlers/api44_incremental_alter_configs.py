@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44): set, delete, append and subtract, one at a time (KIP-339). All versions alike."""
+"""IncrementalAlterConfigs (44): set, delete, append and subtract single settings (KIP-339). Versions are equal."""
 
 import logging
 from collections import Counter
@@ -24,22 +24,22 @@ logger = logging.getLogger(__name__)
 
 
 class _Broker(HasConfig, HasMetadata, Protocol):
-    """What this handler asks of the broker."""
+    """What IncrementalAlterConfigs needs."""
 
 
 async def alter(node: _Broker, changes: list[ConfigEdits], validate_only: bool) -> "list[Outcome]":
-    """One outcome for each change. Levels of loggers are this process's own; all else is the controller's."""
+    """One outcome for each change. This process changes levels of loggers; the controller changes all else."""
     times = Counter((change.resource_type, change.resource_name) for change in changes)
-    ours = [
+    of_loggers = [
         c
         for c in changes
         if c.resource_type == ConfigResourceType.BROKER_LOGGER and times[c.resource_type, c.resource_name] == 1
     ]
-    rest = [change for change in changes if change not in ours]
+    rest = [change for change in changes if change not in of_loggers]
     decided = iter(await node.metadata.alter_configs(rest, validate_only))
     outcomes = []
     for change in changes:
-        if change in ours:
+        if change in of_loggers:
             outcomes.append(alter_loggers(change, node.config.node_id, validate_only))
             continue
         outcomes.append(next(decided))
@@ -48,11 +48,11 @@ async def alter(node: _Broker, changes: list[ConfigEdits], validate_only: bool) 
             and change.resource_type == ConfigResourceType.BROKER
             and not validate_only
         ):
-            _warn_of_what_does_nothing(change)
+            _warn_without_effect(change)
     return outcomes
 
 
-def _warn_of_what_does_nothing(change: ConfigEdits) -> None:
+def _warn_without_effect(change: ConfigEdits) -> None:
     for edit in change.edits:
         if is_without_effect(edit.name):
             logger.warning("setting has no effect here name=%s value=%s", edit.name, edit.value)
@@ -61,7 +61,7 @@ def _warn_of_what_does_nothing(change: ConfigEdits) -> None:
 async def handle(
     node: _Broker, request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
-    """Edit each resource's configurations; within one resource all edits or none."""
+    """Edit each resource's settings; within one resource all edits or none."""
     changes = [
         ConfigEdits(
             resource.resource_type,

@@ -1,7 +1,7 @@
-"""AlterPartitionReassignments (45): begin or give up moving replicas (KIP-455).
+"""AlterPartitionReassignments (45): begin or cancel a reassignment of replicas (KIP-455).
 
-v1 lets the client forbid another replication factor (KIP-860), and is told its own wish. With one node a partition can
-only be assigned to where it is, which is done at once.
+v1 lets the client forbid a change of the replication factor (KIP-860); the response repeats that flag. With one node a
+partition can only be assigned to this node, which completes at once.
 """
 
 from typing import Protocol
@@ -23,13 +23,13 @@ FACTOR_SINCE = 1
 
 
 class _Broker(HasConfig, HasMetadata, Protocol):
-    """What this handler asks of the broker."""
+    """What AlterPartitionReassignments needs."""
 
 
 def handle(
     node: _Broker, request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
-    """Answer each partition by itself."""
+    """Return a result for each partition."""
     allowed = request.allow_replication_factor_change if context.api_version >= FACTOR_SINCE else True
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=allowed,

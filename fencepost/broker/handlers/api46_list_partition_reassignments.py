@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46): replicas on the move (KIP-455). With one node none ever is."""
+"""ListPartitionReassignments (46): reassignments in progress (KIP-455). With one node there are none."""
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.protocol.messages.api46_list_partition_reassignments import (
@@ -10,5 +10,5 @@ from fencepost.protocol.messages.api46_list_partition_reassignments import (
 def handle(
     _node: object, _request: ListPartitionReassignmentsRequest, _context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
-    """An empty list, as Kafka answers for partitions that stay, and for such as do not exist."""
+    """An empty list, as Kafka returns for partitions without a reassignment and for unknown partitions."""
     return ListPartitionReassignmentsResponse(error_message=None, topics=[])

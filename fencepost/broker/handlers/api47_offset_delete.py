@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forget some of a group's positions while the group lives (KIP-496). v0 is served."""
+"""OffsetDelete (47): delete some of a group's committed offsets; the group remains (KIP-496). v0 is served."""
 
 from typing import Protocol
 
@@ -15,11 +15,11 @@ from fencepost.protocol.topics import TopicPartition
 
 
 class _Broker(HasGroups, HasMetadata, Protocol):
-    """What this handler asks of the broker."""
+    """What OffsetDelete needs."""
 
 
 async def handle(node: _Broker, request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse:
-    """Forget what is asked, and say of each partition how it went."""
+    """Delete the offsets, and return an error code for each partition."""
     asked = [[TopicPartition(topic.name, one.partition_index) for one in topic.partitions] for topic in request.topics]
     wanted = [partition for topic in asked for partition in topic if node.metadata.exists(partition)]
     deleted = await node.groups.positions.delete_offsets(request.group_id, wanted)

@@ -1,7 +1,7 @@
-"""DescribeQuorum (55): who keeps the metadata log (KIP-595): this node alone, its leader and only voter.
+"""DescribeQuorum (55): the replicas of the metadata log (KIP-595): this node is its leader and only voter.
 
-v1 has when a voter last fetched and was caught up (KIP-836): the leader always is. v2 has listeners (KIP-853): clients
-of the controller come to the brokers' listener.
+v1 has the times when a voter last fetched and was caught up (KIP-836): for the leader that is now. v2 has listeners
+(KIP-853): the controller's clients connect to the broker's listener.
 """
 
 from typing import Protocol
@@ -26,11 +26,11 @@ _NOT_HOSTED = "This server does not host this topic-partition."
 
 
 class _Broker(HasClock, HasConfig, HasMetadataLog, Protocol):
-    """What this handler asks of the broker."""
+    """What DescribeQuorum needs."""
 
 
 def handle(node: _Broker, request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
-    """Describe the quorum of `__cluster_metadata-0`; Kafka describes no other partition, and one at a time."""
+    """Describe the quorum of `__cluster_metadata-0`. As in Kafka, the request must name only this partition."""
     found = [(topic.topic_name, part.partition_index) for topic in request.topics for part in topic.partitions]
     served = found == [(METADATA_TOPIC, 0)]
     topics = [

@@ -18,7 +18,7 @@ _ENDPOINTS = {BROKER_ENDPOINT: "BROKER", 2: "CONTROLLER"}
 
 
 class _Broker(HasConfig, HasMetadata, Protocol):
-    """What this handler asks of the broker."""
+    """What DescribeCluster needs."""
 
 
 def handle(node: _Broker, request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:

@@ -1,4 +1,4 @@
-"""DescribeProducers (61): the producers a partition knows and their open transactions (KIP-664, T19).
+"""DescribeProducers (61): a partition's producers and their open transactions (KIP-664, T19).
 
 v0 is served.
 """

@@ -1,4 +1,4 @@
-"""UnregisterBroker (64): forget a broker that will not come back (KIP-866). This one is here, and there is no other."""
+"""UnregisterBroker (64): remove a broker from the cluster (KIP-866). The only broker cannot be removed."""
 
 from fencepost.broker.network.context import RequestContext
 from fencepost.broker.ports import HasConfig
@@ -7,7 +7,7 @@ from fencepost.protocol.messages.api64_unregister_broker import UnregisterBroker
 
 
 def handle(node: HasConfig, request: UnregisterBrokerRequest, _context: RequestContext) -> UnregisterBrokerResponse:
-    """Say why it is not done. Kafka takes even a living broker at its word, and fences it."""
+    """Reject the request. Kafka unregisters even a live broker, and fences it."""
     if request.broker_id == node.config.node_id:
         return UnregisterBrokerResponse(
             error_code=ErrorCode.INVALID_REQUEST,

@@ -1,6 +1,7 @@
-"""DescribeTransactions (65): what the coordinator knows of transactional ids (KIP-664, row T19).
+"""DescribeTransactions (65): the coordinator's state of transactional ids (KIP-664, row T19).
 
-v0 is served. Who sets our tag `explain` is told, in a tag of ours, whose transaction it is and what shut whom out.
+v0 is served. With the tag `explain` (a fencepost extension) the response also holds the transaction's owner and its
+fencing history.
 """
 
 from collections import defaultdict
@@ -23,7 +24,7 @@ from fencepost.protocol.topics import TopicPartition
 async def handle(
     node: HasTransactions, request: DescribeTransactionsRequest, context: RequestContext
 ) -> DescribeTransactionsResponse:
-    """Describe each id; of a decided transaction, the partitions that still lack their marker."""
+    """Describe each id. A decided transaction lists the partitions that still lack their marker."""
     return DescribeTransactionsResponse(
         transaction_states=[await _describe(node, name, request.explain) for name in request.transactional_ids]
     )
@@ -54,7 +55,7 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[TopicData]:
 def _history(history: IdHistory | None) -> TransactionHistory:
     if history is None:
         return TransactionHistory()
-    owner, writer = _who(history.owner), _who(history.writer)
+    owner, writer = _id_and_host(history.owner), _id_and_host(history.writer)
     return TransactionHistory(
         owner_client_id=owner[0],
         owner_host=owner[1],
@@ -64,7 +65,7 @@ def _history(history: IdHistory | None) -> TransactionHistory:
     )
 
 
-def _who(caller: Caller | None) -> tuple[str, str]:
+def _id_and_host(caller: Caller | None) -> tuple[str, str]:
     return ("", "") if caller is None else (caller.client_id or "", caller.client_host)
 
 

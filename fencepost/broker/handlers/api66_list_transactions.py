@@ -1,6 +1,6 @@
 """ListTransactions (66): transactional ids by state and producer (KIP-664).
 
-v0-2 are served; v1 filters by how long a transaction has been running (KIP-994), v2 by a pattern of the id (KIP-1152).
+v0-2 are served; v1 filters by a transaction's duration (KIP-994), v2 by a pattern of the id (KIP-1152).
 """
 
 from fencepost.broker.network.context import RequestContext
@@ -16,7 +16,7 @@ from fencepost.protocol.messages.api66_list_transactions import (
 async def handle(
     node: HasTransactions, request: ListTransactionsRequest, context: RequestContext
 ) -> ListTransactionsResponse:
-    """List what passes all filters."""
+    """List the transactions that match all filters."""
     listing = await node.transactions.list_transactions(
         Filters(
             states=frozenset(request.state_filters),

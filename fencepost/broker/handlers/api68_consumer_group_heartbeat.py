@@ -1,8 +1,8 @@
-"""ConsumerGroupHeartbeat (68): a member of a KIP-848 group joins, lives, hears of its partitions, and leaves.
+"""ConsumerGroupHeartbeat (68): a member of a KIP-848 group joins, stays, receives its partitions, and leaves.
 
-v0-1 are served; v1 brings regular expressions and asks the client to make its own member id (KIP-1082). Where the
-consumer protocol is switched off (`group.version` 0, or not among `group.coordinator.rebalance.protocols`) the
-answer is UNSUPPORTED_VERSION.
+v0-1 are served; v1 brings regular expressions and requires the client to generate its own member id (KIP-1082). If the
+consumer protocol is disabled (`group.version` 0, or not among `group.coordinator.rebalance.protocols`), the code is
+UNSUPPORTED_VERSION.
 """
 
 from fencepost.broker.network.context import RequestContext
@@ -21,7 +21,7 @@ OWN_MEMBER_ID_SINCE = 1
 
 
 def handle(node: HasGroups, request: ConsumerGroupHeartbeatRequest, context: RequestContext) -> Reply:
-    """Take the heartbeat to the group."""
+    """Submit the heartbeat to the group coordinator."""
     if not node.consumer_protocol:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     owned = request.topic_partitions

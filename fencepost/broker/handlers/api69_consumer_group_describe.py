@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (69): KIP-848 groups with their epochs, members, and what each has and is to have.
+"""ConsumerGroupDescribe (69): KIP-848 groups with their epochs, members, and current and target assignments.
 
-v0-1 are served; v1 says which protocol a member speaks (KIP-1099). A group of the classic protocol is not found here.
+v0-1 are served; v1 returns each member's protocol (KIP-1099). A classic group is GROUP_ID_NOT_FOUND here.
 """
 
 from collections.abc import Iterable

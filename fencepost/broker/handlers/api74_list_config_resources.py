@@ -1,4 +1,4 @@
-"""ListConfigResources (74): the resources that have settings of their own (KIP-1142). v0 lists client metrics only."""
+"""ListConfigResources (74): the resources that have settings (KIP-1142). v0 lists client metrics only."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -23,15 +23,15 @@ LISTED = (
     ConfigResourceType.BROKER,
     ConfigResourceType.TOPIC,
 )
-"""In the order of Kafka's answer."""
+"""In the order of Kafka's response."""
 
 
 class _Broker(HasConfig, HasMetadata, Protocol):
-    """What this handler asks of the broker."""
+    """What ListConfigResources needs."""
 
 
 def handle(node: _Broker, request: ListConfigResourcesRequest, context: RequestContext) -> ListConfigResourcesResponse:
-    """Every topic and broker; groups and client metrics that something was set on."""
+    """Every topic and broker; the groups and client metrics subscriptions with at least one setting."""
     wanted = request.resource_types if context.api_version >= KINDS_SINCE else [ConfigResourceType.CLIENT_METRICS]
     if not set(wanted) <= set(LISTED):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

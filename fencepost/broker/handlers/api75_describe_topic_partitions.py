@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (75): topics partition by partition, in pages (KIP-966)."""
+"""DescribeTopicPartitions (75): the partitions of topics, in pages (KIP-966)."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class _Broker(HasConfig, HasMetadata, Protocol):
-    """What this handler asks of the broker."""
+    """What DescribeTopicPartitions needs."""
 
 
 def handle(
     node: _Broker, request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
-    """One page: topics in the order of their names from the cursor on, up to the limit of partitions."""
+    """One page: topics by name, from the cursor up to the limit of partitions."""
     cursor = request.cursor
     asked = {topic.name for topic in request.topics}
     if cursor is not None and (cursor.partition_index < 0 or (asked and cursor.topic_name not in asked)):
@@ -85,7 +85,7 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _refused(asked: set[str]) -> DescribeTopicPartitionsResponse:
-    """A cursor that is not of this request: the answer has no code of its own, so each topic carries it (Kafka)."""
+    """The cursor does not match the request. The response has no error code, so each topic carries it, as in Kafka."""
     return DescribeTopicPartitionsResponse(
         topics=[
             DescribeTopicPartitionsResponseTopic(error_code=ErrorCode.INVALID_REQUEST, name=name)
