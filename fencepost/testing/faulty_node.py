@@ -122,9 +122,11 @@ class FaultyDispatch(Dispatch):
         self._node = node
 
     def _load(self, api_key: int, version: int) -> Route:
-        """Not prompt: an answer that is held up must not hold up those before it."""
+        """Mark every route as blocking: a delayed response must not delay the responses before it."""
         route = super()._load(api_key, version)
-        wrapped = self._routes[api_key, version] = route._replace(handle=partial(self._handle, route), prompt=False)
+        wrapped = self._routes[api_key, version] = route._replace(
+            handle=partial(self._handle, route), non_blocking=False
+        )
         return wrapped
 
     def _handle(self, route: Route, node: Node, request: Any, context: RequestContext) -> Reply:

@@ -11,7 +11,7 @@ from functools import lru_cache, partial
 from sys import intern
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.network.reply import Encoded, Ready, Reply, front_of, reply_with
+from fencepost.broker.network.reply import Encoded, Ready, Reply, encoded_prefix, reply_with
 from fencepost.broker.ports import HasGroups
 from fencepost.coordinator.group.commands import Join, JoinReply
 from fencepost.protocol.errors import ErrorCode
@@ -71,7 +71,7 @@ def _front(version: int, generation: int, protocol_type: str | None, protocol: s
     """The bytes before the member id in a follower's response."""
     template = JoinReply("", ErrorCode.NONE, generation, protocol_type, protocol, leader)
     rest = b"\1" + _FLEXIBLE_END if JoinGroupResponse.is_flexible(version) else b"\0\0" + _END
-    return front_of(JoinGroupResponse, version, _full_response(version, template), rest)
+    return encoded_prefix(JoinGroupResponse, version, _full_response(version, template), rest)
 
 
 def _full_response(version: int, reply: JoinReply) -> JoinGroupResponse:

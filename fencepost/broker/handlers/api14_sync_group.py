@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 from sys import intern
 
 from fencepost.broker.network.context import RequestContext
-from fencepost.broker.network.reply import Encoded, Ready, Reply, front_of, reply_with
+from fencepost.broker.network.reply import Encoded, Ready, Reply, encoded_prefix, reply_with
 from fencepost.broker.ports import HasGroups
 from fencepost.coordinator.group.commands import Sync, SyncReply
 from fencepost.protocol.errors import ErrorCode
@@ -55,7 +55,7 @@ def response(version: int, reply: SyncReply) -> Ready:
 def _front(version: int, protocol_type: str | None, protocol: str | None) -> bytes:
     """The bytes before the assignment."""
     template = _full_response(SyncReply(ErrorCode.NONE, protocol_type, protocol))
-    return front_of(
+    return encoded_prefix(
         SyncGroupResponse, version, template, b"\1\0" if SyncGroupResponse.is_flexible(version) else _put_length(0)
     )
 

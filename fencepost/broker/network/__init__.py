@@ -1,1 +1,1 @@
-"""Sockets: the listener, its connections, the poller, requests in and responses out."""
+"""Sockets: the listener, its connections and the poller; requests in, responses out."""

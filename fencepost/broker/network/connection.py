@@ -1,4 +1,4 @@
-"""One client connection, and the way of a frame: receive, frame, header, route, decode, handler, queue, send."""
+"""One client connection. A frame's path: receive, frame, header, route, decode, handler, queue, send."""
 
 import logging
 import socket
@@ -22,9 +22,9 @@ from fencepost.protocol.schema import DecodeError
 
 logger = logging.getLogger(__name__)
 
-_API_VERSIONS = ApiKey.API_VERSIONS  # a global: a member read from its enum costs twenty times as much
+_API_VERSIONS = ApiKey.API_VERSIONS  # a global: reading a member read from its enum costs twenty times as much
 Unfinished = Coroutine[Any, Any, None]
-"""The rest of what a plain function began: to be awaited before anything else is done."""
+"""The rest of a plain function's work; the connection's task awaits it before it does anything else."""
 
 
 class _Broker(HasClock, HasFlusher, HasMetrics, Protocol):
@@ -41,24 +41,24 @@ class _Server(Protocol):
     poller: Poller | None
     request_bytes_max: int
     now: float
-    """By trio's clock, as of the last sweep."""
+    """trio's time at the last sweep, in seconds."""
     draining: bool
-    """The broker ends in order: what has come is answered, nothing more is read."""
+    """The broker is stopping: connections answer the requests they received, and read no more."""
 
 
-_Owed: TypeAlias = tuple[Route, int, float]
+_Pending: TypeAlias = tuple[Route, int, float]
 """A request whose response is not there yet: its route, its correlation id, and when it began by the broker's clock."""
 
 
 class Connection:
     """One connection and its task.
 
-    Everything it holds is bounded: input by `socket.request.max.bytes` (and grown only by bytes that arrived),
-    output as `ResponseQueue` says, since nothing is read while a response waits to be sent: a client
-    that does not read stops only itself. No exception leaves `run`, apart from the broker's own end.
+    Its memory is bounded: input by `socket.request.max.bytes` (the buffer grows only with bytes that arrived), output
+    by `ResponseQueue`. The connection reads nothing while a response waits to be sent, so a client that does not read
+    stops only itself. `run` raises nothing but cancellation.
 
-    A request that can be answered at once meets no coroutine on its way, nor trio's loop. What its plain functions
-    return, unless it is None, must be awaited before anything else is done.
+    A request that can be answered at once needs no coroutine and no pass of trio's loop. If a plain function returns
+    something other than None, the caller must await that before it does anything else.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class Connection:
         self.opened = self.last_active = server.now
         self.requests = 0
         self.idle = True
-        """Waiting for input, with nothing begun: may be closed at any time without loss."""
+        """Waiting for input, without a request in progress: the server may close it at any time without loss."""
         self.busy_in_handler = False
         self._server = server
         self._node = server.node
@@ -93,8 +93,8 @@ class Connection:
         self._frames = FrameBuffer(server.request_bytes_max)
         self._responses = ResponseQueue(server.node, sock)
         self._registration: Registration
-        self._parked: tuple[_Owed, Deferred[Ready]] | None = None
-        """The request that another connection's request will answer. Nothing is read until then."""
+        self._parked: tuple[_Pending, Deferred[Ready]] | None = None
+        """The request whose response another connection's request completes. Nothing is read until then."""
         self._scope = trio.CancelScope()
 
     async def run(self) -> None:
@@ -116,7 +116,7 @@ class Connection:
         self._scope.cancel()
 
     def release_idle_memory(self) -> None:
-        """Give back a large input buffer of a connection that sends nothing."""
+        """Replace a large input buffer by a small one while the client sends nothing."""
         self._frames.shrink()
 
     def _send(self) -> Unfinished:
@@ -126,7 +126,7 @@ class Connection:
         self.last_active = self._server.now
 
     async def _serve_until_refused(self) -> None:
-        """Serve; what stands before a request that ends the connection is answered, as in Kafka."""
+        """Serve. Requests before one that closes the connection are answered, as in Kafka."""
         try:
             await self._serve()
         except (BadFrame, DecodeError, UnservedRequest, CloseConnection) as error:
@@ -137,26 +137,26 @@ class Connection:
                 await self._send()
 
     async def _serve(self) -> None:
-        """Wait for input, which is served meanwhile as far as plain functions can, and do what needs a task."""
+        """Wait for input. Plain functions serve it as far as they can; this task awaits the rest."""
         registration = self._registration = register(self._server.poller, self._socket, self._serve_input)
         try:
-            goes_on = True
-            while goes_on:
+            keep_serving = True
+            while keep_serving:
                 self.idle = self._parked is None
                 work = await registration.wait()
                 self.idle = False
-                goes_on = await work
+                keep_serving = await work
         finally:
             registration.close()
-            del self._registration  # it knows us, and whatever goes round in a circle waits long for the collector
+            del self._registration  # breaks a reference cycle, which would wait long for the garbage collector
             if self._parked is not None:
                 self._parked[1].abandon()
                 self._parked = None
 
-    # The way of a frame
+    # The path of a frame
 
     def _serve_input(self) -> Work | None:
-        """Receive once, and answer what came. What is returned must be awaited before more is received."""
+        """Receive once, and answer the requests. The caller must await the result before it receives more."""
         try:
             received = self._socket.recv_into(self._frames.space())
         except BlockingIOError:
@@ -175,12 +175,12 @@ class Connection:
         return _ended() if self._server.draining else None
 
     def _for_task(self, work: Work) -> Work:
-        """The task is woken for this a turn of the loop later: a drain that looks meanwhile must not see it idle."""
+        """Mark the connection busy: the task wakes one pass of the loop later, and a drain must not see it idle."""
         self.idle = False
         return work
 
     async def _finish(self, unfinished: Unfinished | None) -> bool:
-        """Do what a plain function left unfinished, then serve what else has been received."""
+        """Await the rest of a plain function's work, then serve the other frames in the buffer."""
         if unfinished is not None:
             await unfinished
         while self._parked is None and (frame := self._frames.next_frame()) is not None:
@@ -191,17 +191,16 @@ class Connection:
         return not self._server.draining
 
     def _serve_frame(self, frame: memoryview) -> Unfinished | None:
-        """Serve one request, as far as nothing has to be waited for. Raises DecodeError and UnservedRequest.
+        """Serve one request as far as possible without waiting. Raises DecodeError and UnservedRequest.
 
-        What a frame holds behind the last field is not looked at, as in Kafka. Clients in use do send more than they
-        should: librdkafka 1.0 behind ApiVersions v0, 2.0 behind ListGroups v4 and OffsetFetch v7, 2.x behind Metadata
-        v9 and later (its issue 5049).
+        Bytes after the last field are ignored, as in Kafka. Some clients send such bytes: librdkafka 1.0 after
+        ApiVersions v0, 2.0 after ListGroups v4 and OffsetFetch v7, 2.x after Metadata v9 and later (its issue 5049).
         """
         self.requests += 1
         key, version, correlation_id, client_id, body_start = read_request_header(frame)
         request = None
         if key == _API_VERSIONS and not API_BY_KEY[key].serves(version):
-            version = 0  # KIP-511: answered in the oldest version, whatever the body is
+            version = 0  # KIP-511: the response has the oldest version; the body is not decoded
             route = self._server.dispatch.route(key, version)
         else:
             route = self._server.dispatch.route(key, version)
@@ -211,59 +210,59 @@ class Connection:
                 route.api.request.decode_prefix(frame, version, body_start)
                 raise
         context = RequestContext(key, version, correlation_id, client_id, self.peer.host, self._listener)
-        if self._responses.count and not route.prompt and not self._responses.try_send():
+        if self._responses.count and not route.non_blocking and not self._responses.try_send():
             return self._handle_after_send(route, request, context)
         return self._handle(route, request, context)
 
     def _handle(self, route: Route, request: Any, context: RequestContext) -> Unfinished | None:
-        """Have the request handled, and put the response into the queue when it is there.
+        """Call the handler, and queue the response when it is ready.
 
-        Every request passes here once, whatever its API: a check before every handler (may this client do this, does
-        a quota hold it back) belongs in front of the handler's call.
+        Every request passes here once, whatever its API. A check before every handler (authorization, quotas) belongs
+        before the call of the handler.
         """
-        owed = route, context.correlation_id, self._node.clock.monotonic()
+        pending = route, context.correlation_id, self._node.clock.monotonic()
         reply = route.handle(self._node, request, context)
         if isinstance(reply, READY):
-            return self._respond(owed, reply)
+            return self._respond(pending, reply)
         if isinstance(reply, Deferred):
-            return self._park(owed, reply)
-        return self._respond_later(owed, reply)
+            return self._park(pending, reply)
+        return self._respond_later(pending, reply)
 
-    def _respond(self, owed: _Owed, reply: Ready) -> Unfinished | None:
+    def _respond(self, pending: _Pending, reply: Ready) -> Unfinished | None:
         """Count the request, and queue its response."""
-        route, correlation_id, began = owed
+        route, correlation_id, began = pending
         self._node.metrics.count_request(route.api.key, self._node.clock.monotonic() - began)
         if reply is None:
             return None
         return self._send() if self._responses.put(route, correlation_id, reply) else None
 
     async def _handle_after_send(self, route: Route, request: Any, context: RequestContext) -> None:
-        """The responses before it leave first: its handler may wait for other clients or for time."""
+        """Send the queued responses first: this handler may wait for other clients or for time."""
         await self._send()
         if (unfinished := self._handle(route, request, context)) is not None:
             await unfinished
 
-    async def _respond_later(self, owed: _Owed, waiting: Coroutine[Any, Any, Ready]) -> None:
-        """Wait for the reply; then as `_respond`."""
+    async def _respond_later(self, pending: _Pending, waiting: Coroutine[Any, Any, Ready]) -> None:
+        """Wait for the reply, then `_respond`."""
         self.busy_in_handler = True
         try:
             reply = await waiting
         except BaseException:
-            route, _, began = owed
+            route, _, began = pending
             self._node.metrics.count_request(route.api.key, self._node.clock.monotonic() - began)
             raise
         finally:
             self.busy_in_handler = False
-        if (unfinished := self._respond(owed, reply)) is not None:
+        if (unfinished := self._respond(pending, reply)) is not None:
             await unfinished
 
-    # A request that another connection's request answers
+    # A request whose response another connection's request completes
 
-    def _park(self, owed: _Owed, deferred: Deferred[Ready]) -> Unfinished | None:
-        """Read nothing until the reply is there, without the connection's task."""
+    def _park(self, pending: _Pending, deferred: Deferred[Ready]) -> Unfinished | None:
+        """Stop reading until the reply is complete; the connection's task stays asleep."""
         if deferred.is_complete:
-            return self._respond_later(owed, deferred.wait())
-        self._parked = owed, deferred
+            return self._respond_later(pending, deferred.wait())
+        self._parked = pending, deferred
         self._registration.pause_reading()
         self.idle = False
         self.busy_in_handler = True
@@ -271,23 +270,23 @@ class Connection:
         return None
 
     def _unpark(self) -> None:
-        """The reply is there: respond from here, unless there is something to wait for, or more to do."""
+        """The reply is complete: respond here, or wake the task if it must wait or has more to do."""
         assert self._parked is not None
-        owed, deferred = self._parked
+        pending, deferred = self._parked
         self._parked = None
         try:
-            work = self._unparked(owed, deferred)
-        except Exception as error:  # noqa: BLE001 - it is this connection's, not that of the request under way
+            work = self._respond_parked(pending, deferred)
+        except Exception as error:  # noqa: BLE001 - this connection must fail, not the request that completed it
             work = failed(error)
         self.idle = work is None
         self._registration.resume_reading(work)
 
-    def _unparked(self, owed: _Owed, deferred: Deferred[Ready]) -> Work | None:
-        """Respond to a request that was parked; what is left is the task's."""
+    def _respond_parked(self, pending: _Pending, deferred: Deferred[Ready]) -> Work | None:
+        """Respond to a parked request. Returns the work that is left for the task."""
         if not deferred.may_leave:
-            return self._finish(self._respond_later(owed, deferred.wait()))
+            return self._finish(self._respond_later(pending, deferred.wait()))
         self.busy_in_handler = False
-        unfinished = self._respond(owed, deferred.now())
+        unfinished = self._respond(pending, deferred.now())
         if unfinished is not None or self._server.draining or self._frames.pending_bytes:
             return self._finish(unfinished)
         return None if self._responses.try_send() else self._finish(self._send())

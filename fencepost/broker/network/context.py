@@ -1,10 +1,10 @@
-"""What a handler is given beside the request: who sent it, and how to end the connection."""
+"""A handler's second argument: the request's header and its connection; and the error that closes the connection."""
 
 from typing import NamedTuple
 
 
 class Endpoint(NamedTuple):
-    """An address as clients are told it."""
+    """A host and port as clients receive them."""
 
     host: str
     port: int
@@ -14,10 +14,10 @@ class Endpoint(NamedTuple):
 
 
 class RequestContext:
-    """One request's header and where it came from.
+    """One request's header and the client's host.
 
-    `listener` is the address this client should use for this broker: what is advertised, or, on a broker that
-    listens on every interface and advertises nothing, the local address of this very connection.
+    `listener` is the address that this client should use for this broker: the advertised address, or without one the
+    local address of this connection.
     """
 
     __slots__ = ("api_key", "api_version", "client_host", "client_id", "correlation_id", "listener")
@@ -40,7 +40,7 @@ class RequestContext:
 
 
 class CloseConnection(Exception):
-    """Raised by a handler to end the connection without a response; the text is for the log.
+    """A handler raises it to close the connection without a response; the text is for the log.
 
-    Kafka does this where acks=0 leaves no other way to say that a write failed.
+    Kafka does this when a write with acks=0 fails, because such a request has no response.
     """

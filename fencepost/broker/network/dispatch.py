@@ -1,4 +1,4 @@
-"""From API key and version to the handler; an API is served, and advertised, when its handler is there."""
+"""From API key and version to the handler. The broker serves and advertises an API if its handler module exists."""
 
 import importlib
 import pkgutil
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from fencepost.protocol.compiler import DecodeFunction, EncodeFunction
 
 Handler = Callable[[Any, Any, "RequestContext"], Reply]
-"""Takes the broker, as much of it as the handler's own protocol names, the request, and its context. A plain function
-where it may answer at once, else a coroutine function."""
+"""Takes the part of the broker that the handler's protocol names, the request, and its context. It is a plain function
+if it can respond at once, else a coroutine function."""
 
-PROMPT = frozenset(
+NON_BLOCKING = frozenset(
     {
         ApiKey.PRODUCE,
         ApiKey.FIND_COORDINATOR,
@@ -29,33 +29,33 @@ PROMPT = frozenset(
         ApiKey.DESCRIBE_PRODUCERS,
     }
 )
-"""APIs whose handlers never wait for other clients or for time. Responses that are ready may wait for them, so that one
-send carries all; before any other API what is ready is sent."""
+"""APIs whose handlers never wait for other clients or for time. Queued responses may wait for such a handler, so that
+one send carries all. Before any other handler runs, the queued responses are sent."""
 
 
 class UnservedRequest(Exception):
-    """An API key or version that is not served; Kafka closes the connection, and so do we."""
+    """An API key or version that is not served; the broker closes the connection, as Kafka does."""
 
 
 class Route(NamedTuple):
-    """How one version of an API is served, with all that a request needs at hand."""
+    """The handler, decoder and encoder of one version of an API."""
 
     api: Api
     version: int
     handle: Handler
-    prompt: bool
+    non_blocking: bool
     decode: "DecodeFunction"
-    """The generated decoder of the request; what it raises, `api.request.decode_prefix` explains."""
+    """The generated decoder of the request. After an error, `api.request.decode_prefix` raises one that explains."""
     encode: "EncodeFunction"
-    """The generated encoder of the response; what it raises, `api.response.encode_parts` explains."""
+    """The generated encoder of the response. After an error, `api.response.encode_parts` raises one that explains."""
     header_end: bytes
-    """What stands behind the correlation id in a response's header."""
+    """The bytes after the correlation id in a response's header."""
 
 
 class Dispatch:
-    """The table of served APIs. Handlers are imported on first use, which keeps them out of start-up.
+    """The table of served APIs. Handlers are imported on first use, which makes start-up shorter.
 
-    With `unstable` (`unstable.api.versions.enable`) versions are offered that Kafka may still change.
+    With `unstable` (`unstable.api.versions.enable`) it also serves versions that Kafka may still change.
     """
 
     def __init__(self, *, unstable: bool = False) -> None:
@@ -71,7 +71,7 @@ class Dispatch:
         return [self._apis[key] for key in sorted(self._modules)]
 
     def route(self, api_key: int, version: int) -> Route:
-        """The way of one request. Raises UnservedRequest, which names the API and the version."""
+        """The route of one request. Raises UnservedRequest, which names the API and the version."""
         return self._routes.get((api_key, version)) or self._load(api_key, version)
 
     def _load(self, api_key: int, version: int) -> Route:
@@ -87,7 +87,7 @@ class Dispatch:
             api,
             version,
             module.handle,
-            api_key in PROMPT,
+            api_key in NON_BLOCKING,
             api.request.decoder(version),
             api.response.encoder(version),
             b"\0" if api.response_header_version(version) else b"",

@@ -1,4 +1,4 @@
-"""The input side of a connection: a buffer that grows with what arrived, cut into length-prefixed frames."""
+"""The input side of a connection: a buffer that grows with the received bytes, cut into length-prefixed frames."""
 
 import struct
 
@@ -8,21 +8,21 @@ START_BYTES = 16 << 10
 KEPT_BYTES = 64 << 10
 LEAST_FREE_BYTES = 4 << 10
 BURST_BYTES = 128 << 10
-"""As much is received at a time from whoever sends so much: five small batches in flight come with one call."""
+"""The most bytes that one call receives from a busy client: five small batches in flight arrive with one call."""
 
 _HTTP = (b"GET ", b"POST", b"PUT ", b"HEAD", b"DELE", b"OPTI", b"PATC", b"CONN", b"PRI ")
 
 
 class BadFrame(Exception):
-    """A length that no request has; the text says what the client probably tried."""
+    """An invalid frame length; the text says which protocol the client probably speaks."""
 
 
 class FrameBuffer:
-    """Bytes received and not yet handled.
+    """Received bytes that are not handled yet.
 
-    A frame's claimed length never makes the buffer grow: it doubles when it is full, so that it holds at most twice
-    what the client truly sent; up to `BURST_BYTES` also when all that was in it is handled, because more was waiting
-    then. A frame is a view into the buffer; it is valid until the next `space`.
+    A frame's claimed length never makes the buffer grow. A full buffer doubles, so it holds at most twice the bytes
+    that the client sent. Below `BURST_BYTES` a full buffer doubles even if all its frames were handled, because more
+    bytes were waiting. A frame is a view into the buffer, valid until the next `space`.
     """
 
     __slots__ = ("_end", "_frame_bytes_max", "_start", "_view", "_was_full")
@@ -36,7 +36,7 @@ class FrameBuffer:
 
     @property
     def pending_bytes(self) -> int:
-        """Bytes of a frame whose rest has not arrived."""
+        """Bytes of a frame that has not arrived completely."""
         return self._end - self._start
 
     @property
@@ -45,13 +45,13 @@ class FrameBuffer:
         return len(self._view)
 
     def space(self) -> memoryview:
-        """Where the next bytes may be received into; never empty."""
+        """The free part of the buffer, for the next bytes; never empty."""
         if self._was_full or len(self._view) - self._end < LEAST_FREE_BYTES:
             self._make_room()
         return self._view[self._end :] if self._end else self._view
 
     def received(self, count: int) -> None:
-        """Note that `count` bytes were put into `space`."""
+        """Record that `count` bytes were received into `space`."""
         self._end += count
         self._was_full = self._end == len(self._view)
 
@@ -74,7 +74,7 @@ class FrameBuffer:
         return self._view[begins:ends]
 
     def shrink(self) -> None:
-        """Give back the memory of large frames that were handled."""
+        """Release the memory of large frames that were handled."""
         if len(self._view) > KEPT_BYTES and self._start == self._end:
             self._view = memoryview(bytearray(START_BYTES))
             self._start = self._end = 0

@@ -1,14 +1,14 @@
-"""Waiting for what connections send: on Linux without trio's loop between a request and its response.
+"""Waiting for clients' bytes: on Linux without trio's loop between a request and its response.
 
-A task that waits in `trio.lowlevel.wait_readable` is woken by one turn of trio's loop: some forty calls of functions,
-which take three times as long as receiving and sending do once another process has used the CPU's caches. Most
-requests are answered by plain functions, so no task has to be woken for them: where trio waits for the system, the
-`Poller` waits for the connections as well, and has them serve what has come right there. Only what has to wait for
-something wakes its connection's task (docs/decisions/0024-requests-without-the-loop.md).
+One pass of trio's loop wakes a task that waits in `trio.lowlevel.wait_readable`. That pass makes some forty function
+calls. With cold CPU caches they take three times as long as receiving and sending. Plain functions answer most
+requests, so they need no task. Where trio waits for the system, the `Poller` also waits for the connections, and has
+them serve their input there. A request that must wait for something wakes its connection's task
+(docs/decisions/0024-requests-without-the-loop.md).
 
-trio has no public way to do that, so `Poller` takes the place of its `io_manager`. It is small: `get_events` may return
-early with nothing, and does what it did otherwise. Where trio or the system is not as expected, or the clock is not the
-system's (a simulation decides itself what happens when), every connection's task waits by trio's public means.
+trio has no public interface for this, so `Poller` replaces its `io_manager`. The change is small: `get_events` may
+return early without events, and otherwise does the same. If trio or the system is not as expected, or the clock is not
+the system's (as in a simulation), every connection's task waits through trio's public functions.
 """
 
 import logging
@@ -24,31 +24,31 @@ import trio
 logger = logging.getLogger(__name__)
 
 Work = Coroutine[Any, Any, bool]
-"""What a connection's task has to do; True: there may be more to come."""
+"""What a connection's task has to do. Returns True if the connection stays open."""
 Serve = Callable[[], Work | None]
-"""Called when there is something to read: a plain function, whose result is for the connection's task."""
+"""A plain function, called when the socket is readable; its result is work for the connection's task."""
 
 EVENTS_MAX = 128
 BUSY_SECONDS = 0.005
-"""So long requests are served without a pause before trio may look at its own again."""
+"""How long the poller serves requests without a pause before trio's own events are checked again."""
 PAUSE_SECONDS = 0.0001
-"""A poller that waited so long for requests was not busy."""
+"""A poller that waited longer than this for requests was not busy."""
 
 
 class Registration(Protocol):
-    """One connection's place in the waiting: `serve` is called whenever its socket has something to read."""
+    """One connection's registration: `serve` is called whenever its socket is readable."""
 
     async def wait(self) -> Work:
-        """Serve what comes, until something of it needs the task. Cancelled here, the task loses nothing."""
+        """Serve input until something needs the task. Cancellation loses nothing."""
 
     def pause_reading(self) -> None:
-        """Serve nothing more until `resume_reading`, not even in `wait`: a request is to be answered first."""
+        """Serve nothing until `resume_reading`, not even in `wait`: another request must be answered first."""
 
     def resume_reading(self, work: Work | None) -> None:
-        """Serve again, or have the task do `work` first. To be called by another task than the connection's."""
+        """Serve again, or have the task do `work` first. Another task than the connection's must call this."""
 
     def close(self) -> None:
-        """The socket is about to be closed."""
+        """Stop watching the socket, before it is closed."""
 
 
 class _TaskRegistration:
@@ -110,9 +110,9 @@ class _PollerRegistration:
         return trio.lowlevel.Abort.SUCCEEDED
 
     def ready(self) -> None:
-        """There is something to read, or the other side is gone."""
+        """The socket is readable, or the client closed the connection."""
         task = self._task
-        if task is None or self._paused:  # busy with what came before: it asks again when that is done
+        if task is None or self._paused:  # busy with an earlier request: the task watches again after that
             self.close()
             return
         try:
@@ -148,15 +148,15 @@ class _PollerRegistration:
 
 
 async def failed(error: Exception) -> bool:
-    """Work that fails: a connection's task says what becomes of an error."""
+    """Work that raises `error` in the connection's task, which handles it."""
     try:
         raise error
     finally:
-        del error  # this frame is in its traceback, and whatever goes round in a circle waits long for the collector
+        del error  # its traceback refers to this frame: such a cycle would wait long for the garbage collector
 
 
 class Poller:
-    """Stands in front of trio's `io_manager`, and waits for connections as well as for what trio waits for."""
+    """Wraps trio's `io_manager`, and waits for the connections as well as for trio's own events."""
 
     def __init__(self, runner: Any) -> None:
         self._io = runner.io_manager
@@ -170,22 +170,22 @@ class Poller:
         return getattr(self._io, name)
 
     def close(self) -> None:
-        """trio's loop has ended."""
+        """Close the epoll instances at the end of trio's loop."""
         self._epoll.close()
         self._io.close()
 
     def watch(self, fd: int, registration: _PollerRegistration) -> None:
-        """Call `registration.ready` from now on whenever there is something to read."""
+        """Call `registration.ready` from now on whenever `fd` is readable."""
         self._epoll.register(fd, select.EPOLLIN)
         self._registrations[fd] = registration
 
     def forget(self, fd: int) -> None:
-        """Watch it no longer."""
+        """Stop watching `fd`."""
         del self._registrations[fd]
         self._epoll.unregister(fd)
 
     def get_events(self, timeout: float) -> Any:
-        """What trio is to look at; before that, connections have been served. May return nothing, and early."""
+        """Serve connections, then return trio's events. May return early, without events."""
         poll, registrations, trio_fd, clock = self._epoll.poll, self._registrations, self._trio_fd, time.monotonic
         now = busy_since = clock()
         ends = now + timeout
@@ -211,7 +211,7 @@ class Poller:
 
 
 def poller_of_loop() -> Poller | None:
-    """The poller of the running loop, made where it is the first time; None where it cannot be."""
+    """The poller of the running loop, created on the first call; None if the loop does not allow one."""
     if not hasattr(select, "epoll"):
         return None
     try:
@@ -225,11 +225,11 @@ def poller_of_loop() -> Poller | None:
         poller = Poller(runner)
         runner.io_manager = poller
     except (ImportError, AttributeError) as error:
-        logger.warning("this version of trio is unknown, each request takes a turn of its loop cause=%s", error)
+        logger.warning("unsupported version of trio: each request takes a pass of its loop cause=%s", error)
         return None
     return poller
 
 
 def register(poller: Poller | None, sock: socket.socket, serve: Serve) -> Registration:
-    """Have `serve` called whenever `sock` has something to read, by the poller where there is one."""
+    """Have `serve` called whenever `sock` is readable, by the poller if there is one."""
     return _TaskRegistration(sock, serve) if poller is None else _PollerRegistration(poller, sock, serve)

@@ -1,4 +1,4 @@
-"""What a handler returns, and by its type what the response waits for."""
+"""What a handler returns. The type of the reply says what the response waits for."""
 
 from collections.abc import Callable, Collection, Coroutine
 from types import CoroutineType, NoneType
@@ -26,10 +26,10 @@ class Encoded:
 
 
 class Durable:
-    """A response that may leave only when every one of `tickets` is settled.
+    """A response that is sent only when every one of `tickets` is settled.
 
-    A handler returns it instead of waiting itself. So the requests that stand behind each other in one connection's
-    buffer are all appended first, and share one flush.
+    A handler returns it instead of waiting. So all requests in one connection's buffer are appended first, and share
+    one flush.
     """
 
     __slots__ = ("response", "tickets")
@@ -39,23 +39,23 @@ class Durable:
         self.tickets = tickets
 
     def revise(self) -> None:
-        """Bring the response in line with its tickets: a log went offline, or binds offsets late."""
+        """Update the response from its tickets: a log went offline, or assigned its offsets late."""
         raise NotImplementedError
 
 
 Ready: TypeAlias = Response | Encoded | Durable | None
-"""A reply that is there. None: the client expects no response (Produce with acks=0)."""
+"""A reply that is complete. None: the client expects no response (Produce with acks=0)."""
 READY = (ResponseValue, Encoded, Durable, NoneType)
 """The classes of such replies."""
 Reply: TypeAlias = Ready | Deferred[Ready] | Coroutine[Any, Any, Ready]
-"""What a handler returns: a reply that is there, one that another request completes, or one that its connection's task
-has to await."""
+"""What a handler returns: a complete reply, one that another request completes, or one that its connection's task has
+to await."""
 
 
 def reply_with(
     respond: Callable[[ResultT], Ready], result: ResultT | Deferred[ResultT] | Coroutine[Any, Any, ResultT]
 ) -> Reply:
-    """The reply that `respond` makes of a coordinator's result, now or when the result is there."""
+    """The reply that `respond` makes of a coordinator's result, now or when the result is complete."""
     if isinstance(result, Deferred):
         return result.map(respond)
     if isinstance(result, CoroutineType):
@@ -67,10 +67,10 @@ async def _respond_later(respond: Callable[[ResultT], Ready], result: Coroutine[
     return respond(await result)
 
 
-def front_of(message: type[MessageValue], version: int, response: Response, rest: bytes) -> bytes:
-    """The encoded `response` without its end `rest`: its last field and what follows that.
+def encoded_prefix(message: type[MessageValue], version: int, response: Response, rest: bytes) -> bytes:
+    """The encoded `response` without its last bytes `rest`: the last field and the tagged fields.
 
-    For responses that differ in their last field alone: what they share is encoded once.
+    For responses that differ only in their last field: the common part is encoded once.
     """
     encoded = message.encode(response, version)
     assert encoded.endswith(rest), f"{message.__name__} v{version} does not end with that field"

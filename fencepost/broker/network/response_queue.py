@@ -1,4 +1,4 @@
-"""The output side of a connection: responses in order, what they wait for, and what the socket did not take."""
+"""The output side of a connection: responses in order, their tickets, and the bytes that the socket did not accept."""
 
 import socket
 import struct
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.broker.log.storage.store import FileRegion
 from fencepost.broker.network.dispatch import Route
 from fencepost.broker.network.reply import Durable, Encoded, Response
-from fencepost.broker.network.transmission import JOIN_BYTES_MAX, Rest, send_parts, start_sending
+from fencepost.broker.network.transmission import JOIN_BYTES_MAX, Transmission, send_parts, start_sending
 from fencepost.broker.ports import HasFlusher
 
 if TYPE_CHECKING:
@@ -21,21 +21,21 @@ _HEAD = struct.Struct(">ii")
 
 
 class ResponseQueue:
-    """Responses of one connection that have not left yet.
+    """Responses of one connection that are not sent yet.
 
-    It is bounded: once `put` says that it is full, it is sent before anything else, so it holds at most
-    `FLUSH_BYTES` plus one response.
+    It is bounded: when `put` returns True, the connection sends the queue first. So it holds at most `FLUSH_BYTES` plus
+    one response.
     """
 
     __slots__ = (
         "_acknowledgements",
-        "_asker",
         "_node",
         "_parts",
-        "_rest",
+        "_requester",
         "_size_bytes",
         "_socket",
         "_tickets",
+        "_unfinished",
         "count",
     )
 
@@ -43,21 +43,21 @@ class ResponseQueue:
         self._node = node
         self._socket = sock
         self._parts: list[Any] = []
-        """Frames as pieces to be sent in order: bytes-like objects and FileRegions."""
+        """Frames as pieces in the order of sending: bytes-like objects and FileRegions."""
         self.count = 0
-        """How many responses wait to be sent."""
+        """Number of responses that wait to be sent."""
         self._size_bytes = 0
         self._acknowledgements: list[tuple[int, int, Route, int, Durable]] = []
-        """Those that wait for logs: where in `_parts` each begins and ends, and how to encode it again."""
+        """Responses that wait for tickets: their range in `_parts`, and what is needed to encode them again."""
         self._tickets: list[Ticket] = []
-        """What these wait for."""
-        self._asker = object()
-        """Stands for this connection where the flusher remembers it: it refers to nothing that would outlive it."""
-        self._rest: Rest | None = None
+        """The tickets of `_acknowledgements`."""
+        self._requester = object()
+        """Identifies this connection for the flusher, which keeps it longer than the connection may live."""
+        self._unfinished: Transmission | None = None
         """What `try_send` began to send and `send` has to finish."""
 
     def put(self, route: Route, correlation_id: int, reply: Response | Encoded | Durable) -> bool:
-        """Put a response behind those that wait to be sent. True: the queue is full, so it must be sent now."""
+        """Append a response to the queue. Returns True if the queue is full and must be sent now."""
         if isinstance(reply, Durable):
             frame = _frame(route, correlation_id, reply.response)
             start = len(self._parts)
@@ -71,7 +71,7 @@ class ResponseQueue:
         return self._size_bytes >= FLUSH_BYTES or self.count >= FLUSH_RESPONSES
 
     def try_send(self) -> bool:
-        """Send all responses if nothing has to be waited for; False: what is left of them is for `send`."""
+        """Send all responses if that needs no waiting. Returns False if `send` must send the rest."""
         if self._acknowledgements:
             if not self._is_settled():
                 return False
@@ -79,8 +79,8 @@ class ResponseQueue:
         parts = self._parts
         if self._size_bytes > JOIN_BYTES_MAX or FileRegion in map(type, parts):
             self._clear()
-            self._rest = start_sending(self._socket, parts)
-            return self._rest is None
+            self._unfinished = start_sending(self._socket, parts)
+            return self._unfinished is None
         data = b"".join(parts)
         try:
             sent = self._socket.send(data)
@@ -93,13 +93,13 @@ class ResponseQueue:
         return True
 
     async def send(self, progress: Callable[[], None]) -> None:
-        """Wait until the responses may leave, and send them all. Raises OSError.
+        """Wait for the tickets, and send all responses. Raises OSError.
 
-        `progress` is called whenever some bytes may have left.
+        `progress` is called whenever some bytes may have been sent.
         """
-        if self._rest is not None:
-            rest, self._rest = self._rest, None
-            await rest.finish(progress)
+        if self._unfinished is not None:
+            unfinished, self._unfinished = self._unfinished, None
+            await unfinished.finish(progress)
             return
         if self._acknowledgements:
             tickets, self._tickets = self._tickets, []
@@ -111,13 +111,13 @@ class ResponseQueue:
         await send_parts(self._socket, parts, progress)
 
     def _revise(self) -> None:
-        """Encode the acknowledgements again: their tickets may say something else than before."""
+        """Encode the acknowledgements again: their tickets may have changed."""
         for start, stop, route, correlation_id, reply in reversed(self._acknowledgements):
             reply.revise()
             self._parts[start:stop] = _frame(route, correlation_id, reply.response)
 
     def _is_settled(self) -> bool:
-        """Whether every ticket is settled; where only a brief flush is missing, it is done on the spot."""
+        """Whether every ticket is settled. If only a short flush is missing, it is done inline."""
         commit = self._node.commit
         for ticket in self._tickets:
             if ticket.log.binds_late or not commit.is_settled(ticket):
@@ -125,22 +125,22 @@ class ResponseQueue:
         else:
             return True
         if any(ticket.log.binds_late for ticket in self._tickets):
-            return False  # their responses are to be revised
+            return False  # their responses must be revised
         logs = {ticket.log: None for ticket in self._tickets}
-        return commit.settle_here(self._asker, logs) and all(map(commit.is_settled, self._tickets))
+        return commit.settle_here(self._requester, logs) and all(map(commit.is_settled, self._tickets))
 
     def _clear(self) -> None:
         self._parts, self._size_bytes, self.count = [], 0, 0
 
 
 def _frame(route: Route, correlation_id: int, response: Response | Encoded) -> list[Any]:
-    """A response's frame in pieces, its length in front."""
+    """A response's frame in pieces, with its length first."""
     if isinstance(response, Encoded):
         parts: list[Any] = response.parts
     else:
         try:
             parts = route.encode(response)
-        except Exception:  # noqa: BLE001 - encoded again by what knows which field is wrong
+        except Exception:  # noqa: BLE001 - `encode_parts` raises an error that names the field
             parts = route.api.response.encode_parts(response, route.version)
     end = route.header_end
     size = CORRELATION_ID_BYTES + len(end) + sum(map(len, parts))

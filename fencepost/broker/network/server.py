@@ -1,4 +1,4 @@
-"""The listener: accepts connections, watches over them, and ends them when the broker stops."""
+"""The listener: accepts connections, closes silent ones, and closes all when the broker stops."""
 
 import errno
 import logging
@@ -39,7 +39,7 @@ class Server:
         self.dispatch = dispatch
         self.poller = poller_of_loop()
         self.now = trio.current_time()
-        """trio's time as of the last sweep: good to a second, and free to read."""
+        """trio's time at the last sweep, at most about a second old: reading it costs nothing."""
         self.draining = False
         self.request_bytes_max = config.socket_request_max_bytes
         self.connections: set[Connection] = set()
@@ -50,11 +50,11 @@ class Server:
         self._nursery: trio.Nursery | None = None
         self._sockets: list[socket.socket] = []
         self._congestion_control: bytes | None = None
-        """The system's, for peers on other machines; None where there is nothing to choose."""
+        """The system's congestion control, for clients on other machines; None if it cannot be set."""
         self._accepting = trio.CancelScope()
 
     def listen(self, host: str, port: int) -> Endpoint:
-        """Bind and listen; an empty host is every interface. Returns the address bound. Raises OSError, naming it."""
+        """Bind and listen; an empty host is every interface. Returns the bound address. Raises OSError with it."""
         try:
             return self._listen(host, port)
         except OSError as error:
@@ -68,7 +68,7 @@ class Server:
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if self.node.config.socket_receive_buffer_bytes >= 0:
-                # before listen(): the window of a connection is settled in its handshake
+                # before listen(): the handshake fixes the window of a connection
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.node.config.socket_receive_buffer_bytes)
             self._congestion_control = listen_unpaced(sock)
             sock.bind(address)
@@ -81,7 +81,7 @@ class Server:
         return Endpoint(*sock.getsockname()[:2])
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Accept and serve until `drain`. Connections' tasks live in a nursery in here."""
+        """Accept and serve until `drain`. A nursery in this call runs the connections' tasks."""
         try:
             await self._run(task_status)
         finally:
@@ -102,11 +102,11 @@ class Server:
                 async with trio.open_nursery() as acceptors:
                     for sock in self._sockets:
                         acceptors.start_soon(self._accept, sock, nursery)
-                    await trio.sleep_forever()  # until `drain`: connections may also be handed in
+                    await trio.sleep_forever()  # until `drain`: `adopt` may add connections, too
             sweep.cancel()
 
     async def drain(self, limit_seconds: float) -> None:
-        """Stop accepting, let requests that were begun be answered, and close every connection."""
+        """Stop accepting, wait at most `limit_seconds` for requests in progress, and close every connection."""
         self.draining = True
         self._accepting.cancel()
         self._close_sockets()
@@ -117,7 +117,7 @@ class Server:
                         connection.cancel("the broker stops")
                 await trio.sleep(0.01)
         for connection in tuple(self.connections):
-            logger.warning("closing connection in the middle of a request peer=%s", connection.peer)
+            logger.warning("closing connection during a request peer=%s", connection.peer)
             connection.cancel("the broker stops")
 
     def _close_sockets(self) -> None:
@@ -134,17 +134,17 @@ class Server:
                 if error.errno in _NO_DESCRIPTORS:
                     logger.error("cannot accept connections cause=%s", error)
                     await trio.sleep(OUT_OF_DESCRIPTORS_SECONDS)
-                else:  # the client was gone before we accepted (ECONNABORTED and the like)
+                else:  # the client closed the connection before it was accepted (ECONNABORTED and similar)
                     await trio.lowlevel.checkpoint()
             else:
                 self._begin(sock, Endpoint(*address[:2]), nursery)
 
     def adopt(self, sock: socket.socket, peer: Endpoint, listener: Endpoint) -> None:
-        """Serve a connection that came by another way than the listening socket: one end of a socket pair, say.
+        """Serve a connection that did not come from the listening socket, for example one end of a socket pair.
 
-        `listener` is the address that the client is told this broker has. Call it while `run` does.
+        `listener` is the broker's address in responses to this client. Call it only while `run` runs.
         """
-        assert self._nursery is not None, "the server does not run"
+        assert self._nursery is not None, "the server is not running"
         if self.draining:
             sock.close()
         elif self._may_begin(sock, peer):
@@ -186,7 +186,7 @@ class Server:
             self.node.metrics.connections_closed += 1
 
     def _sweep(self) -> None:
-        """Close what is silent for too long, and take back the memory of what is silent for a while."""
+        """Close connections that are silent for too long, and shrink the buffers of connections silent for a while."""
         now = trio.current_time()
         self.node.metrics.loop_lag_seconds = max(0.0, now - self.now - SWEEP_SECONDS)
         self.now = now

@@ -1,4 +1,4 @@
-"""Sending a list of buffers and file regions over a non-blocking socket with few calls and no needless copies."""
+"""Sending a list of buffers and file regions over a non-blocking socket, with few calls and few copies."""
 
 import contextlib
 import os
@@ -13,62 +13,63 @@ from fencepost.broker.log.storage.store import FileRegion
 JOIN_BYTES_MAX = 64 << 10
 BUFFERS_PER_CALL = 512
 BYTES_BEFORE_WAIT = 8 << 20
-"""A reader who takes all that comes lets others run after so much of one answer: a millisecond or two of work."""
+"""After this many bytes of one response other tasks run, even if the socket accepts more: a millisecond or two of work.
+"""
 UNPACED = b"reno"
-"""A congestion control that every Linux has, allows everybody, and that sends without pauses."""
+"""A congestion control without pacing; every Linux has it and lets every user choose it."""
 _NAME_BYTES = 16
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 def listen_unpaced(listening: socket.socket) -> bytes | None:
-    """Let connections of this socket send without pauses; the system's own congestion control, or None if unknown.
+    """Give connections of this socket a congestion control without pacing. Returns the system's, or None if unknown.
 
-    BBR, the default of many a server, spreads bytes over time by a timer for each 64 KiB. Between two processes of one
-    machine there is no network to spare, and the timers cost more than the sending. They outlive a change of the
-    congestion control, hence it is chosen before there is a connection; `pace` gives the others the system's.
+    BBR, the default of many servers, paces bytes with a timer for each 64 KiB. Between two processes of one machine
+    pacing has no use, and the timers cost more than the sending. The timers remain after a change of the congestion
+    control, so it is set before a connection exists. `pace` gives connections from other machines the system's.
     """
     if not hasattr(socket, "TCP_CONGESTION"):
         return None
     try:
         usual = listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, _NAME_BYTES).rstrip(b"\0")
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, UNPACED)
-    except OSError:  # a sandbox without this choice: connections are as the system makes them
+    except OSError:  # a sandbox forbids this option: connections keep the system's congestion control
         return None
     return usual
 
 
 def pace(sock: socket.socket, peer_host: str, usual: bytes | None) -> None:
-    """Give an accepted connection the congestion control `usual`, unless its peer is on this very machine."""
+    """Give an accepted connection the congestion control `usual`, unless its peer is on this machine."""
     if usual is not None and sock.getsockname()[0] != peer_host:
-        with contextlib.suppress(OSError):  # taken out of the kernel meanwhile: the other one does, too
+        with contextlib.suppress(OSError):  # the kernel no longer offers it: the connection works without it
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, usual)
 
 
 async def send_parts(sock: socket.socket, parts: Sequence[Any], progress: Callable[[], None]) -> None:
-    """Send `parts` (bytes-like objects and FileRegions) in order; `progress` is called whenever some may have left.
+    """Send `parts` (bytes-like objects and FileRegions) in order; `progress` is called after each attempt.
 
-    Does not checkpoint where the socket takes everything at once, unless that is a lot. Raises OSError.
+    Does not checkpoint if the socket accepts everything at once, up to `BYTES_BEFORE_WAIT`. Raises OSError.
     """
-    rest = start_sending(sock, parts)
-    if rest is not None:
-        await rest.finish(progress)
+    unfinished = start_sending(sock, parts)
+    if unfinished is not None:
+        await unfinished.finish(progress)
     progress()
 
 
-def start_sending(sock: socket.socket, parts: Sequence[Any]) -> "Rest | None":
-    """Send as much of `parts` as the socket takes, up to a bound; what is left must be finished. Raises OSError."""
+def start_sending(sock: socket.socket, parts: Sequence[Any]) -> "Transmission | None":
+    """Send what the socket accepts, up to a bound. Returns what the caller must `finish`, or None. Raises OSError."""
     corked = FileRegion in map(type, parts) and sock.family in _INTERNET
-    if corked:  # else each region's last bytes go in a packet of their own, and wake the reader for it
+    if corked:  # otherwise each region's last bytes travel in their own packet, which wakes the client
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, True)
-    rest = Rest(sock, parts, corked)
-    if not rest.send():
-        return rest
-    rest.uncork()
+    transmission = Transmission(sock, parts, corked)
+    if not transmission.send():
+        return transmission
+    transmission.uncork()
     return None
 
 
-class Rest:
-    """What is left of an answer. No coroutine stands between its system calls: for a MiB they are quicker than that."""
+class Transmission:
+    """The unsent part of a response. No coroutine runs between its system calls: one would cost more than they do."""
 
     __slots__ = ("_budget", "_buffers", "_corked", "_next", "_offset", "_parts", "_region", "_sock")
 
@@ -77,15 +78,15 @@ class Rest:
         self._corked = corked
         self._parts = parts
         self._next = 0
-        """Number of the first part that is not taken up yet."""
+        """Index of the first part that is in neither `_buffers` nor `_region` yet."""
         self._buffers: list[Any] = []
         self._region: FileRegion | None = None
-        """What comes after the buffers, from `_offset` bytes into it on."""
+        """The file region after the buffers; its first `_offset` bytes are sent."""
         self._offset = 0
         self._budget = 0
 
     async def finish(self, progress: Callable[[], None]) -> None:
-        """Send all of it; `progress` is called whenever some may have left. Raises OSError."""
+        """Send the rest; `progress` is called before each wait. Raises OSError."""
         done = False
         while not done:
             progress()
@@ -94,23 +95,23 @@ class Rest:
         self.uncork()
 
     def uncork(self) -> None:
-        """Nothing follows: the last packet leaves however small it is."""
+        """Send the last packet now, however small it is: nothing follows."""
         if self._corked:
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, False)
 
     def send(self) -> bool:
-        """Send what the socket takes, up to a bound; True when nothing is left. Raises OSError."""
+        """Send what the socket accepts, up to `BYTES_BEFORE_WAIT`. Returns True if nothing is left. Raises OSError."""
         self._budget = BYTES_BEFORE_WAIT
         try:
-            while self._take_up():
+            while self._load_next():
                 if not (self._sent_buffers() and self._sent_region()):
                     return False
         except BlockingIOError:
             return False
         return True
 
-    def _take_up(self) -> bool:
-        """Go on to the next buffers and the region behind them once those before have left; False at the end."""
+    def _load_next(self) -> bool:
+        """Load the next buffers and the region after them once the earlier ones are sent. Returns False at the end."""
         if self._buffers or self._region is not None:
             return True
         parts, at = self._parts, self._next
