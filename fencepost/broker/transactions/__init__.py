@@ -1,1 +1,1 @@
-"""The broker's side of transactions: markers, hanging transactions, explanations of refused writes."""
+"""The broker's side of transactions: markers, hanging transactions, explanations of rejected writes."""

@@ -1,4 +1,4 @@
-"""Writing the control batches that end a transaction, on this node's own logs."""
+"""Appending the markers that end a transaction to this node's own logs."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -17,11 +17,11 @@ logger = logging.getLogger(__name__)
 
 
 class _Broker(HasClock, HasFlusher, HasGroups, HasMetrics, HasPartitions, Protocol):
-    """The logs that take markers, and the groups whose offsets they decide."""
+    """The logs that receive markers, and the groups whose offsets they commit or drop."""
 
 
 class _Appended:
-    """Markers in their logs: what each partition answered, and the tickets of those that were appended."""
+    """The result of each partition, and the tickets of the appended markers."""
 
     __slots__ = ("results", "tickets")
 
@@ -31,7 +31,7 @@ class _Appended:
 
 
 class Markers:
-    """The coordinator's `MarkerWriter`, over this node's own logs."""
+    """The coordinator's `MarkerWriter` for this node's own logs."""
 
     def __init__(self, node: _Broker) -> None:
         self._node = node
@@ -41,8 +41,8 @@ class Markers:
     ) -> Mapping[TopicPartition, ErrorCode]:
         """Append `marker` to each partition; return when all are durable and visible.
 
-        Markers on `__consumer_offsets` then let the group coordinator apply or drop the pending offsets (T8). Where it
-        could not load its log the marker has to wait: in a copy that is restored later, it would be missing.
+        Markers on `__consumer_offsets` then let the group coordinator apply or drop the pending offsets (T8). If the
+        group coordinator could not load its log, the marker must wait: a log restored from a backup would lack it.
         """
         appended = self._append(marker, self._logs(partitions))
         changed = await self._node.commit_all(appended.tickets.values())
@@ -51,7 +51,7 @@ class Markers:
     def write_at_once(
         self, marker: Marker, partitions: Collection[TopicPartition]
     ) -> Mapping[TopicPartition, ErrorCode] | None:
-        """As `write_markers`, where the page cache is durable enough (`durability=os`); else None."""
+        """Like `write_markers` without waiting, if `durability=os`; None if the markers need a flush."""
         node = self._node
         logs = self._logs(partitions)
         if node.commit.durability != "os" or any(log is not None and log.binds_late for _, log in logs):
@@ -62,7 +62,7 @@ class Markers:
         return self._finished(appended, marker, False)
 
     def _logs(self, partitions: Collection[TopicPartition]) -> "list[tuple[TopicPartition, PartitionLog | None]]":
-        """In the same order in every run: sets of names have another in each."""
+        """The logs in sorted order: the order of a set of names differs between runs."""
         return [(tp, self._node.partition(tp)) for tp in sorted(partitions)]
 
     def _append(self, marker: Marker, logs: "list[tuple[TopicPartition, PartitionLog | None]]") -> _Appended:
@@ -89,7 +89,7 @@ class Markers:
         return appended
 
     def _loss(self, ticket: "Ticket") -> ErrorCode:
-        """Why a marker that was appended never becomes durable: its topic was deleted, or a flush failed."""
+        """Why an appended marker never becomes durable: its topic was deleted, or a flush failed."""
         return self._node.absence(ticket.log.tp) if ticket.log.disowned else ErrorCode.KAFKA_STORAGE_ERROR
 
     def _finished(self, appended: _Appended, marker: Marker, changed: bool) -> Mapping[TopicPartition, ErrorCode]:

@@ -1,4 +1,4 @@
-"""Why a partition refused a producer's batch, kept with the coordinator's explanations."""
+"""Why a partition rejected a producer's batch, stored in the coordinator's fencing history."""
 
 from typing import TYPE_CHECKING, Protocol
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class RefusedWrite(Protocol):
-    """A batch that a partition refused."""
+    """A batch that a partition rejected."""
 
     tp: "TopicPartition"
     batch: bytes | bytearray | memoryview
@@ -25,7 +25,7 @@ class RefusedWrite(Protocol):
 def explain_refused(
     node: HasTransactions, transactional_id: str | None, write: RefusedWrite, caller: "Caller | None"
 ) -> None:
-    """Remember who was refused and why, where the code is one of those that are explained."""
+    """Store the rejected producer and the reason, if the code is one of `EXPLAINED`."""
     if write.error not in EXPLAINED:
         return
     try:
@@ -35,5 +35,5 @@ def explain_refused(
     name = transactional_id if header.is_transactional else None
     state = DEAD if name is None else node.transactions.store.state_of(name)
     shown = (header.producer_id, header.producer_epoch)
-    told = f"{write.tp}: {write.message or write.error.name}"
-    node.transactions.history.refused_write(name, state, shown, write.error, told, caller)
+    reason = f"{write.tp}: {write.message or write.error.name}"
+    node.transactions.history.refused_write(name, state, shown, write.error, reason, caller)
