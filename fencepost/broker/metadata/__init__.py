@@ -1,1 +1,1 @@
-"""The cluster's metadata as files and as answers."""
+"""The cluster's metadata: its log, its snapshots and its encoded responses."""

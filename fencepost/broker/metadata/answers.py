@@ -1,7 +1,7 @@
-"""The topics of a Metadata answer as bytes that are kept: with ten thousand topics they are most of the work.
+"""A cache of the encoded topics in Metadata responses: with ten thousand topics encoding them is most of the work.
 
-A topic's image is a value, so what was encoded of it once holds as long as the image has that very object. Partitions
-that are alike in all but their number are encoded once and numbered in place.
+A topic's image is an immutable value, so its encoded form is valid as long as the metadata image holds the same object.
+Partitions that differ only in their index are encoded once; the index is then set in the bytes.
 """
 
 from collections.abc import Iterable
@@ -15,20 +15,20 @@ from fencepost.protocol.messages.api03_metadata import (
 from fencepost.protocol.varints import put_varint
 
 VERSIONS_KEPT = 4
-"""Versions of clients whose answers are kept at a time."""
+"""How many versions of the response are cached at a time."""
 _INDEX_AT, _INDEX_END = 2, 6
-"""Where a partition's number stands, behind its error code."""
+"""The position of a partition's index, after its error code."""
 
 
 class MetadataAnswers:
-    """Encoded topics by version; made when first asked for, and again when a topic is another."""
+    """Encoded topics by version; encoded on first use, and again after a topic changes."""
 
     def __init__(self) -> None:
         self._topics: dict[tuple[int, int], dict[bytes, tuple[TopicImage, bytes]]] = {}
         self._whole: dict[tuple[int, int], tuple[MetadataImage, list[bytes]]] = {}
 
     def parts(self, response: MetadataResponse, image: MetadataImage, version: int, operations: int) -> list[bytes]:
-        """The bytes of `response`, which names no topics, with all topics of `image` in it."""
+        """The bytes of `response`, which must have no topics, with all topics of `image` inserted."""
         key = version, operations
         known = self._whole.get(key)
         if known is None or known[0].topics_by_id is not image.topics_by_id:
@@ -54,7 +54,7 @@ class MetadataAnswers:
 
 
 def encoded_topic(topic: TopicImage, version: int, operations: int) -> bytes:
-    """A topic as it stands in the array of topics of that version; `operations` are the authorized ones."""
+    """A topic encoded as an element of the topics array; `operations` are the authorized operations."""
     value = MetadataResponseTopic(
         name=topic.name, topic_id=topic.topic_id, is_internal=topic.internal, topic_authorized_operations=operations
     )
@@ -94,7 +94,7 @@ def _element(topic: MetadataResponseTopic, version: int) -> bytes:
 
 
 def _around_topics(response: MetadataResponse, version: int) -> tuple[bytes, bytes]:
-    """What stands before and behind the array of topics, for a response that has none in it."""
+    """The bytes before and after the array of topics, for a response without topics."""
     whole = MetadataResponse.encode(response, version)
     after = (4 if 8 <= version <= 10 else 0) + (2 if version >= 13 else 0) + (1 if version >= 9 else 0)
     return whole[: len(whole) - after - _count_size(version)], whole[len(whole) - after :]
@@ -105,5 +105,5 @@ def _count(number: int, version: int) -> bytes:
 
 
 def _count_size(version: int) -> int:
-    """The size of the length of an array of none or one."""
+    """The size of the length field of an array with at most one element, in bytes."""
     return 1 if version >= 9 else 4

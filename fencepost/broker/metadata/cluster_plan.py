@@ -1,6 +1,6 @@
-"""A plan that came with CreateTopics (docs/decisions/0034-a-plan-at-once.md): all that differs, or nothing.
+"""A plan in a CreateTopics request (docs/decisions/0034-a-plan-at-once.md): all of its changes, or none.
 
-What has to change is found on the very image on which it is decided, so that nobody comes in between.
+The changes are computed from the same image on which the controller decides, so no other request comes in between.
 """
 
 import logging
@@ -30,14 +30,14 @@ logger = logging.getLogger(__name__)
 
 TOPIC, ACL, PARTITIONS = "topic", "acl", "partitions"
 KINDS: dict[int, str] = {ConfigResourceType.BROKER: "broker", ConfigResourceType.GROUP: "group"}
-"""Whose settings a plan may hold besides those of its topics."""
+"""The resource types whose settings a plan may hold, besides topics."""
 _NOT_BLAMED = (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
 _OF_THE_WHOLE = ErrorCode.NOT_CONTROLLER
-"""The log takes nothing: that is no fault of any part of the plan."""
+"""The metadata log accepts no append: no part of the plan caused this error."""
 
 
 class Problem(NamedTuple):
-    """Why something in a plan cannot be. Nothing is named where it is the whole plan."""
+    """Why a part of a plan cannot be applied. `kind` and `name` are empty if it is the whole plan."""
 
     kind: str
     name: str
@@ -45,7 +45,7 @@ class Problem(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One change, and what it is about."""
+    """One change, and the resource that it changes."""
 
     kind: str
     name: str
@@ -53,7 +53,7 @@ class _Part(NamedTuple):
 
 
 async def apply_plan(node: "HasMetadata", plan: Plan, validate_only: bool, context: "RequestContext") -> PlanOutcome:
-    """Make the metadata as the plan says, or say why not; the answer leaves once that is durable."""
+    """Apply the plan, or return its problems. Returns when the changes are durable."""
     problems = _malformed(plan)
     parts: list[_Part] = []
 
@@ -85,7 +85,7 @@ async def apply_plan(node: "HasMetadata", plan: Plan, validate_only: bool, conte
 
 
 def refused_plan(message: str) -> PlanOutcome:
-    """The answer to a plan that cannot be looked at."""
+    """The result for a plan that cannot be checked."""
     return PlanOutcome(problems=[_problem(Problem("", "", Outcome(ErrorCode.INVALID_REQUEST, message)))])
 
 
@@ -93,11 +93,11 @@ def _problem(one: Problem) -> PlanProblem:
     return PlanProblem(kind=one.kind, name=one.name, error_code=one.outcome.code, error_message=one.outcome.message)
 
 
-# -- what cannot be
+# -- problems
 
 
 def _malformed(plan: Plan) -> list[Problem]:
-    """What is said in two ways, or may be."""
+    """Duplicates, contradictions and unknown resource types in the plan."""
     found: list[Problem] = []
     seen: set[tuple[str, str]] = set()
     named = [(TOPIC, topic.name, topic.settings) for topic in plan.topics]
@@ -126,7 +126,7 @@ def _malformed(plan: Plan) -> list[Problem]:
 
 
 def _impossible(image: MetadataImage, plan: Plan) -> list[Problem]:
-    """What no change could bring about."""
+    """Wishes that no change of the metadata can fulfil."""
     found: list[Problem] = []
     for wanted in plan.topics:
         topic = image.topics_by_name.get(wanted.name)
@@ -140,7 +140,7 @@ def _impossible(image: MetadataImage, plan: Plan) -> list[Problem]:
 
 
 def _problems(parts: list[_Part], applied: AppliedEdits) -> list[Problem]:
-    """Whom the controller blames; the whole plan, where it is the log that refuses."""
+    """The parts that the controller rejected, or the whole plan if the log rejected the append."""
     if not applied.refused:
         return []
     blamed = [outcome for outcome in applied.outcomes if outcome.code not in _NOT_BLAMED]
@@ -153,11 +153,11 @@ def _problems(parts: list[_Part], applied: AppliedEdits) -> list[Problem]:
     ]
 
 
-# -- what has to change
+# -- changes to make
 
 
 def _parts(image: MetadataImage, plan: Plan) -> list[_Part]:
-    """What goes comes first: a new name may collide with an old one. Things of one kind stand together."""
+    """The changes. Deletions come first, because a new name may collide with an old one; then by kind."""
     gone: list[_Part] = []
     new: list[_Part] = []
     grown: list[_Part] = []
@@ -219,11 +219,11 @@ def _acl(wanted: PlannedAcl) -> Acl:
     )
 
 
-# -- what was changed
+# -- changes made
 
 
 def _changes(plan: Plan, before: MetadataImage, after: MetadataImage) -> Iterable[PlanChange]:
-    """What is different after it of that which the plan names, in the plan's order."""
+    """The differences between the two images in the resources that the plan names, in the plan's order."""
     for wanted in plan.topics:
         yield from _topic_changes(wanted, before.topics_by_name.get(wanted.name), after.topics_by_name.get(wanted.name))
     for planned in plan.resources:

@@ -1,7 +1,7 @@
-"""Who this broker is: the cluster's id and the node's number, kept in `meta.properties` as Kafka keeps them.
+"""The broker's identity: the cluster id and the node id, in `meta.properties` as in Kafka.
 
-A comment in the file holds its checksum, and a twin stands beside it: a bit that flips there must neither give the
-cluster another name nor keep the broker from starting (docs/decisions/0013-damaged-files.md).
+A comment in the file holds its checksum, and a second file holds a copy: a flipped bit must neither change the cluster
+id nor prevent a start (docs/decisions/0013-damaged-files.md).
 """
 
 import base64
@@ -18,21 +18,21 @@ VERSION = "1"
 _CHECKSUM = "#crc32c "
 _UUID_BYTES = 16
 _DASH = 62
-"""What stands for the dash in URL-safe base64."""
+"""The value that URL-safe base64 encodes as a dash."""
 
 logger = logging.getLogger(__name__)
 
 
 class WrongDirectory(Exception):
-    """The data directory belongs to another cluster or another node; the text says to which."""
+    """The data directory belongs to another cluster or node, which the text names."""
 
 
 def cluster_id_of(
     directory: Path | None, node_id: int, wanted: str | None, entropy: Callable[[int], bytes] = os.urandom
 ) -> str:
-    """The cluster's id: as the directory has it, or `wanted`, or a new one, which the directory then keeps.
+    """The cluster id: from the directory, or `wanted`, or a new one. The function stores it in the directory.
 
-    Raises WrongDirectory where the directory says otherwise than `node_id` and `wanted`, and OSError.
+    Raises WrongDirectory if the directory contradicts `node_id` or `wanted`, and OSError.
     """
     if directory is None:
         return wanted or _new_id(entropy)
@@ -50,21 +50,21 @@ def cluster_id_of(
 
 
 def _new_id(entropy: Callable[[int], bytes]) -> str:
-    """A random id in Kafka's form: 16 bytes in URL-safe base64. A first dash, which tools take for an option, goes."""
+    """A random id in Kafka's form: 16 bytes in URL-safe base64. A first dash is replaced: tools read it as an option."""
     text = base64.urlsafe_b64encode(entropy(_UUID_BYTES)).decode().rstrip("=")
     return "A" + text[1:] if text.startswith("-") else text
 
 
 def new_topic_id(entropy: Callable[[int], bytes]) -> bytes:
-    """16 random bytes whose form as text does not begin with a dash, as Kafka's `Uuid.randomUuid`."""
+    """16 random bytes whose base64 text does not begin with a dash, as from Kafka's `Uuid.randomUuid`."""
     first, *rest = entropy(_UUID_BYTES)
     return bytes((first & 0x7F if first >> 2 == _DASH else first, *rest))
 
 
 def _whole(path: Path, replaceable: bool) -> tuple[dict[str, str], bool]:
-    """What the directory says of itself, and whether both its files say so under their checksums.
+    """The directory's properties, and whether both files hold them with a valid checksum.
 
-    Raises WrongDirectory where both are damaged and the setting `cluster.id` does not say what they said.
+    Raises WrongDirectory if both files are damaged and `cluster.id` is not set.
     """
     twin = path.with_name(META_PROPERTIES_TWIN)
     (found, checked), (spare, spare_checked) = read_properties(path), read_properties(twin)
@@ -74,7 +74,7 @@ def _whole(path: Path, replaceable: bool) -> tuple[dict[str, str], bool]:
         logger.warning("%s is damaged or was changed by hand: %s holds instead", path, twin.name)
         return spare, False
     if found is not None:
-        return found, False  # of an older version, or Kafka's own
+        return found, False  # written by an older version, or by Kafka
     if not path.exists() and not twin.exists():
         return {}, False
     if not replaceable:
@@ -84,7 +84,7 @@ def _whole(path: Path, replaceable: bool) -> tuple[dict[str, str], bool]:
 
 
 def read_properties(path: Path) -> tuple[dict[str, str] | None, bool]:
-    """The properties of a file, None where they are not right, and whether a checksum says that they are."""
+    """The properties of a file, or None if they are invalid; and whether a checksum confirms them."""
     try:
         lines = path.read_bytes().decode("ascii").split("\n")
     except FileNotFoundError:
@@ -98,7 +98,7 @@ def read_properties(path: Path) -> tuple[dict[str, str] | None, bool]:
     pairs = (line.partition("=") for line in text)
     properties = {name.strip(): value.strip() for name, _, value in pairs}
     if not sums and "version" not in properties:
-        return None, False  # Kafka's says it, too: this is an emptied file, or something else
+        return None, False  # Kafka's file has it, too: this file is truncated or not a meta.properties
     return properties, bool(sums)
 
 
@@ -107,7 +107,7 @@ def _checksum(lines: Iterable[str]) -> str:
 
 
 def _write(path: Path, properties: dict[str, str]) -> None:
-    """Put the file and its twin in place whole and durable."""
+    """Replace the file and its copy, atomically and durably."""
     lines = [f"{name}={value}" for name, value in sorted(properties.items())]
     text = "\n".join([*lines, _checksum(lines), ""])
     for target in (path.with_name(META_PROPERTIES_TWIN), path):

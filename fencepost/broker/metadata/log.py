@@ -1,8 +1,8 @@
-"""The metadata log, opened so that damage in it costs the changes from there on, and never the broker.
+"""The metadata log. Damage in it loses the changes after it, but does not stop the broker.
 
-What follows the first damaged batch cannot be believed. A copy of the whole log is kept under another name before it
-is cut; as long as the copy is there, nothing is forgotten for a topic that the metadata does not know any more, and
-producer ids go on far above any that the lost part may have given out (docs/decisions/0013-damaged-files.md).
+The batches after the first damaged one cannot be trusted. The broker copies the whole log under another name before it
+truncates the log. While the copy exists, the broker deletes nothing of topics that the metadata no longer knows. New
+producer ids begin far above all that the lost part may have allocated (docs/decisions/0013-damaged-files.md).
 """
 
 import logging
@@ -28,15 +28,15 @@ METADATA_TOPIC_ID = bytes(15) + b"\x01"
 """Kafka's fixed id of the metadata topic."""
 
 _IDS_PER_LOSS = 1 << 40
-"""More producer ids than a lost part can have reserved: a thousand at a time, one batch each."""
+"""More producer ids than a lost part can have reserved: each batch reserves a thousand."""
 
 logger = logging.getLogger(__name__)
 
 
 class MetadataPartitionLog:
-    """The metadata log as its controller sees it: appends are conditional on what that one has read and written.
+    """The metadata log for its controller: an append succeeds only if the controller has read all batches before it.
 
-    Several may stand over one log: the LogStore's Conflict tells them apart (docs/decisions/0015-the-log-seam.md).
+    Several controllers may use one log: the LogStore reports a Conflict (docs/decisions/0015-the-log-seam.md).
     """
 
     def __init__(self, log: PartitionLog, commit: LogFlusher) -> None:
@@ -45,20 +45,20 @@ class MetadataPartitionLog:
         self._records = PartitionCoordinatorLog(log, commit)
         self._end_offset = log.log_start_offset
         self._appended: Ticket | None = None
-        """The last append, if what `end_offset` stands for ends with it."""
+        """The last append, if it ends at `end_offset`."""
 
     @property
     def end_offset(self) -> int:
         return self._end_offset
 
     def append(self, values: Sequence[bytes], now_ms: int) -> LogTicket:
-        """Append `values` as one atomic batch. Raises LogSuperseded, and LogWriteFailed where the log refuses."""
+        """Append `values` as one atomic batch. Raises LogSuperseded, and LogWriteFailed if the log rejects it."""
         batch = build_batch([(now_ms, None, value, ()) for value in values])
         info = self._log.append(batch, AppendOrigin.COORDINATOR, now_ms, expected_offset=self._end_offset)
         if info.error is ErrorCode.NONE:
             self._end_offset, self._appended = info.end_offset, info
             return LogTicket(self._commit, info)
-        why = f"{self._log.tp} refused a batch: {info.error.name} {info.message or ''}"
+        why = f"{self._log.tp} rejected a batch: {info.error.name} {info.message or ''}"
         if info.error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             raise LogSuperseded(ErrorCode.NOT_CONTROLLER, why)
         raise LogWriteFailed(info.error, why)
@@ -75,13 +75,13 @@ class MetadataPartitionLog:
 
     def seek(self, offset: int) -> None:
         if not self._log.log_start_offset <= offset <= self._log.log_end_offset:
-            why = f"goes from offset {self._log.log_start_offset} to {self._log.log_end_offset}, not to {offset}"
+            why = f"holds offsets {self._log.log_start_offset} to {self._log.log_end_offset}, not {offset}"
             raise LogUnreadable(f"{self._log.store.place} {why}")
         self._end_offset, self._appended = offset, None
 
 
 def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig) -> PartitionLog:
-    """The metadata log up to its first damaged batch, or behind a snapshot that knows more. Raises OSError."""
+    """The metadata log up to its first damaged batch, or from a snapshot that covers more. Raises OSError."""
     try:
         if not logs.clean:
             need_no_batch_after_damage(logs.files(METADATA_PARTITION))
@@ -99,7 +99,7 @@ def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig)
             " topics and settings are unknown; their logs are kept. Stop the broker and restore %s from a backup, or"
             " delete the copy to accept the loss",
             log.log_end_offset,
-            "" if behind is None else ", up to which a snapshot knows all",
+            "" if behind is None else ", where the newest snapshot ends",
             error,
             logs.place,
             aside,
@@ -109,5 +109,5 @@ def open_metadata_log(logs: LogDirectory, commit: LogFlusher, config: LogConfig)
 
 
 def first_free_producer_id(logs: LogDirectory) -> int:
-    """Producer ids below this one may have been given out by metadata that is lost."""
+    """The lowest producer id that lost metadata cannot have allocated."""
     return logs.kept_aside(METADATA_PARTITION) * _IDS_PER_LOSS

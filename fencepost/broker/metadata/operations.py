@@ -1,9 +1,9 @@
-"""The operations a client may do on a resource, as the bit field of Metadata and DescribeCluster (KIP-430)."""
+"""The authorized operations on a resource, as the bit field of Metadata and DescribeCluster (KIP-430)."""
 
 from fencepost.protocol.admin_enums import AclOperation
 
 NOT_ASKED = -(2**31)
-"""What the field holds when the client did not ask."""
+"""The field's value if the client did not ask for it."""
 
 
 def _bits(*operations: AclOperation) -> int:
@@ -20,7 +20,7 @@ TOPIC_OPERATIONS = _bits(
     AclOperation.DESCRIBE_CONFIGS,
     AclOperation.ALTER_CONFIGS,
 )
-"""Everything there is on a topic: without an authorizer nobody is denied anything."""
+"""Every operation on a topic: without an authorizer no client is denied any."""
 CLUSTER_OPERATIONS = _bits(
     AclOperation.CREATE,
     AclOperation.ALTER,
@@ -30,4 +30,4 @@ CLUSTER_OPERATIONS = _bits(
     AclOperation.ALTER_CONFIGS,
     AclOperation.IDEMPOTENT_WRITE,
 )
-"""Everything there is on the cluster."""
+"""Every operation on the cluster."""

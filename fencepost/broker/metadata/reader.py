@@ -1,16 +1,16 @@
-"""A metadata log read by somebody who is not its broker: never written to, live or stopped, ours or Kafka's.
+"""Reads a metadata log outside its broker: read-only, from a live or stopped broker, fencepost's or Kafka's.
 
     reader = MetadataReader(Path("/data"))
     reader.image().topics_by_name            # the committed metadata, as of the log's end
-    reader.image(1200)                       # as of offset 1200: the whole of what was decided below it
-    for moment in reader.moments():          # what each transaction, or batch outside of one, did
+    reader.image(1200)                       # as of offset 1200: all that was decided below it
+    for moment in reader.moments():          # the changes of each transaction, or of each batch outside of one
         ...
     follower = reader.follow()               # then: follower.poll() -> what was decided since
     newest = reader.follow_image()           # then: newest.poll(); newest.image -> as it is now
 
-What a transaction brought shows only behind its End, and nothing of an aborted or an open one ever does. An image is
-made once for all that is read on the way to it; of the steps between there is one image each, so that history costs
-its length times the number of topics: read it as it comes, and let go of it.
+A transaction's changes become visible after its end record; those of an aborted or open one never do. `image` builds
+one image for all records that it reads. `moments` and `follow` build one image for each step, so a long history costs
+its length times the number of topics: use each moment as it comes, and do not keep them.
 """
 
 from collections.abc import Iterator
@@ -33,15 +33,15 @@ from fencepost.protocol.topics import METADATA_TOPIC
 
 METADATA_DIRECTORY = f"{METADATA_TOPIC}-0"
 TRIES = 5
-"""How often a reader begins anew because its files went while it read: the broker lets go of what a snapshot holds."""
+"""How often a reader starts again when the broker deletes a file during the read, because a snapshot replaces it."""
 
 
 class NoMetadataLog(Exception):
-    """The directory holds no metadata log, or no longer what would be needed to say how it was at an offset."""
+    """The directory holds no metadata log, or no longer the records that an offset needs."""
 
 
 class LoggedBatch(NamedTuple):
-    """One batch of the log: its records, or None for a control batch, which says nothing about metadata."""
+    """One batch of the log: its records, or None for a control batch, which holds no metadata."""
 
     base_offset: int
     next_offset: int
@@ -52,7 +52,7 @@ class LoggedBatch(NamedTuple):
 class MetadataReader:
     """The metadata log in `directory`: a broker's data directory, or the log's own.
 
-    Raises NoMetadataLog where there is none.
+    Raises NoMetadataLog if there is none.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -61,16 +61,16 @@ class MetadataReader:
         try:
             names = file_names(self.directory)
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise NoMetadataLog(f"{directory} is no directory") from error
+            raise NoMetadataLog(f"{directory} is not a directory") from error
         if not segment_bases(names) and not any(map(snapshot_id, names)):
             raise NoMetadataLog(f"{directory} holds no metadata log: there is no {METADATA_DIRECTORY} in it")
 
     def snapshots(self) -> list[SnapshotId]:
-        """The snapshots there are, oldest first."""
+        """The snapshots in the directory, oldest first."""
         return sorted(found for name in file_names(self.directory) if (found := snapshot_id(name)) is not None)
 
     def first_offset(self) -> int:
-        """From this offset on `image` and `moments` can say how it was."""
+        """The lowest offset for which `image` and `moments` have the records."""
         bases, snapshots = segment_bases(file_names(self.directory)), self.snapshots()
         if bases and bases[0] == 0:
             return 0
@@ -79,14 +79,14 @@ class MetadataReader:
     def image(self, offset: int | None = None) -> MetadataImage:
         """The committed metadata: all that was decided below `offset`, or up to the log's end.
 
-        Raises NoMetadataLog for an offset whose records are gone, MetadataCorrupt and OSError.
+        Raises NoMetadataLog for an offset whose records are deleted, MetadataCorrupt and OSError.
         """
         return self.follow_image(offset).image
 
     def moments(self, start: int | None = None, stop: int | None = None) -> Iterator[Moment]:
-        """What was decided, or is still open, in order: whatever has a record from `start` on and below `stop`.
+        """The decided changes in order: every moment with a record from `start` on and below `stop`.
 
-        An open transaction at the end comes last. Raises as `image`.
+        An open transaction at the end comes last. Raises the errors of `image`.
         """
         follower = self.follow(start)
         for moment in follower.decided(stop):
@@ -97,22 +97,22 @@ class MetadataReader:
             yield pending
 
     def follow(self, offset: int | None = None) -> "MetadataFollower":
-        """Begin at `offset` (None: with the oldest there is), then `poll` again and again."""
+        """Begin at `offset` (None: at the oldest record); call `poll` for the changes since."""
         return MetadataFollower(self, self._start(offset, exactly=True))
 
     def follow_image(self, offset: int | None = None) -> "ImageFollower":
-        """Begin with what `image` gives, then `poll` again and again. Raises as `image`."""
+        """Begin with the image of `offset`; call `poll` to update it. Raises the errors of `image`."""
         for _ in range(TRIES):
             try:
                 follower = ImageFollower(self, self._start(offset))
                 follower.poll(offset)
             except FileNotFoundError:
-                continue  # the broker has let go of a file since the directory was listed
+                continue  # the broker deleted a file after the directory was listed
             return follower
-        raise NoMetadataLog(f"{self.directory} changes too quickly to be read")
+        raise NoMetadataLog(f"{self.directory} changes too fast to be read")
 
     def _start(self, offset: int | None, exactly: bool = False) -> MetadataImage:
-        """The image to begin with so as to come to `offset`: of the newest snapshot, or for history the oldest."""
+        """The image to begin with to reach `offset`: from the newest usable snapshot, or for history the oldest."""
         bases, snapshots = segment_bases(file_names(self.directory)), self.snapshots()
         if bases and bases[0] == 0 and (exactly or not snapshots):
             return EMPTY_IMAGE
@@ -133,23 +133,22 @@ class MetadataReader:
 
 
 class LogPosition:
-    """A place in the log of `directory` up to which somebody has read: `batches` goes on from there."""
+    """A reading position in the log of `directory`: `batches` continues from there."""
 
     def __init__(self, directory: Path, next_offset: int) -> None:
         self._directory = directory
         self._segment: int | None = None
         self._position = 0
         self.next_offset = next_offset
-        """The offset after the last batch that was taken."""
+        """The offset after the last batch that was read."""
         self.tail: str | None = None
-        """What stands behind the last whole batch that was read, where that is neither the end nor reserved room: a
-        batch that is being written, or damage. Look again to tell them apart."""
+        """Set if bytes after the last whole batch are neither the log's end nor reserved space: a batch that is being
+        written, or damage. A later call of `batches` tells which."""
 
     def batches(self, stop: int | None = None) -> Iterator[LoggedBatch]:
-        """The batches from where it is, each told of once; ends before the first that reaches beyond `stop`.
+        """The batches from the position on, each once; ends before the first that reaches beyond `stop`.
 
-        Raises NoMetadataLog where what should come next is gone, MetadataCorrupt for a record that makes no sense, and
-        OSError.
+        Raises NoMetadataLog if the next records are deleted, MetadataCorrupt for an invalid record, and OSError.
         """
         self.tail = None
         bases = segment_bases(file_names(self._directory))
@@ -170,7 +169,7 @@ class LogPosition:
                 segment.file.close()
 
     def _segment_batches(self, segment: ReadSegment, stop: int | None) -> Iterator[LoggedBatch]:
-        """The batches from where it is; ends before the first that is not whole."""
+        """The batches from the position on; ends before the first that is incomplete."""
         try:
             for position, header, data in batches(segment, self._position):
                 if not check_crc(data, 0, header):
@@ -194,7 +193,7 @@ class LogPosition:
 
 
 class _Folded(Protocol):
-    """What batches are taken into."""
+    """The state that batches are applied to."""
 
     @property
     def image(self) -> MetadataImage: ...
@@ -203,7 +202,7 @@ class _Folded(Protocol):
 
 
 class LogFollower:
-    """Somebody who has read up to some place of the log, and knows the metadata there."""
+    """A reading position in the log, with the metadata at that position."""
 
     def __init__(self, reader: MetadataReader, folded: _Folded) -> None:
         self._log = LogPosition(reader.directory, folded.image.offset)
@@ -216,11 +215,11 @@ class LogFollower:
 
     @property
     def tail(self) -> str | None:
-        """As `LogPosition.tail`."""
+        """Like `LogPosition.tail`."""
         return self._log.tail
 
     def _changes(self, stop: int | None) -> Iterator[tuple[LoggedBatch, list[MetadataEntry]]]:
-        """The batches from here on that say something about metadata; the others are passed over."""
+        """The batches from here on that hold metadata; control batches are skipped."""
         for batch in self._log.batches(stop):
             if batch.entries is None:
                 self._folded.pass_over(batch.base_offset, batch.next_offset)
@@ -229,16 +228,16 @@ class LogFollower:
 
 
 class ImageFollower(LogFollower):
-    """The committed metadata as of the log's end, as often as it is asked; made once for all that came in between."""
+    """The committed metadata as of the log's end; each `poll` builds one image for all new records."""
 
     def __init__(self, reader: MetadataReader, image: MetadataImage) -> None:
         self._loader = MetadataLoader(image)
         super().__init__(reader, self._loader)
 
     def poll(self, stop: int | None = None) -> bool:
-        """Read on, with `stop` no batch that reaches beyond that offset; whether the image is another one now.
+        """Read the new batches, with `stop` none that reaches beyond that offset. Returns whether the image changed.
 
-        Raises as `MetadataFollower.poll`; who goes on after that begins anew.
+        Raises the errors of `MetadataFollower.poll`; after an error the caller must create a new follower.
         """
         before = self._loader.image
         self._loader.holding = True
@@ -248,7 +247,7 @@ class ImageFollower(LogFollower):
 
 
 class MetadataFollower(LogFollower):
-    """Reads on from where it is, as often as it is asked, and tells of each step."""
+    """Reads the new batches with each `poll`, and returns each decided step."""
 
     def __init__(self, reader: MetadataReader, image: MetadataImage) -> None:
         self._history = MetadataHistory(image)
@@ -261,25 +260,24 @@ class MetadataFollower(LogFollower):
 
     @property
     def last_stable_offset(self) -> int:
-        """Up to here everything is decided."""
+        """Every transaction below this offset is decided."""
         return self._history.last_stable_offset
 
     def pending(self) -> Moment | None:
-        """The open transaction as far as it was read."""
+        """The open transaction, as far as it was read."""
         return self._history.pending()
 
     def poll(self, stop: int | None = None) -> list[Moment]:
         """What was decided since the last call; with `stop` no batch that reaches beyond that offset is read.
 
-        Raises NoMetadataLog where what should come next is gone, MetadataCorrupt for a record that makes no sense, and
-        OSError.
+        Raises NoMetadataLog if the next records are deleted, MetadataCorrupt for an invalid record, and OSError.
         """
         return list(self.decided(stop))
 
     def decided(self, stop: int | None = None) -> Iterator[Moment]:
-        """As `poll`, one by one: each holds images of its own, and of a long log nobody wants to hold all of them.
+        """Like `poll`, one by one: each moment holds its own images, so a long log's moments need much memory.
 
-        A batch is read when its first moment is asked for. To the end of it, or what was left is not told of again.
+        The iterator reads a batch with its first moment. Consume all moments of a batch: the rest does not come again.
         """
         for batch, entries in self._changes(stop):
             yield from self._history.take(batch.base_offset, batch.timestamp_ms, entries)

@@ -1,8 +1,8 @@
-"""Snapshots of the metadata beside its log: taken now and then, loaded first, and what they make dispensable let go.
+"""Snapshots of the metadata: taken periodically and loaded first at a start; the log before them can be deleted.
 
-A snapshot is a file of Kafka's name and format in the directory of the metadata log. It counts once it is whole under
-its name: it is written under another one, synced, and renamed. The two newest are kept, and at least that part of the
-log that follows the older one, so that a start survives the loss of the newest.
+A snapshot is a file with Kafka's name and format in the directory of the metadata log. The broker writes it under a
+temporary name, syncs it and renames it. The two newest are kept, and at least the part of the log after the older one,
+so that a start survives the loss of the newest.
 """
 
 import logging
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
     from fencepost.coordinator.metadata.service import MetadataService
 
 KEPT = 2
-"""So many snapshots stay."""
+"""How many snapshots are kept."""
 LINGERING = "deleted-topics"
-"""The file of ids of deleted topics of which logs are left: the snapshots forget that there ever were such topics."""
+"""The file with the ids of deleted topics that still have logs: a snapshot holds nothing about deleted topics."""
 IDS_AT_ONCE = 1000
-"""So many ids of deleted topics are held before anybody looks which of them are needed still."""
+"""The number of ids of deleted topics at which the broker first drops those that are no longer needed."""
 ROLL_BYTES = 1 << 20
-"""A snapshot closes the log's segment if it has so much in it, so that it can go one day."""
+"""A snapshot closes the active segment if it has this size, so that the segment can be deleted later."""
 
 logger = logging.getLogger(__name__)
 
 
 class MetadataSnapshots:
-    """The snapshots in the directory of `log`; the `Snapshots` of a metadata service.
+    """The snapshots in the directory of `log`; the `Snapshots` port of a metadata service.
 
-    `lingering` tells the ids of the deleted topics that still have logs in the data directory.
+    `lingering` returns the ids of the deleted topics that still have logs in the data directory.
     """
 
     def __init__(
@@ -69,9 +69,9 @@ class MetadataSnapshots:
         self._ids_max = IDS_AT_ONCE
 
     def newest(self) -> MetadataImage | None:
-        """The newest image that can be read and from which the log goes on; None where there is none.
+        """The newest readable snapshot that the log continues from; None if there is none.
 
-        Raises MetadataCorrupt where the log does not begin at its start and no snapshot stands for what is missing.
+        Raises MetadataCorrupt if the log does not begin at offset 0 and no snapshot covers the missing part.
         """
         start, end = self._log.log_start_offset, self._log.log_end_offset
         for found in reversed(snapshots_in(self._log.store)):
@@ -80,27 +80,27 @@ class MetadataSnapshots:
             try:
                 image = load_snapshot(self._log.store, found).image
             except MetadataCorrupt as error:
-                logger.error("a snapshot of the metadata is damaged, an older one must do: %s", error)
+                logger.error("a metadata snapshot is damaged; the broker tries an older one: %s", error)
                 continue
             self._offset = image.offset
             return image
         if start > 0:
-            raise MetadataCorrupt(start, f"{self._log.store.place} has no snapshot of what stood before")
+            raise MetadataCorrupt(start, f"{self._log.store.place} has no snapshot of the records before")
         return None
 
     def deleted_topic_ids(self) -> set[bytes]:
-        """The deleted topics of which there were logs when the last snapshot was taken."""
+        """The ids of the deleted topics that still had logs when the last snapshot was taken."""
         text = (self._log.store.load(LINGERING) or b"").decode("ascii", "replace")
         try:
             return {bytes.fromhex(line) for line in text.split()}
         except ValueError:
-            logger.error("%s/%s is damaged and passed over", self._log.store.place, LINGERING)
+            logger.error("%s/%s is damaged and ignored", self._log.store.place, LINGERING)
             return set()
 
     async def write(self, image: MetadataImage) -> None:
-        """Keep an image durably, and let go of what it makes dispensable. Raises OSError.
+        """Write a durable snapshot, and delete the old snapshots and segments that it replaces. Raises OSError.
 
-        Everything below its offset must be durable and decided, and a batch must end there.
+        Every record below the image's offset must be durable and decided, and a batch must end there.
         """
         async with self._lock:
             if image.offset <= self._offset:
@@ -110,7 +110,7 @@ class MetadataSnapshots:
 
     async def _write(self, image: MetadataImage) -> None:
         store, began = self._log.store, self._clock.monotonic()
-        await self._commit.flush(self._log)  # also where durability is the system's: no snapshot is ahead of its log
+        await self._commit.flush(self._log)  # also with durability=os: no snapshot may be ahead of its log
         lingering = "".join(f"{topic_id.hex()}\n" for topic_id in sorted(self._lingering())).encode()
         if lingering != (store.load(LINGERING) or b""):
             await in_threads(syncing([store.replacement(LINGERING, lingering)]), self._threads)
@@ -122,7 +122,7 @@ class MetadataSnapshots:
         await in_threads(syncing([store.replacement(name, data)]), self._threads)
         self._offset = image.offset
         logger.info(
-            "snapshot of the metadata offset=%d bytes=%d seconds=%.2f",
+            "metadata snapshot written offset=%d bytes=%d seconds=%.2f",
             image.offset,
             len(data),
             self._clock.monotonic() - began,
@@ -130,7 +130,7 @@ class MetadataSnapshots:
         await self._clean()
 
     async def _clean(self) -> None:
-        """Delete the snapshots but the newest, and of the log what is above its bound and in both that are left."""
+        """Delete old snapshots, and the log's oldest segments above the size bound that both kept snapshots cover."""
         found = snapshots_in(self._log.store)
         for old in found[:-KEPT]:
             self._log.later(self._log.store.removals([old.file_name]))
@@ -149,7 +149,7 @@ class MetadataSnapshots:
             await in_threads(deleting_records(self._log, boundary), self._threads)
 
     async def take_if_due(self, metadata: "MetadataService") -> None:
-        """Take a snapshot where so many bytes, or so much time, has passed since the last one; call it now and then."""
+        """Take a snapshot if enough bytes or time have passed since the last one; the broker calls it periodically."""
         self._forget_deleted(metadata)
         config, seconds = self._config(), self._clock.monotonic()
         fresh_bytes = metadata.journal.bytes_read - self._bytes
@@ -167,9 +167,9 @@ class MetadataSnapshots:
             logger.error("cannot write a metadata snapshot; the metadata log grows until the next try: %s", error)
 
     def _forget_deleted(self, metadata: "MetadataService") -> None:
-        """Let go of the ids of deleted topics whose logs are gone, once there are twice as many as the last time.
+        """Drop the ids of deleted topics without logs, each time their number has doubled.
 
-        A start knows those of which the log tells behind its snapshot, and those in LINGERING: no others are needed.
+        A start reads the ids from the log after the snapshot and from LINGERING: no others are needed.
         """
         if len(metadata.deleted_topic_ids) >= self._ids_max:
             metadata.forget_deleted(self._lingering())
@@ -188,10 +188,10 @@ def load_snapshot(store: Store, found: SnapshotId) -> Snapshot:
 
 
 def begin_behind_snapshot(store: Store) -> int | None:
-    """After damage to the log: where a snapshot knows more than what stands before the damage, let the log go on behind
-    it, without anything before. Returns the offset at which it then begins, or None where there is none.
+    """After damage to the log: if a snapshot covers more than the batches before the damage, restart the log after it.
 
-    The log must not be open, and a copy of it be set aside. Raises OSError.
+    Deletes all segments then. Returns the offset at which the log begins, or None if no snapshot covers more. The log
+    must not be open, and a copy of it must exist. Raises OSError.
     """
     good = _end_of_good_batches(store)
     for found in reversed(snapshots_in(store)):
@@ -200,8 +200,8 @@ def begin_behind_snapshot(store: Store) -> int | None:
         try:
             load_snapshot(store, found)
         except MetadataCorrupt as error:
-            logger.error("a snapshot of the metadata is damaged as well: %s", error)
-            store.remove(found.file_name)  # of an end that the log will never have had
+            logger.error("a metadata snapshot is damaged as well and is deleted: %s", error)
+            store.remove(found.file_name)  # it ends beyond the end that the log has after truncation
             continue
         for name in list(store.sizes()):
             if any(offset_in_name(name, suffix) is not None for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX)):
@@ -213,7 +213,7 @@ def begin_behind_snapshot(store: Store) -> int | None:
 
 
 def _end_of_good_batches(store: Store) -> int:
-    """The offset up to which the log's batches follow each other undamaged."""
+    """The offset up to which the log's batches are contiguous and undamaged."""
     end: int | None = None
     for base, data in _segments(store):
         try:

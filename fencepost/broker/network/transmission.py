@@ -13,8 +13,7 @@ from fencepost.broker.log.storage.store import FileRegion
 JOIN_BYTES_MAX = 64 << 10
 BUFFERS_PER_CALL = 512
 BYTES_BEFORE_WAIT = 8 << 20
-"""After this many bytes of one response other tasks run, even if the socket accepts more: a millisecond or two of work.
-"""
+"""After this many bytes of one response other tasks run, even if the socket accepts more: 1 or 2 ms of work."""
 UNPACED = b"reno"
 """A congestion control without pacing; every Linux has it and lets every user choose it."""
 _NAME_BYTES = 16
