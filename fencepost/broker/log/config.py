@@ -6,22 +6,22 @@ from typing import Literal
 
 UNLIMITED = -1
 LZ4_DEFAULT_LEVEL = 9
-"""Kafka's default, which stands there for the codec's fast mode and not for its level 9 (KIP-390)."""
+"""Kafka's default, which means the codec's fast mode there and not its level 9 (KIP-390)."""
 NEVER_MS = 2**63 - 1
-"""What Kafka writes for a timestamp bound that does not bind."""
+"""Kafka's value for a bound of time that is disabled."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
     """How one partition keeps its data. Defaults are Kafka 4's; `log.config` may be replaced while the log is in use.
 
-    `retention_ms` and `retention_bytes` are off at -1. `cleanup_policy` holds "delete", "compact" or both.
-    `compression_type` is "producer" (keep what comes) or a codec's name. `min_compaction_lag_ms` and its neighbours
-    are carried for the cleaner. `segment_jitter_ms` is the most that is taken off `segment_ms` (see `jitter_ms`),
-    `file_delete_delay_ms` how long what was deleted keeps its bytes. `producer_id_expiration_ms` is KIP-854's clock
-    (row P10) and `producer_ids_max` bounds the producers one partition remembers: beyond it those idle longest, without
-    an open transaction, are forgotten.
-    `retention_spares_open_transactions` is ours (row 20 of section 0): False deletes as Kafka does.
+    -1 disables `retention_ms` and `retention_bytes`. `cleanup_policy` holds "delete", "compact" or both.
+    `compression_type` is "producer" (keep the producer's codec) or a codec's name. The cleaner uses
+    `min_compaction_lag_ms` and its neighbours. `segment_jitter_ms` is the most that is subtracted from `segment_ms`
+    (see `jitter_ms`). `file_delete_delay_ms` is how long deleted files keep their bytes. `producer_id_expiration_ms` is
+    KIP-854's limit for idle producers (row P10). `producer_ids_max` bounds the producers of one partition: beyond it
+    the log forgets those idle longest without an open transaction. `retention_spares_open_transactions` is a fencepost
+    setting (row 20 of section 0): False deletes as Kafka does.
     """
 
     segment_bytes: int = 1 << 30
@@ -51,8 +51,8 @@ class LogConfig:
     retention_spares_open_transactions: bool = True
 
     @property
-    def keeps_what_comes(self) -> bool:
-        """Whether producers' batches are stored as they are, unread where their largest timestamp is in bounds."""
+    def keeps_batches(self) -> bool:
+        """Whether batches are stored unchanged, and without decoding if their largest timestamp is in bounds."""
         return (
             self.message_timestamp_type != "LogAppendTime"
             and self.compression_type == "producer"
@@ -77,10 +77,10 @@ class LogConfig:
 
 
 def jitter_ms(segment: str, config: LogConfig) -> int:
-    """What segment.jitter.ms takes off segment.ms for this segment: below the smaller of the two, as in Kafka.
+    """The jitter subtracted from this segment's segment.ms: below the smaller of both settings, as in Kafka.
 
-    Kafka draws it anew each time a segment is opened. Here it follows from the segment's name: as spread as that, and
-    the same after a restart.
+    Kafka draws a random number each time it opens a segment. Here a hash of the segment's name replaces it: equally
+    spread, and the same after a restart.
     """
     bound_ms = min(config.segment_jitter_ms, config.segment_ms)
     drawn = int.from_bytes(blake2b(segment.encode(), digest_size=4).digest())

@@ -1,4 +1,4 @@
-"""The data directory: one log per partition, opened when first asked for, and Kafka's checkpoint files beside them."""
+"""The data directory: one log per partition, opened on first use, and Kafka's checkpoint files."""
 
 import logging
 import os
@@ -51,8 +51,8 @@ __all__ = ["DirectoryInUse", "LogDirectory"]
 class LogDirectory:
     """Every partition log of this broker.
 
-    Logs on disk are opened, and after an unclean stop recovered, when they are first asked for: start-up costs one
-    directory listing however many partitions there are.
+    A log on disk is opened, and recovered after an unclean shutdown, on its first use. So a start costs one directory
+    listing, however many partitions there are.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LogDirectory:
         self._unopened: set[TopicPartition] = set()
         self._offline: dict[TopicPartition, CorruptLogFile | FlushFailed] = {}
         self.deleted_topic_ids: Container[bytes] = frozenset()
-        """The topics that the metadata remembers to have deleted: only their logs are ever set aside or deleted."""
+        """The ids of deleted topics in the metadata: only logs of these topics are ever renamed or deleted."""
         for name in self._log_store.names():
             tp = partition_of(name)
             if tp is not None:
@@ -76,19 +76,19 @@ class LogDirectory:
             elif name.endswith(DELETED):
                 sync_all(self._log_store.delete(name, name))
         self.clean = store.load(CLEAN_SHUTDOWN) is not None
-        """Whether the last run ended in order."""
+        """Whether the last shutdown was clean."""
         self.lose: Callable[[PartitionLog, OSError], None] | None = None
-        """Told of a log whose flush failed in `housekeep`; without it the failure is raised."""
+        """Called with a log whose flush failed in `housekeep`; without it the failure is raised."""
         self._deletions = 0
         self._background_tasks = BackgroundTasks()
         self._kept = KeptOffsets(store, self._unopened)
         if self.clean:
             store.remove(CLEAN_SHUTDOWN)
-        # In any case: an earlier start may have removed the mark and ended before that was durable. If it came back
-        # after a power cut, a torn end would be believed.
+        # Always: an earlier start may have removed the clean-shutdown file and crashed before that was durable. If the
+        # file came back after a power cut, recovery would trust a torn end.
         sync_all(store.entry_targets())
         if self._unopened and not self.clean:
-            logger.info("%s was not closed in order: each partition is checked when it is opened", store.place)
+            logger.info("%s had an unclean shutdown: each partition is checked when it is opened", store.place)
 
     @classmethod
     def open(
@@ -98,9 +98,9 @@ class LogDirectory:
         durability: Durability = "fsync",
         default_config: Callable[[str], LogConfig] | None = None,
     ) -> "LogDirectory":
-        """Open the data directory at `path`, made if need be; None keeps everything in memory.
+        """Open the data directory at `path`, and create it if it is missing; None keeps everything in memory.
 
-        `default_config` gives a topic's settings to logs that are opened without. Raises DirectoryInUse and OSError.
+        `default_config` returns a topic's settings for logs opened without any. Raises DirectoryInUse and OSError.
         """
         config = default_config or (lambda topic: LogConfig())
         if path is None:
@@ -121,20 +121,20 @@ class LogDirectory:
         durability: Durability = "fsync",
         default_config: Callable[[str], LogConfig] | None = None,
     ) -> "LogDirectory":
-        """A directory over a store of one's own, without a lock: simulations and tests."""
+        """A directory over the caller's store, without a lock, for simulations and tests."""
         directory = cls(store, durability, default_config or (lambda topic: LogConfig()), None)
         directory._in_memory = False
         return directory
 
     @property
     def place(self) -> str:
-        """The directory's name for people."""
+        """The directory's name for messages."""
         return self._store.place
 
     def get(self, tp: TopicPartition) -> PartitionLog | None:
-        """The log of a partition, opened if it is only on disk; None where there is none.
+        """The log of a partition, opened if it is on disk; None if it does not exist.
 
-        Raises CorruptLogFile and OSError when it cannot be opened.
+        Raises CorruptLogFile and OSError if it cannot be opened.
         """
         log = self._logs.get(tp)
         if log is None and tp in self._unopened:
@@ -148,11 +148,11 @@ class LogDirectory:
     def create(
         self, tp: TopicPartition, topic_id: bytes, config: LogConfig, *, only_topic: bool = False
     ) -> PartitionLog:
-        """The log of a partition, as it is on disk or new; files are made with the first append.
+        """The log of a partition, from the disk or new; the first append creates the files.
 
-        `only_topic`: no other topic ever had this name, so what the directory says of its topic does not matter.
-        A log on disk that belongs to a deleted topic of the same name is set aside under another name.
-        Raises ValueError for a name that may not be a directory, CorruptLogFile and OSError as `get`.
+        `only_topic`: no other topic ever had this name, so the topic id on disk is not checked. If the log on disk
+        belongs to a deleted topic of the same name, it is renamed. Raises ValueError for a name that cannot be a
+        directory, and the errors of `get`.
         """
         log = self._logs.get(tp)
         if log is not None:
@@ -176,11 +176,11 @@ class LogDirectory:
             self._background_tasks.add(removals, self._default_config(tp.topic).file_delete_delay_ms)
         except OSError:
             if str(tp) in self._log_store.names():
-                self._unopened.add(tp)  # what is left is a deleted topic's still: no new one may find it as its own
+                self._unopened.add(tp)  # the rest belongs to the deleted topic: a new one must not open it
             raise
 
     def release(self, tp: TopicPartition, why: str) -> None:
-        """Let go of a log that is not ours any more; it is opened again when it is."""
+        """Close a log that this broker no longer leads; it is opened again if the broker leads it again."""
         log = self._logs.pop(tp, None)
         if log is not None:
             log.disown(why)
@@ -192,7 +192,7 @@ class LogDirectory:
         return self._logs.keys() | self._unopened
 
     def size_bytes(self, tp: TopicPartition) -> int:
-        """What the segments of a partition's log weigh, without opening it; 0 where there is none. Raises OSError."""
+        """The size of a partition's segments in bytes, without opening the log; 0 if there is none. Raises OSError."""
         log = self._logs.get(tp)
         if log is not None:
             return log.segments.size_bytes
@@ -200,15 +200,15 @@ class LogDirectory:
         return sum(size for name, size in sizes.items() if name.endswith(LOG_SUFFIX))
 
     def offline(self) -> Collection[TopicPartition]:
-        """The partitions whose files are damaged below what was durable: they are not opened in this run."""
+        """The partitions whose durable files are damaged: they are not opened before the next start."""
         return self._offline.keys()
 
     def topic_id_on_disk(self, tp: TopicPartition) -> bytes:
-        """The id of the topic that a partition's directory belongs to; zeros where it does not say. Raises OSError."""
+        """The topic id in a partition's directory; zeros if it is missing or damaged. Raises OSError."""
         try:
             return load_topic_id(self.files(tp))
         except CorruptLogFile as error:
-            logger.warning("cannot read which topic this log belongs to: %s", error)
+            logger.warning("cannot read the topic id of this log: %s", error)
             return NO_TOPIC_ID
 
     def files(self, tp: TopicPartition) -> Store:
@@ -216,7 +216,7 @@ class LogDirectory:
         return self._log_store.files(str(tp))
 
     def keep_aside(self, tp: TopicPartition) -> str:
-        """Copy a damaged log whole and have it cut at its first bad batch when it is opened next.
+        """Copy a damaged log, and mark it for truncation at its first bad batch when it is opened next.
 
         Returns the name of the copy, which is durable. Raises OSError.
         """
@@ -230,7 +230,7 @@ class LogDirectory:
         return aside
 
     def kept_aside(self, tp: TopicPartition) -> int:
-        """The number of the last copy that `keep_aside` made of a log and nobody deleted; 0 for none."""
+        """The number of the last copy of a log by `keep_aside` that still exists; 0 for none."""
         return last_aside(self._store, str(tp))
 
     def logs(self) -> Collection[PartitionLog]:
@@ -238,35 +238,35 @@ class LogDirectory:
         return self._logs.values()
 
     def cleaned_to(self, tp: TopicPartition) -> int:
-        """The first dirty offset of a log as its last compaction left it; 0 where there was none."""
+        """The first dirty offset of a log after its last compaction; 0 if there was none."""
         return self._kept.cleaned_to.get(tp, 0)
 
     def note_cleaned(self, tp: TopicPartition, offset: int) -> None:
-        """A compaction came up to `offset`. A crash may lose the checkpoint: then more is compacted. Raises OSError."""
+        """Store that a compaction reached `offset`. A crash may lose it: then more is compacted. Raises OSError."""
         self._kept.note_cleaned(tp, offset)
 
     def background_tasks(self, seconds: float | None = None) -> list[SyncTask]:
         """The tasks for a background thread: freeing deleted files, large producer snapshots. Returns each task once.
 
         A deletion is due after file.delete.delay.ms, by the monotonic `seconds`; at once if they are None. The next
-        start does what was not done.
+        start repeats tasks that were not done.
         """
         return self._background_tasks.due(seconds)
 
     def make_room(self, error: OSError) -> None:
-        """A write failed. If the disk is full, the next `background_tasks` remove what was deleted, without a delay."""
+        """After a failed write on a full disk, the next `background_tasks` free deleted files without a delay."""
         if error.errno in FULL_DISK:
             self._background_tasks.make_room()
 
     def write_checkpoints(self) -> None:
-        """Put recovery points, log starts and high watermarks into Kafka's checkpoint files. Raises OSError."""
+        """Write recovery points, log start offsets and high watermarks to Kafka's checkpoint files. Raises OSError."""
         if self._in_memory:
             return
         sync_all(self.checkpoint_files(self._logs.values()))
         sync_all(self.log_start_files())
 
     def checkpoint_files(self, logs: Iterable[PartitionLog]) -> list[SyncTask]:
-        """What writes the recovery points of `logs`, and all high watermarks, when it is synced, from any thread."""
+        """Tasks that write the recovery points of `logs` and all high watermarks when synced, from any thread."""
         if self._in_memory:
             return []
         for log in logs:
@@ -276,11 +276,11 @@ class LogDirectory:
         return self._kept.recovery_files(high_watermarks)
 
     def log_start_files(self) -> list[SyncTask]:
-        """What writes the log starts down, as they are now, when it is synced, from any thread."""
+        """Tasks that write the current log start offsets when synced, from any thread."""
         return [] if self._in_memory else self._kept.log_start_files(self._logs.values())
 
     def close(self) -> None:
-        """Close in order: snapshots, indexes and data durable, and a marker that says so. Raises OSError."""
+        """Make snapshots, indexes and data durable, then write the clean-shutdown file. Raises OSError."""
         try:
             for log in self._logs.values():
                 log.close()
@@ -289,8 +289,8 @@ class LogDirectory:
                 self.write_checkpoints()
                 if (self.clean or not self._unopened) and not any(log.offline for log in self._logs.values()):
                     self._store.replace(CLEAN_SHUTDOWN, b'{"version":0,"brokerEpoch":-1}', durable=True)
-                # Partitions that an unclean stop left unchecked and nobody opened are checked at the next start;
-                # for those closed just now their recovery point makes that free.
+                # After an unclean shutdown, partitions that were never opened are still unchecked: without the file
+                # they are checked after the next start. For the logs closed now their recovery point makes that free.
         finally:
             if self._lock_fd is not None:
                 os.close(self._lock_fd)
@@ -299,7 +299,7 @@ class LogDirectory:
     def _open(
         self, tp: TopicPartition, topic_id: bytes | None, config: LogConfig, only_topic: bool = False
     ) -> PartitionLog:
-        """Open a log. One whose files are damaged is told of once, and not looked at again in this run."""
+        """Open a log. A damaged one is reported once, and not read again before the next start."""
         known = self._offline.get(tp)
         if isinstance(known, CorruptLogFile):
             raise CorruptLogFile(known.place, known.position, known.why)
@@ -316,7 +316,7 @@ class LogDirectory:
             self._offline[tp] = error
             raise
         except FlushFailed as error:
-            logger.error("%s is offline until the next start, a second flush would prove nothing: %s", tp, error)
+            logger.error("%s is offline until the next start, because a retried flush proves nothing: %s", tp, error)
             self._offline[tp] = error
             raise
 
@@ -335,9 +335,9 @@ class LogDirectory:
         need_durable(store, opened.segments.end_offset, recovery_point)
         log_start_offset = min(log_start_offset, opened.segments.end_offset)
         if on_disk and not self.clean:
-            # If it was killed right behind a failed flush, the cache holds pages for clean that the disk never got.
+            # If the process was killed after a failed flush, the page cache may hold clean pages that the disk lacks.
             opened.segments.write_again(recovery_point)
-            if self._durability == "fsync":  # what readers are shown must not be lost: it goes down first, and names
+            if self._durability == "fsync":  # readers must not see what a crash could lose: sync data and names first
                 sync_all([*opened.segments.tail_targets(recovery_point), *store.entry_targets()])
                 recovery_point = opened.segments.end_offset
         log = PartitionLog(
@@ -356,16 +356,18 @@ class LogDirectory:
             write_failed=self.make_room,
         )
         if loss_accepted:
-            logger.warning("%s now ends at offset %d: what followed was given up", tp, log.log_end_offset)
+            logger.warning(
+                "%s now ends at offset %d: the records after it are lost, as accepted", tp, log.log_end_offset
+            )
             store.remove(ACCEPT_LOSS)
         self._logs[tp] = log
         self._unopened.discard(tp)
         return log
 
     def _set_stray_aside(self, tp: TopicPartition, topic_id: bytes) -> None:
-        """Put the log of a deleted topic out of the way of the new one of its name.
+        """Rename the log of a deleted topic, so that the new topic of its name gets an empty one.
 
-        Raises CorruptLogFile where it is of a topic that nobody deleted: a damaged file must not empty a partition.
+        Raises CorruptLogFile if the log's topic was not deleted: a damaged file must not empty a partition.
         """
         store = self.files(tp)
         found = load_topic_id(store)
@@ -377,7 +379,7 @@ class LogDirectory:
             )
             raise CorruptLogFile(f"{store.place}/{PARTITION_METADATA}", 0, why)
         aside = long_name(tp, f".{found.hex()}{STRAY}")
-        logger.warning("%s belongs to an earlier topic of id %s: now %s", store.place, topic_id_text(found), aside)
+        logger.warning("%s belongs to the deleted topic %s: renamed to %s", store.place, topic_id_text(found), aside)
         self._log_store.rename(str(tp), aside)
         self._unopened.discard(tp)
         self._kept.forget(tp)

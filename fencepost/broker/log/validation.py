@@ -79,7 +79,7 @@ def check_batch(
             return refusal
     if isinstance(batch, bytes) or (isinstance(batch, memoryview) and batch.readonly):
         batch = bytearray(batch)
-    if config.keeps_what_comes and size_bytes <= config.segment_bytes:
+    if config.keeps_batches and size_bytes <= config.segment_bytes:
         bound_ms = config.message_timestamp_after_max_ms
         if header.max_timestamp - now_ms <= bound_ms or origin is not _CLIENT:
             return tuple.__new__(Accepted, (batch, header, -1))

@@ -50,7 +50,7 @@ def cluster_id_of(
 
 
 def _new_id(entropy: Callable[[int], bytes]) -> str:
-    """A random id in Kafka's form: 16 bytes in URL-safe base64. A first dash is replaced: tools read it as an option."""
+    """A random id in Kafka's form: 16 bytes in URL-safe base64. A first dash is replaced: to tools it is an option."""
     text = base64.urlsafe_b64encode(entropy(_UUID_BYTES)).decode().rstrip("=")
     return "A" + text[1:] if text.startswith("-") else text
 

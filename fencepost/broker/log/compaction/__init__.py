@@ -1,1 +1,1 @@
-"""Compaction: which logs and how much of them, what stays of a batch, and how the result takes its place."""
+"""Compaction: which logs and segments to compact, which records to keep, how the new segment replaces the old ones."""

@@ -1,4 +1,4 @@
-"""What compaction leaves of one batch (rows L4 to L6, KIP-534, KIP-280's offset strategy)."""
+"""Which records of one batch compaction keeps (rows L4 to L6, KIP-534, KIP-280's offset strategy)."""
 
 from collections.abc import Generator
 from typing import Any, Protocol
@@ -14,11 +14,11 @@ from fencepost.protocol.record_filter import RawRecord, emptied, filtered, vacat
 RECORDS_PER_STEP = 128
 
 Kept = tuple[BatchHeader, bytes | bytearray | memoryview] | None
-"""A batch as it stays, with its header; None for one that goes."""
+"""The cleaned batch with its header; None if compaction removes the batch."""
 
 
 class Counts(Protocol):
-    """What is counted on the way."""
+    """The counters of a compaction."""
 
     records_read: int
     records_kept: int
@@ -26,7 +26,7 @@ class Counts(Protocol):
 
 
 class BatchCleaner:
-    """Decides over the batches of a log in their order; `map_end` is the last offset that `offsets` knows of."""
+    """Cleans the batches of a log in their order; `map_end` is the last offset that `offsets` covers."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class BatchCleaner:
     def clean(
         self, header: BatchHeader, data: memoryview, is_last: bool, aborted: TxnIndex
     ) -> Generator[Work, Any, Kept]:
-        """What is left of the batch. `is_last`: its end is the end of the new segment, and must stay known.
+        """The cleaned batch. `is_last`: the new segment ends with this batch, so its last offset must be kept.
 
-        An entry for a marker that stays goes into `aborted`. Raises CorruptBatch.
+        Adds an entry to `aborted` for a marker that is kept. Raises CorruptBatch.
         """
         self._counts.records_read += header.record_count
         if header.is_control:
@@ -65,7 +65,7 @@ class BatchCleaner:
     def _clean_marker(
         self, header: BatchHeader, data: memoryview, is_last: bool, aborted: TxnIndex
     ) -> Generator[Work, Any, Kept]:
-        """KIP-534: first the data goes; then the marker gets a delete horizon; after that it goes, too."""
+        """KIP-534: the data is removed first; then the marker gets a delete horizon; after that it is removed, too."""
         discardable, entry = self._transactions.marker(header, data)
         if entry is not None:
             aborted.append(entry)
@@ -111,11 +111,11 @@ class BatchCleaner:
         return record.offset >= self._offsets.get(record.key) and (record.has_value or not horizon_passed)
 
     def _is_last_data(self, header: BatchHeader) -> bool:
-        """L6: from this batch a restart knows the last sequence of a producer that is remembered."""
+        """L6: a restart needs this batch for the last sequence of a known producer."""
         entry = self._producers.get(header.producer_id) if header.producer_id >= 0 else None
         return entry is not None and bool(entry.batches) and entry.batches[-1].last_offset == header.last_offset
 
     def _is_last_marker(self, header: BatchHeader) -> bool:
-        """L6: a marker is all that is left of the producer's epoch, and says who is fenced."""
+        """L6: the marker alone holds the producer's epoch, which fences older producers."""
         entry = self._producers.get(header.producer_id)
         return entry is not None and not entry.batches and entry.epoch == header.producer_epoch

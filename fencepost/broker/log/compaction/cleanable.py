@@ -1,4 +1,4 @@
-"""What of a log can be compacted, how urgent it is, and which segments go into one (row L4, KIP-58, KIP-354)."""
+"""Which part of a log can be compacted, how urgent it is, and which segments are merged (row L4, KIP-58, KIP-354)."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -10,38 +10,38 @@ from fencepost.broker.log.storage.store import CorruptLogFile
 from fencepost.protocol.batch_header import HEADER_SIZE, CorruptBatch, read_header
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
-"""An index entry holds an offset relative to the segment's base in so much."""
+"""The largest offset relative to the segment's base that an index entry can hold."""
 
 
 class CleanableRange(NamedTuple):
-    """The part of a log that a compaction would look at."""
+    """The part of a log that a compaction would read."""
 
     first_dirty_offset: int
-    """Below it every key stands once, as far as the last compaction could see."""
+    """The end of the clean part: below it each key has one record, as of the last compaction."""
     upper_offset: int
-    """Where the first segment begins that may not be touched."""
+    """The base offset of the first segment that must not be compacted."""
     clean_bytes: int
     dirty_bytes: int
     delay_ms: int
-    """By how much `max.compaction.lag.ms` is overdue."""
+    """By how much `max.compaction.lag.ms` is exceeded."""
 
     @property
     def dirty_ratio(self) -> float:
-        """Share of what is dirty in what a compaction would read."""
+        """Share of dirty bytes in all bytes that a compaction would read."""
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether there is enough to do, or it has waited for too long."""
+        """Whether the dirty ratio is high enough, or `max.compaction.lag.ms` is exceeded."""
         return self.dirty_bytes > 0 and (self.delay_ms > 0 or self.dirty_ratio > config.min_cleanable_dirty_ratio)
 
 
 def cleanable_range(
     segments: Segments, config: LogConfig, cleaned_to: int, log_start_offset: int, stable_offset: int, now_ms: int
 ) -> CleanableRange:
-    """What can be compacted when the last compaction came up to `cleaned_to`.
+    """The range that can be compacted if the last compaction reached `cleaned_to`.
 
-    Nothing at or above the last stable offset (which is never above the high watermark), the active segment, or the
-    first segment with a record younger than `min.compaction.lag.ms` is touched. Raises CorruptLogFile and OSError.
+    It ends before the last stable offset (which is never above the high watermark), the active segment, and the first
+    segment with a record younger than `min.compaction.lag.ms`. Raises CorruptLogFile and OSError.
     """
     first_dirty = cleaned_to if log_start_offset <= cleaned_to <= segments.end_offset else log_start_offset
     upper = min(segments.active.base_offset, _base_below(segments, stable_offset))
@@ -67,7 +67,7 @@ def must_roll(segments: Segments, config: LogConfig, now_ms: int) -> bool:
 
 
 def grouped(segments: Collection[Segment], config: LogConfig) -> list[list[Segment]]:
-    """Neighbours that fit into one segment together, by bytes, by index entries and by the range of their offsets."""
+    """Groups of adjacent segments that fit into one: by bytes, by index entries and by the range of their offsets."""
     groups: list[list[Segment]] = []
     log_bytes = index_bytes = time_bytes = 0
     for segment in segments:
@@ -89,7 +89,7 @@ def grouped(segments: Collection[Segment], config: LogConfig) -> list[list[Segme
 
 
 def _base_below(segments: Segments, offset: int) -> int:
-    """Where the segment begins that holds `offset`."""
+    """The base offset of the segment that holds `offset`."""
     return next(iter(segments.from_offset(offset))).base_offset
 
 
@@ -101,7 +101,7 @@ def _delay_ms(segments: Sequence[Segment], config: LogConfig, now_ms: int) -> in
 
 
 def _first_time_ms(segment: Segment) -> int:
-    """The largest timestamp of its first batch, as Kafka takes it; known from the file where it was not yet met."""
+    """The largest timestamp of the segment's first batch, as in Kafka; read from the file if it is not known yet."""
     if segment.first_timestamp_ms == NO_TIMESTAMP_MS and segment.size_bytes:
         try:
             segment.first_timestamp_ms = read_header(segment.file.read(0, HEADER_SIZE), whole=False).max_timestamp

@@ -12,10 +12,10 @@ _ENTRIES_PER_STEP = 500
 
 
 class AbortedAhead:
-    """The aborted transactions of a log by rising first offset, read from its indexes just as far as is needed.
+    """The aborted transactions of a log by rising first offset, read from its indexes only as far as needed.
 
-    Indexes are ordered by the ends of transactions. An entry's last stable offset says that all that ended later began
-    at or after it: so one that reaches an offset completes what has to be known below.
+    An index is ordered by the ends of transactions. Transactions that ended after an entry began at or after that
+    entry's last stable offset. So an entry whose last stable offset reaches an offset is the last one needed below it.
     """
 
     def __init__(self, segments: Collection[Segment], from_offset: int) -> None:
@@ -25,7 +25,7 @@ class AbortedAhead:
         self._known_to = -1
 
     def reach(self, offset: int) -> Iterator[None]:
-        """Know all that began below `offset`; pauses now and then. Raises CorruptLogFile and OSError."""
+        """Read all entries that began below `offset`; yields periodically. Raises CorruptLogFile and OSError."""
         count = 0
         while self._known_to < offset:
             entry = next(self._entries, None)
@@ -38,12 +38,12 @@ class AbortedAhead:
                 yield
 
     def begun(self, last_offset: int) -> Iterator[AbortedTransaction]:
-        """The transactions that began at or below `last_offset` and were not handed out yet."""
+        """The transactions that began at or below `last_offset` and were not returned yet."""
         while self._waiting and self._waiting[0][0] <= last_offset:
             yield heapq.heappop(self._waiting)[1]
 
     def leave(self, segments: Iterable[Segment]) -> None:
-        """These are replaced and lie behind: what is unread in their indexes ended there and matters no more."""
+        """Skip the unread index entries of these replaced segments: their transactions ended before the position."""
         self._left.update(segments)
 
     def _read(self, segments: Collection[Segment], from_offset: int) -> Iterator[AbortedTransaction]:
@@ -57,10 +57,10 @@ class AbortedAhead:
 
 
 class CleanedTransactions:
-    """The transactions in whose midst a pass over a log is, carried on from group to group of segments (KAFKA-8351).
+    """The open transactions at the position of a pass, kept from one group of segments to the next (KAFKA-8351).
 
-    Aborted data goes at once. A marker can be discarded once no batch of its transaction was met on the way to it, not
-    even an empty one, and no producer snapshot that is kept has the transaction open: replay needs the marker then.
+    Aborted data is removed at once. A marker can be removed if the pass met no batch of its transaction, not even an
+    empty one, and no kept producer snapshot has the transaction open: a replay would need the marker.
     """
 
     def __init__(self, aborted: AbortedAhead) -> None:
@@ -69,11 +69,11 @@ class CleanedTransactions:
         self._met: set[int] = set()
 
     def open_in_snapshot(self, producer_ids: Iterable[int]) -> None:
-        """A snapshot at the present place has these producers' transactions open."""
+        """Record that a snapshot at the current position has open transactions of these producers."""
         self._met.update(producer_ids)
 
     def data(self, header: BatchHeader) -> bool:
-        """Pass over a data batch: whether it belongs to an aborted transaction."""
+        """Advance over a data batch. Returns whether it belongs to an aborted transaction."""
         self._advance(header)
         if not header.is_transactional:
             return False
@@ -81,7 +81,7 @@ class CleanedTransactions:
         return header.producer_id in self._aborted
 
     def marker(self, header: BatchHeader, data: Buffer) -> tuple[bool, AbortedTransaction | None]:
-        """Pass over a control batch: whether it can be discarded, and the index entry that stays with it.
+        """Advance over a control batch. Returns whether it can be removed, and the index entry to keep with it.
 
         Raises CorruptBatch.
         """

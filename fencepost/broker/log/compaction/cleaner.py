@@ -1,8 +1,8 @@
-"""The log cleaner: chooses the dirtiest log, makes time for its compaction, and notes how far it came.
+"""The log cleaner: chooses the dirtiest log, runs its compaction in small steps, and stores the cleaned offset.
 
-A compaction computes in the event loop, a millisecond at a time, and rests three times as long as it worked: a busy
-broker hardly feels it, and it never takes more than a quarter of one core. What waits for the disk or for a codec is
-done in a thread. `log.cleaner.threads` says how many such compactions go on at a time, as in Kafka.
+A compaction computes in the event loop for a millisecond at a time, then sleeps three times as long. So it takes at
+most a quarter of one core. Threads do the work that waits for the disk or for a codec. `log.cleaner.threads` is the
+number of compactions at a time, as in Kafka.
 """
 
 import logging
@@ -29,8 +29,9 @@ logger = logging.getLogger(__name__)
 
 
 class CleanerSettings(NamedTuple):
-    """The settings log.cleaner.*; they may change between two compactions. Rate and memory are those of all `threads`
-    together: each has its share.
+    """The settings log.cleaner.*; they may change between two compactions.
+
+    All `threads` together share the rate and the memory.
     """
 
     enabled: bool = True
@@ -41,7 +42,7 @@ class CleanerSettings(NamedTuple):
 
 
 class LastCleaning(NamedTuple):
-    """What the last compaction did, for the metrics."""
+    """The result of the last compaction, for the metrics."""
 
     stats: CleaningStats
     seconds: float
@@ -49,7 +50,7 @@ class LastCleaning(NamedTuple):
 
 
 class LogCleaner:
-    """Compacts the logs of a directory, a few at a time, for as long as `run` does."""
+    """Compacts the logs of a directory, `log.cleaner.threads` at a time, while `run` runs."""
 
     def __init__(
         self,
@@ -58,24 +59,24 @@ class LogCleaner:
         now_ms: Callable[[], int],
         lose: Callable[[PartitionLog, OSError], None] | None = None,
     ) -> None:
-        """`lose` is told of a log whose directory could not be flushed; without it that is raised by `run`."""
+        """If a log's directory cannot be flushed, the cleaner calls `lose`; without it `run` raises the error."""
         self._directory = directory
         self._settings = settings
         self._now_ms = now_ms
         self._lose = lose
         self._put_off: set[PartitionLog] = set()
-        self._under_way: set[PartitionLog] = set()
+        self._in_progress: set[PartitionLog] = set()
         self._uncleanable: dict[PartitionLog, str] = {}
         self.dirtiest_ratio = 0.0
-        """Of the logs looked at in the last round."""
+        """The highest dirty ratio in the last search."""
         self.looked_at_ms = now_ms()
-        """When that was."""
+        """The time of the last search."""
         self.last = LastCleaning(CleaningStats(), 0.0, 0)
 
     async def run(self) -> None:
-        """Compact what is due, rest for log.cleaner.backoff.ms, and again, until cancelled.
+        """Compact every log that is due, sleep for log.cleaner.backoff.ms, and repeat until cancelled.
 
-        Raises OSError, in a group, when a directory could not be flushed and the process must end.
+        Raises OSError, in a group, if a directory could not be flushed and the process must end.
         """
         while True:
             settings = self._settings()
@@ -88,24 +89,24 @@ class LogCleaner:
 
     async def _clean_all(self) -> None:
         while await self.clean_dirtiest():
-            pass  # it does the work
+            pass  # `clean_dirtiest` does the work
 
     def uncleanable(self) -> dict[TopicPartition, str]:
-        """The partitions whose compaction failed, and why; they are left alone until the next start."""
+        """The partitions whose compaction failed, and why; the cleaner skips them until the next start."""
         self._uncleanable = {log: why for log, why in self._uncleanable.items() if not log.disowned}
         return {log.tp: why for log, why in self._uncleanable.items()}
 
     def uncleanable_bytes(self) -> int:
-        """Bytes of their logs."""
+        """The size of the uncleanable logs in bytes."""
         return sum(log.segments.size_bytes for log in self._uncleanable if not log.disowned)
 
     async def clean_dirtiest(self) -> bool:
-        """Compact the log that needs it most; False where none does."""
+        """Compact the dirtiest log. Returns False if no log is due."""
         found: tuple[PartitionLog, CleanableRange] | None = None
         self.dirtiest_ratio, self.looked_at_ms = 0.0, self._now_ms()
         for log in list(self._directory.logs()):
             await trio.lowlevel.checkpoint()
-            range_ = self._look_at(log)
+            range_ = self._check(log)
             if range_ is None:
                 continue
             self.dirtiest_ratio = max(self.dirtiest_ratio, range_.dirty_ratio)
@@ -114,29 +115,29 @@ class LogCleaner:
         if found is None:
             return False
         log, range_ = found
-        if log not in self._under_way:  # another may have taken it while this one looked
-            self._under_way.add(log)
+        if log not in self._in_progress:  # another cleaner task may have taken it during this search
+            self._in_progress.add(log)
             try:
                 await self._clean(log, range_)
             finally:
-                self._under_way.discard(log)
+                self._in_progress.discard(log)
         return True
 
-    def _look_at(self, log: PartitionLog) -> CleanableRange | None:
+    def _check(self, log: PartitionLog) -> CleanableRange | None:
         if not log.config.compacted or not log.writable or not isinstance(log.segments, Segments):
             return None
-        if log in self._uncleanable or log in self._put_off or log in self._under_way:
+        if log in self._uncleanable or log in self._put_off or log in self._in_progress:
             return None
         try:
             if must_roll(log.segments, log.config, self._now_ms()):
                 log.roll(self._now_ms())
             return self._range(log)
         except (OSError, CorruptLogFile) as error:
-            self._give_up(log, error)
+            self._failed(log, error)
             return None
 
     def _range(self, log: PartitionLog) -> CleanableRange:
-        assert isinstance(log.segments, Segments), "others are not looked at"
+        assert isinstance(log.segments, Segments), "`_check` skips other logs"
         return cleanable_range(
             log.segments,
             log.config,
@@ -156,31 +157,31 @@ class LogCleaner:
                 self._directory.note_cleaned(log.tp, cleaning.cleaned_to)
         except CleaningInterrupted:
             self._put_off.add(log)
-            logger.info("compaction given up, the log changed under it partition=%s", log.tp)
+            logger.info("compaction cancelled, the log changed during it partition=%s", log.tp)
             return
         except (OSError, CorruptLogFile) as error:
-            self._give_up(log, error)
+            self._failed(log, error)
             return
         self.last = LastCleaning(cleaning.stats, trio.current_time() - began, range_.delay_ms)
-        self._tell(log, range_, cleaning)
+        self._log_result(log, range_, cleaning)
 
     async def _drive(self, cleaning: Cleaning, bytes_per_second: float) -> None:
-        """Go through the steps; cancelled, the one under way is left as a crash would leave it."""
+        """Run the steps. Cancellation leaves the compaction as a crash would."""
         steps = cleaning.run()
         began = trio.current_time()
         total_bytes = 0
-        answer: object = None
+        result: object = None
         try:
             while True:
                 step_began = trio.current_time()
                 try:
-                    work = steps.send(answer)
+                    work = steps.send(result)
                 except StopIteration:
                     return
                 now = trio.current_time()
-                answer = None
+                result = None
                 if isinstance(work, Offload):
-                    answer = await trio.to_thread.run_sync(work.job)
+                    result = await trio.to_thread.run_sync(work.job)
                 else:
                     total_bytes += work
                     throttled = began + total_bytes / bytes_per_second - now
@@ -188,21 +189,23 @@ class LogCleaner:
         finally:
             steps.close()
 
-    def _give_up(self, log: PartitionLog, error: OSError | CorruptLogFile) -> None:
+    def _failed(self, log: PartitionLog, error: OSError | CorruptLogFile) -> None:
         if isinstance(error, OSError) and error.errno in FULL_DISK:
             self._put_off.add(log)
             self._directory.make_room(error)
-            logger.warning("no room to compact, tried again later partition=%s cause=%s", log.tp, error)
+            logger.warning("disk full, the cleaner retries this log later partition=%s cause=%s", log.tp, error)
             return
         self._uncleanable[log] = str(error)
         if isinstance(error, FlushFailed) and not str(error.filename).endswith(CLEANED):
-            # The names in a directory may be lost, those of new segments with them: that is more than a compaction.
+            # Names in the directory may be lost, also those of new segments: more than the compaction has failed.
             if self._lose is None:
                 raise error
             self._lose(log, error)
-        logger.error("partition is uncleanable and is not compacted any more partition=%s cause=%s", log.tp, error)
+        logger.error(
+            "partition is uncleanable and is not compacted until a restart partition=%s cause=%s", log.tp, error
+        )
 
-    def _tell(self, log: PartitionLog, range_: CleanableRange, cleaning: Cleaning) -> None:
+    def _log_result(self, log: PartitionLog, range_: CleanableRange, cleaning: Cleaning) -> None:
         stats = cleaning.stats
         logger.info(
             "compacted partition=%s offsets=[%d,%d) read_bytes=%d written_bytes=%d records=%d kept=%d seconds=%.1f",
@@ -216,6 +219,4 @@ class LogCleaner:
             self.last.seconds,
         )
         if stats.keyless:
-            logger.warning(
-                "records without a key went with the compaction partition=%s count=%d", log.tp, stats.keyless
-            )
+            logger.warning("compaction removed records without a key partition=%s count=%d", log.tp, stats.keyless)

@@ -1,8 +1,8 @@
-"""One compaction of one log, as a row of small steps that somebody else makes time for (rows L4 to L6).
+"""One compaction of one log, as a sequence of small steps that the caller schedules (rows L4 to L6).
 
-First the dirty part is read and the last offset of each of its keys noted; then all segments are copied without what is
-superseded, aborted or expired, group by group, and each copy takes the place of its group. Between two steps the log
-may be appended to, read, rolled, cut from the front and deleted.
+It first reads the dirty part and maps each key to its last offset. Then it copies all segments, group by group, without
+superseded, aborted and expired records; each copy replaces its group. Between two steps the log may be appended to,
+read, rolled, trimmed at its start and deleted.
 """
 
 import errno
@@ -26,10 +26,10 @@ from fencepost.protocol.batch_header import BatchHeader, CorruptBatch
 from fencepost.protocol.control_records import control_type
 
 UNITS_PER_STEP = 128
-"""Records, roughly, that are looked at before others get their turn: about a millisecond."""
+"""About as many records are processed before other tasks run: about a millisecond."""
 CHUNK_BYTES = 64 << 10
 SYNC_EVERY_BYTES = 8 << 20
-"""The copy goes down to the disk in such portions, so that no flush of the hot path waits behind a whole segment."""
+"""The copy is synced in portions of this size, so that no flush of an append waits behind a whole segment."""
 _UNITS_PER_BATCH = 4
 _BYTES_PER_UNIT = 4096
 _MAX_POSITION = 2**31 - 1
@@ -40,38 +40,38 @@ Steps = Generator[Work, Any, None]
 
 
 class CleaningInterrupted(Exception):
-    """The log changed under the compaction: segments were dropped or the log deleted. Nothing is lost by giving up."""
+    """The log changed during the compaction: segments were dropped or the log was deleted. Cancelling loses nothing."""
 
 
 class CleaningLimits(NamedTuple):
-    """How much memory one compaction may take: `map_bytes` for the keys, of which `load_factor` is used."""
+    """The memory of one compaction: `map_bytes` for the keys, of which the share `load_factor` is used."""
 
     map_bytes: int = 128 << 20
     load_factor: float = 0.9
 
     def shared_by(self, compactions: int) -> "CleaningLimits":
-        """The share of each of so many that go on at a time."""
+        """The limits of each of `compactions` that run at a time."""
         return self._replace(map_bytes=max(_MAP_BYTES_MIN, self.map_bytes // compactions))
 
 
 @dataclass(slots=True)
 class CleaningStats:
-    """What one compaction did."""
+    """The counters of one compaction."""
 
     read_bytes: int = 0
     written_bytes: int = 0
     records_read: int = 0
     records_kept: int = 0
     keyless: int = 0
-    """Records without a key, written before the topic was compacted: they go."""
+    """Removed records without a key, which were written before the topic was compacted."""
     map_utilization: float = 0.0
 
 
 class Cleaning:
-    """A compaction of `log` within `range_`, to be made by going through `run`."""
+    """A compaction of `log` within `range_`; the caller iterates over `run`."""
 
     def __init__(self, log: PartitionLog, range_: CleanableRange, limits: CleaningLimits, now_ms: int) -> None:
-        assert isinstance(log.segments, Segments), "only logs kept as segments are compacted here"
+        assert isinstance(log.segments, Segments), "only logs stored as segments can be compacted"
         self._log = log
         self._segments = log.segments
         self._range = range_
@@ -85,13 +85,13 @@ class Cleaning:
         self._map = OffsetMap(slots, limits.load_factor)
         self.stats = CleaningStats()
         self.cleaned_to = range_.first_dirty_offset
-        """The first dirty offset as this compaction leaves it."""
+        """The first dirty offset after this compaction."""
 
     def run(self) -> Steps:
-        """The steps: a number is how many bytes were read and written in one; an Offload wants its job done in a
-        thread and the result sent in.
+        """The steps. A number is the count of bytes that a step read and wrote. For an Offload the caller runs the job
+        in a thread and sends the result.
 
-        Raises CleaningInterrupted, CorruptLogFile and OSError; what was swapped in until then stays.
+        Raises CleaningInterrupted, CorruptLogFile and OSError; segments swapped in before that stay.
         """
         try:
             yield from self._fill_map()
@@ -117,14 +117,14 @@ class Cleaning:
     # The offset map
 
     def _fill_map(self) -> Steps:
-        """Note the last offset of each key from the first dirty offset on, as far as there is room."""
+        """Map each key to its last offset, from the first dirty offset on, until the map is full."""
         start, upper = self._range.first_dirty_offset, self._range.upper_offset
         self._map_end = upper - 1
         segments = [s for s in self._segments.from_offset(start) if s.base_offset < upper]
         transactions = CleanedTransactions(AbortedAhead(list(self._segments.from_offset(start)), start))
         for segment in segments:
             for position, header, data in batches(segment, segment.position_of(start), CHUNK_BYTES):
-                self._stand(segment)
+                self._check_in_log(segment)
                 for _ in transactions.aborted.reach(header.next_offset):
                     yield 0
                 if header.is_control:
@@ -139,7 +139,7 @@ class Cleaning:
     def _map_batch(
         self, segment: Segment, position: int, header: BatchHeader, data: memoryview, start: int
     ) -> Generator[Work, Any, int | None]:
-        """Note the keys of one batch; the offset of the first record for which there was no room."""
+        """Map the keys of one batch. Returns the offset of the first record that did not fit, or None."""
         data = checked(segment, position, header, data)
         try:
             body = yield from records_of(header, data)
@@ -156,7 +156,7 @@ class Cleaning:
     # Copying
 
     def _clean(self, group: Sequence[Segment], transactions: CleanedTransactions) -> Steps:
-        """Copy a group without what may go, and put the copy in its place."""
+        """Copy a group without the removed records, and replace the group by the copy."""
         log, store = self._log, self._log.store
         base_offset = group[0].base_offset
         for producer_ids in log.snapshots.open_at(base_offset):
@@ -188,7 +188,7 @@ class Cleaning:
         synced_bytes = 0
         for segment in group:
             for position, header, data in batches(segment, 0, CHUNK_BYTES):
-                self._stand(segment)
+                self._check_in_log(segment)
                 for _ in transactions.aborted.reach(header.next_offset):
                     yield 0
                 is_last = segment is group[-1] and position + header.size_bytes == segment.size_bytes
@@ -224,13 +224,13 @@ class Cleaning:
             self._write.clear()
 
     def _finish(self, group: Sequence[Segment], copy: Segment) -> Steps:
-        """Make the copy durable, and what must be so before it counts.
+        """Make the copy durable, with everything that the swap needs.
 
-        The active segment's file says where offsets go on, for the copy may end in a gap that no crash may cut at.
-        Snapshots within the group know transactions as open whose markers may be gone now; those at the beginnings of
-        segments are needed by retention, and keep their markers.
+        The active segment's file must exist, because it holds the next offset: the copy may end in a gap, and recovery
+        must not truncate there. Snapshots within the group are deleted: their open transactions may have lost their
+        markers. Snapshots at segment bases stay for retention, and the markers that they need stay, too.
         """
-        self._stand(group[-1])
+        self._check_in_log(group[-1])
         copy.next_offset = max(copy.next_offset, group[-1].next_offset)
         if not copy.seal():
             raise OSError(errno.ENOSPC, "the indexes of a compacted segment cannot be written", copy.file.place)
@@ -241,12 +241,12 @@ class Cleaning:
         self._segments.create()
         passed = self._log.snapshots.remove_between(copy.base_offset, copy.next_offset)
         yield Offload(partial(_sync_all, [*copy.sync_targets(), *self._log.store.entry_targets(), *passed]))
-        self._stand(group[-1])
+        self._check_in_log(group[-1])
 
-    # Time
+    # Scheduling
 
-    def _stand(self, segment: Segment) -> None:
-        """Raises CleaningInterrupted where the segment is not part of the log any more."""
+    def _check_in_log(self, segment: Segment) -> None:
+        """Raises CleaningInterrupted if the segment is no longer part of the log."""
         log = self._log
         if not log.writable or self._segments.first_offset > segment.base_offset:
             raise CleaningInterrupted
@@ -261,7 +261,7 @@ class Cleaning:
 
 
 def drive(steps: Steps) -> int:
-    """Go through all steps at once, for tests and tools; the bytes read and written."""
+    """Run all steps at once, for tests and tools. Returns the bytes read and written."""
     total = 0
     answer: object = None
     while True:

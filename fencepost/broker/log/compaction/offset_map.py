@@ -1,8 +1,8 @@
-"""The cleaner's memory: for each key the offset of its last record, in a table of a fixed size.
+"""The cleaner's offset map: for each key the offset of its last record, in a table of a fixed size.
 
-Slots lie side by side in one anonymous mapping: 24 bytes a key instead of the two hundred of a dict, given back to the
-system as a whole, and untouched pages cost nothing. A key is known by 16 bytes of BLAKE2b, which nobody can make
-collide on purpose: a forged collision would delete another's record.
+The slots are in one anonymous mapping: 24 bytes a key instead of two hundred in a dict. The system gets all of it back
+at once, and untouched pages cost nothing. The map stores 16 bytes of BLAKE2b for each key. No producer can forge a
+collision of that hash, which would delete another key's record.
 """
 
 import mmap
@@ -16,12 +16,12 @@ _EMPTY = bytes(DIGEST_BYTES)
 
 
 def key_digest(key: bytes) -> bytes:
-    """What stands for a key in the map."""
+    """The hash that the map stores for a key."""
     return blake2b(key, digest_size=DIGEST_BYTES).digest()
 
 
 class OffsetMap:
-    """Open addressing over `slots` slots, of which `load_factor` may be filled; at least one key always fits."""
+    """Open addressing over `slots` slots; at most the share `load_factor` is filled. At least one key always fits."""
 
     def __init__(self, slots: int, load_factor: float = 0.9) -> None:
         self._slots = max(2, slots)
@@ -39,7 +39,7 @@ class OffsetMap:
         return self._count / self._slots
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note that the record at `offset`, later than all noted so far, has this key; False where there is no room."""
+        """Set the key's last offset; `offset` must be above all earlier ones. Returns False if the map is full."""
         digest = key_digest(key)
         at = self._find(digest)
         if at < 0:
@@ -52,16 +52,16 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """The offset of the last record with this key; NOT_FOUND where none was noted."""
+        """The offset of the last record with this key, or NOT_FOUND."""
         at = self._find(key_digest(key))
         return NOT_FOUND if at < 0 else int.from_bytes(self._table[at + DIGEST_BYTES : at + SLOT_BYTES], "big")
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self._table.close()
 
     def _find(self, digest: bytes) -> int:
-        """Where the slot of `digest` begins; the complement of where it would."""
+        """The position of the slot of `digest`; if it has none, the complement (~) of the free slot's position."""
         table, end = self._table, self._bytes
         at = int.from_bytes(digest[:8], "big") % self._slots * SLOT_BYTES
         while (found := table[at : at + DIGEST_BYTES]) != digest:

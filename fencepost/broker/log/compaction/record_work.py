@@ -1,4 +1,4 @@
-"""Opening and closing batches in small steps: what takes long is handed out as a job for a thread."""
+"""Unpacking and packing batches in small steps; slow work becomes a job for a thread."""
 
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
@@ -12,11 +12,11 @@ from fencepost.protocol.record_filter import RawRecord, packed, scan
 from fencepost.protocol.records import unpack_records
 
 _INLINE_BYTES = 8 << 10
-"""Up to here a codec takes a fraction of a millisecond."""
+"""Up to this size a codec takes a fraction of a millisecond."""
 
 
 class Offload(NamedTuple):
-    """A job that takes long and touches nothing that others change: to be done in a thread, its result sent in."""
+    """A slow job without shared state: the caller runs it in a thread, and sends its result."""
 
     job: Callable[[], Any]
 
@@ -32,7 +32,7 @@ class Body(NamedTuple):
     data: bytes | bytearray
 
     def records(self) -> Iterator[RawRecord]:
-        """One after the other. Raises CorruptBatch."""
+        """The records in order. Raises CorruptBatch."""
         return scan(self.data, self.header)
 
 

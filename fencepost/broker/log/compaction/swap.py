@@ -1,9 +1,9 @@
-"""Putting a compacted segment in the place of those it was made of, so that a crash leaves either the old or the new.
+"""Replaces segments by their compacted copy, so that a crash leaves either the old segments or the new one.
 
-In this order, each step durable before the next: the new files as `.cleaned`; all of them named `.swap`, from where on
-the new counts; the old segments deleted and the new indexes under their own names; last the `.log.swap` under its own.
-While there is a `.log.swap` at start, the swap is finished; a `.cleaned` without it is what never counted. Kafka names
-its files so, too, and finishes what we began as we finish what it began.
+The steps are, each durable before the next: write the new files as `.cleaned`; rename all of them to `.swap`, which
+makes the new segment valid; delete the old segments and give the new indexes their own names; give the `.log.swap` its
+own name. At a start the broker finishes the swap if there is a `.log.swap`, and deletes a `.cleaned` without one. Kafka
+uses the same names: each of the two brokers finishes the other's swaps.
 """
 
 import logging
@@ -25,31 +25,31 @@ logger = logging.getLogger(__name__)
 def swap_in(
     segments: Segments, old: Sequence[Segment], new: Segment, later: Callable[[Collection[SyncTask]], None]
 ) -> Generator[list[SyncTask], None, Conflict | None]:
-    """Replace `old` by `new`, whose files end in `.cleaned` and are durable; yields what must be synced to go on.
+    """Replace `old` by `new`, whose files end in `.cleaned` and are durable; yields what the caller must sync.
 
-    Readers see the new from the first step on. Nothing else may happen to the log between two steps but appends, rolls,
-    retention and deletion; who does not go on leaves what the next start finishes. The bytes of the old go `later`.
-    Raises OSError: before the first sync nothing has changed, after it the log works on, and the next start finishes
-    the swap.
+    Readers see `new` from the first step on. Between two steps only appends, rolls, retention and deletion may change
+    the log. If the caller stops early, the next start finishes the swap. `later` frees the bytes of `old`. Raises
+    OSError: before the first sync nothing has changed; after it the log still works, and the next start finishes the
+    swap.
     """
-    conflict = _take_the_place(segments, old, new)
+    conflict = _rename_and_replace(segments, old, new)
     if conflict is not None:
         return conflict
     store = segments.store
     yield store.entry_targets()
     removals = [removal for segment in old for removal in segment.removals()]
-    if _stands_in(segments, new):  # else retention was here meanwhile, and what it took must not come back
+    if _is_in(segments, new):  # otherwise retention removed it meanwhile, and it must not come back
         for suffix in _BESIDE_THE_LOG:
             new.rename(suffix, "")
     yield store.entry_targets()
     later(removals)
-    if _stands_in(segments, new):
+    if _is_in(segments, new):
         new.rename(LOG_SUFFIX, "")
     yield store.entry_targets()
     return None
 
 
-def _take_the_place(segments: Segments, old: Sequence[Segment], new: Segment) -> Conflict | None:
+def _rename_and_replace(segments: Segments, old: Sequence[Segment], new: Segment) -> Conflict | None:
     try:
         for suffix in (*_BESIDE_THE_LOG, LOG_SUFFIX):
             new.rename(suffix, SWAP)
@@ -63,7 +63,7 @@ def _take_the_place(segments: Segments, old: Sequence[Segment], new: Segment) ->
 
 
 def finish_swaps(store: Store) -> None:
-    """At start: finish the swaps that counted, and delete what never did. Raises OSError."""
+    """At a start: finish every swap whose `.log.swap` exists. Raises OSError."""
     names = set(store.sizes())
     begun = sorted(base for name in names if (base := offset_in_name(name, LOG_SUFFIX + SWAP)) is not None)
     for base in begun:
@@ -97,7 +97,7 @@ def _end_of(store: Store, base: int) -> int:
     return end_offset
 
 
-def _stands_in(segments: Segments, segment: Segment) -> bool:
+def _is_in(segments: Segments, segment: Segment) -> bool:
     return any(other is segment for other in segments)
 
 

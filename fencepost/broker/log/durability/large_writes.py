@@ -106,7 +106,7 @@ def stage(log: PartitionLog, write: LargeWrite, transaction_version: int, now_ms
     the log can only change its mind by another append, which takes the room.
     """
     config, producers = log.config, log.producers
-    if not log.writable or not config.keeps_what_comes or log.epochs.latest != log.leader_epoch:
+    if not log.writable or not config.keeps_batches or log.epochs.latest != log.leader_epoch:
         return None
     checked = check_batch(write.batch, config, AppendOrigin.CLIENT, now_ms)
     if not isinstance(checked, Accepted):
